@@ -1,4 +1,4 @@
-"""An estimate of a training from scratch that nobody measured: rows from what its steps compute, and what cards reach."""
+"""Estimate a training from scratch without measurements: from the FLOP of its steps, and the FLOP/s that GPUs achieve."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,8 +21,11 @@ MEASURE = "measure it on one: gangline estimate RECIPE --measure"
 def computed(
     spec: ScratchSpec, family: Family, prices: Mapping[str, Any], counts: Sequence[int], rest: Mapping[str, Any]
 ) -> Estimate:
-    """A row for each kind of GPU and number of them. `prices`: of a GPU, in dollars an hour, by kind. `rest` is what else an outline has:
-    the precompute, interruptions, data. Raises `BadInput`."""
+    """Return an estimate with a row for each kind and number of GPUs.
+
+    `prices` are in dollars per GPU and hour, by kind. `rest` has the other fields of an outline: precompute, interruptions, data. Raises
+    `BadInput`.
+    """
     numbers = sorted(set(counts))
     forecasts = {
         name: {gpus: forecast(spec, family, find_kind(name), gpus=gpus) for gpus in numbers} for name in prices
@@ -77,7 +80,7 @@ def _memory(kind: GpuKind, phase: PhaseForecast) -> str:
 
 
 def _of_all(spec: ScratchSpec, forecasts: Mapping[str, Mapping[int, Forecast]]) -> Iterator[str]:
-    """What is to be known of all rows, each sentence once."""
+    """Yield the notes about all rows, each sentence once."""
     said = [sentence for found in forecasts.values() for sentence in found[max(found)].because[1:]]
     yield from dict.fromkeys(sentence for sentence in said if not is_of_memory(sentence))
     if any(phase.latents == "auto" for phase in spec.phases) and spec.part == "unet":

@@ -1,5 +1,5 @@
-"""How long a training takes on so many GPUs, and what it costs: samples ÷ throughput, what interruptions take, GPU-hours × price,
-storage and egress."""
+"""Estimate the time and cost of a training by number of GPUs: samples ÷ throughput, losses to interruptions, GPU-hours × price, storage
+and egress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from gangline.core.gpus import Speed, find_kind, speed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLaw:
-    """The law of a phase on the GPUs that were measured: a step, or an image where the batch is not known, takes
-    `shared_s` ÷ GPUs + `fixed_s`, and with one microbatch `exposed_s` more. `spread` is relative."""
+    """The fitted law of a phase on the measured kind of GPU: a step, or an image if the batch is not known, takes `shared_s` ÷ GPUs +
+    `fixed_s` seconds, and `exposed_s` more with one microbatch. `spread` is relative."""
 
     phase: str
     batch_size: int | None
@@ -28,7 +28,7 @@ class StepLaw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """`band_share`: what share of the true values a band is meant to hold. `notes`: what is to be known of all rows."""
+    """The rows and laws of an estimate. `band_share` is the share of true values that a band should contain; `notes` are about all rows."""
 
     rows: tuple[EstimateRow, ...]
     steps: tuple[StepLaw, ...]
@@ -37,7 +37,7 @@ class Estimate:
 
 
 def estimate(outline: Outline) -> Estimate:
-    """Raises `BadInput` where interruptions leave a row no end."""
+    """Compute an estimate. Raises `BadInput` if a run would never end because of interruptions."""
     laws = tuple(fit(phase.measurements, phase.batch) for phase in outline.phases)
     losses = losses_of(outline)
     kinds = tuple(outline.gpu) or (outline.measured_on,)
@@ -57,14 +57,14 @@ def _rows(outline: Outline, laws: tuple[Law, ...], kind: str, losses: dict[int, 
 
 
 def _speed(outline: Outline, kind: str) -> Speed:
-    """Beside the GPUs that were measured."""
+    """Return the speed of a kind of GPU relative to the measured one."""
     if not outline.gpu or find_kind(kind) == find_kind(outline.measured_on):
         return SAME
     return speed(find_kind(kind), find_kind(outline.measured_on))
 
 
 def _throughput(law: Law, gpus: int, times: Speed) -> Throughput:
-    """On GPUs that compute so many `times` as fast; what the law has as fixed takes as long as where it was measured."""
+    """Return the throughput on GPUs that are `times` as fast; the law's fixed time stays as it was measured."""
     found = predict(law, gpus)
     if times == SAME:
         return found
@@ -131,7 +131,7 @@ def _misfits(name: str, law: Law) -> Iterator[str]:
 
 
 def _worth(times: float, rows: tuple[EstimateRow, ...]) -> str:
-    """What precomputing costs beside what it saves."""
+    """Return a sentence that compares the cost of precomputing with its savings."""
     row = rows[-1]
     made = sum(part.usd for part in row.phases if part.how == "given")
     saved = sum(part.usd for part in row.phases if part.how != "given") * (times - 1)

@@ -1,10 +1,10 @@
-"""What a job will take: minutes, and memory of a card, each with how sure that is and why. Pure: from the spec, the family of its base and
-the kind of card alone, or from what the same workload took before.
+"""Forecast the time and GPU memory of a job, each with its certainty and reasons. It needs only the spec, the family of the base and the
+kind of GPU, or earlier measurements of the same workload.
 
-    forecast(spec, family, kind)                   by counting what it computes: nothing was measured
-    remembered(counted, kind, measured)            the same, with seconds per step from what this workload took before
+    forecast(spec, family, kind)                   computed from the job's FLOP: nothing was measured
+    remembered(counted, kind, measured)            the same, with the seconds per step that this workload took before
 
-Downloads, the start of a node and of its programs, checkpoints and uploads are not in it.
+Downloads, the start of a node and of its programs, checkpoints and uploads are not included.
 """
 
 import math
@@ -34,14 +34,14 @@ from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 SPREAD_OF_MACHINES = 0.1
-"""How far cards of one kind differ, as a standard deviation of the logarithm, where too few were measured to tell: an assumption, which
-counts as much as `SUPPOSED` measurements."""
+"""The difference between GPUs of one kind if too few were measured: the standard deviation of the logarithm of their pace. It is an
+assumption with the weight of `SUPPOSED` measurements."""
 SUPPOSED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPace:
-    """Seconds per step that this workload took on a card, by its kind's name or, of a kind that is not known, its class."""
+    """The seconds per step of a workload on a GPU; `gpu` is the name of its kind, or its class if the kind is not known."""
 
     gpu: str
     seconds_per_step: float
@@ -49,7 +49,7 @@ class MeasuredPace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseForecast:
-    """A phase of a training from scratch: `seconds_per_step` of all GPUs together."""
+    """A phase of a training from scratch; `seconds_per_step` is for all GPUs together."""
 
     resolution: int
     steps: int
@@ -68,11 +68,11 @@ class PhaseForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """`how`: the workload was `measured`, or its work is `computed`; `unknown` where there is no time to tell.
+    """The forecast of a job. `how` says that the workload was `measured`, or its work `computed`; if `unknown`, there are no times.
 
-    `prepare_s`: latents, embeddings and class images, before the first step. `pictures_s`: of the result, after the last.
-    `memory` is that with `microbatch` samples at a time, `least_memory` that with one. `share`: what share of the true times the band
-    is meant to hold, 0 where none is meant. `because`: sentences for people, the most important first.
+    `prepare_s` is the time for latents, embeddings and class images before the first step, `pictures_s` that for the samples of the result
+    after the last. `memory` is for `microbatch` samples at a time, `least_memory` for one. `share` is the share of true times that the
+    band should contain, 0 if it has no nominal share. `because` are sentences for people, the most important first.
     """
 
     gpu: str
@@ -94,21 +94,23 @@ class Forecast:
 
     @property
     def seconds(self) -> Band | None:
-        """All of it, on one node."""
+        """Return the time of the whole job on one node."""
         if not self.training_s:
             return None
         return self.training_s + (self.prepare_s or NONE) + (self.pictures_s or NONE)
 
     def usd(self, price_usd_per_hour: float) -> Band | None:
-        """`price_usd_per_hour` of the node, with all GPUs that the job uses there."""
+        """Return the cost. `price_usd_per_hour` is for all GPUs of the node that the job uses."""
         return self.seconds.times(price_usd_per_hour / 3600) if self.seconds else None
 
 
 def forecast(
     spec: LoraSpec | ScratchSpec, family: Family, kind: GpuKind | None, *, gpus: int | None = None
 ) -> Forecast:
-    """`kind` is None where the card is not known, or no table has it: then there is memory and no time. `gpus` for a training from
-    scratch; without it those that the spec asks for."""
+    """Compute a forecast. If `kind` is None, as the GPU is not known or not in the table, it has memory but no times.
+
+    `gpus` is for a training from scratch; the default is the number that the spec asks for.
+    """
     if isinstance(spec, LoraSpec):
         return _of_lora(spec, family, kind)
     return _of_scratch(spec, family, kind, gpus or spec.needs.slots)
@@ -122,9 +124,11 @@ def remembered(
     *,
     gpu: str = "",
 ) -> Forecast:
-    """`counted`, the forecast of this job on this card, with its seconds per step from what the same workload took before: on this card
-    where it ran there, else on the others by data sheet. `gpu` is the card's class where its kind is not known; `kinds` are those of
-    the cards in `measured` that are. Where nothing measured tells of this card: `counted`."""
+    """Return the computed forecast (`counted`) with the seconds per step that the same workload took before.
+
+    Measurements on this kind of GPU are preferred; those on other kinds are scaled by data sheet. `gpu` is the class of a GPU whose kind is
+    not known; `kinds` are the known kinds of the GPUs in `measured`. If no measurement applies, `counted` is returned.
+    """
     name = kind.name if kind else gpu
     took = [each.seconds_per_step for each in measured if each.gpu == name or not name]
     if took:
@@ -145,7 +149,7 @@ def remembered(
 
 
 def _took(seconds: list[float], measured: Sequence[MeasuredPace], name: str, counted: Forecast) -> dict[str, Any]:
-    """The band of one more run, by Student's t over logarithms."""
+    """Return the fields with the band of one more run, by Student's t over logarithms."""
     logs = [math.log(each) for each in seconds]
     own = stdev(logs) if len(logs) > 1 else 0.0
     freedom = SUPPOSED + len(logs) - 1
@@ -166,7 +170,7 @@ def _took(seconds: list[float], measured: Sequence[MeasuredPace], name: str, cou
     }
 
 
-# By counting
+# Computed forecasts
 
 
 def uncounted(
@@ -176,7 +180,7 @@ def uncounted(
     least: Memory,
     microbatch: int,
 ) -> Forecast:
-    """All but the time, and why that is not known. `least`: the memory with one sample at a time."""
+    """Return a forecast without times, and why they are not known. `least` is the memory with one sample at a time."""
     return Forecast(
         gpu=kind.name if kind else "",
         how="unknown",
@@ -236,7 +240,7 @@ def _of_scratch(spec: ScratchSpec, family: Family, kind: GpuKind | None, gpus: i
 
 
 def scratch_phase(spec: ScratchSpec, phase: TrainingPhase, family: Family, kind: GpuKind, gpus: int) -> PhaseForecast:
-    """A phase on so many GPUs, which share the batch evenly."""
+    """Return the forecast of a phase on `gpus`, which share the batch evenly."""
     microbatch, memory = _scratch_memory(spec, phase, family, kind, gpus)
     return PhaseForecast(
         resolution=phase.resolution,
@@ -251,7 +255,7 @@ def scratch_phase(spec: ScratchSpec, phase: TrainingPhase, family: Family, kind:
 def _scratch_memory(
     spec: ScratchSpec, phase: TrainingPhase, family: Family, kind: GpuKind | None, gpus: int
 ) -> tuple[int, Memory]:
-    """With the microbatch that the phase has, or finds."""
+    """Return the microbatch that the phase sets or the trainer would find, and the memory with it."""
 
     def memory(microbatch: int) -> Memory:
         return scratch_memory(spec, phase, family, microbatch=microbatch, gpus=gpus)
@@ -262,14 +266,14 @@ def _scratch_memory(
 
 
 def _largest_that_fits(memory: Callable[[int], Memory], kind: GpuKind | None, most: int) -> int:
-    """The trainer takes as many as fit: here those that do so for sure, one at least; on a card that is not known all of them."""
+    """Return the microbatch that the trainer would find: the largest that certainly fits, at least 1; `most` if the GPU is not known."""
     if kind is None:
         return most
     return max(1, largest(most, lambda count: memory(count).fits(kind.memory_gb) == "yes"))
 
 
 def _why_not(precision: str, kind: GpuKind | None) -> tuple[str, ...]:
-    """Why no time can be told."""
+    """Return why no times can be computed; empty if they can."""
     if kind is None:
         return ("which card it will get is not known, so neither is its time",)
     if precision == "fp32":

@@ -1,5 +1,5 @@
-"""The layers of a U-Net, a text encoder and a VAE, named as diffusers and transformers name them, with the size of what each computes for
-one sample. Pure arithmetic: tests compare it with the libraries' own models."""
+"""List the layers of a U-Net, a text encoder and a VAE by their names in diffusers and transformers, with their sizes for one sample. It
+is arithmetic without torch: tests compare it with the libraries' models."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from typing import Literal
 from gangline.core.models.architecture import Autoencoder, TextTransformer, UNet
 
 LATENT_SIDE = 8
-"""Pixels of a latent's side."""
+"""The side in pixels of the square that one latent covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A linear layer or a convolution of `kernel` × `kernel`, computed at `places`; or a norm over as many numbers.
+    """A linear layer or a convolution of `kernel` × `kernel`, computed at `places` positions; or a norm over as many.
 
-    `on`: what it reads. `time` is one vector for a sample, and nothing before it is trained in a LoRA. `block`: what gradient
-    checkpointing computes again as one.
+    `on` is its input: `time` is one vector per sample, and a LoRA trains nothing before it. `block` is the module that gradient
+    checkpointing recomputes as one.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Layer:
 
     @property
     def flops(self) -> int:
-        """Of its product, forwards."""
+        """Return the FLOP of its forward pass."""
         return 0 if self.kind == "norm" else 2 * self.inputs * self.outputs * self.kernel**2 * self.places
 
     def low_rank_weights(self, rank: int) -> int:
@@ -46,7 +46,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """`queries` over `keys`, all heads together `width` wide."""
+    """Attention of `queries` positions over `keys`; `width` is that of all heads together."""
 
     name: str
     queries: int
@@ -61,7 +61,7 @@ class Attention:
 
     @property
     def flops(self) -> int:
-        """Of its two products, forwards."""
+        """Return the FLOP of its two products in the forward pass."""
         return 4 * self.queries * self.keys * self.width
 
 
@@ -69,7 +69,7 @@ Op = Layer | Attention
 
 
 def sides(resolution: int, channels: tuple[int, ...]) -> list[int]:
-    """Of the latents of a square, at each block's input; a block but the last halves them."""
+    """Return the side of a square image's latents at the input of each block; each block but the last halves it."""
     found = [max(1, resolution // LATENT_SIDE)]
     for _ in channels[1:]:
         found.append(-(-found[-1] // 2))
@@ -77,7 +77,7 @@ def sides(resolution: int, channels: tuple[int, ...]) -> list[int]:
 
 
 def unet_layers(unet: UNet, resolution: int, tokens: int = 77) -> Iterator[Op]:
-    """In the order in which they are computed, for one square sample."""
+    """Yield a U-Net's layers for one square sample, in the order of computation."""
     heights = sides(resolution, unet.channels)
     first, embedded = unet.channels[0], 4 * unet.channels[0]
     yield from _embedding("time_embedding", first, embedded)
@@ -116,7 +116,7 @@ def unet_layers(unet: UNet, resolution: int, tokens: int = 77) -> Iterator[Op]:
 
 
 def text_layers(text: TextTransformer, part: str = "text_model") -> Iterator[Op]:
-    """Of one text of `text.tokens` tokens, but for the embeddings of words and places, which are looked up."""
+    """Yield a text encoder's layers for one text of `text.tokens` tokens, without token and position embeddings, which are look-ups."""
     tokens = text.tokens
     for number in range(text.layers):
         block = f"{part}.encoder.layers.{number}"
@@ -136,12 +136,12 @@ def text_layers(text: TextTransformer, part: str = "text_model") -> Iterator[Op]
 
 
 def embedding_weights(text: TextTransformer) -> int:
-    """Of words and places."""
+    """Return the number of weights in token and position embeddings."""
     return (text.words + text.tokens) * text.width
 
 
 def encoder_layers(vae: Autoencoder, resolution: int) -> Iterator[Op]:
-    """Of the VAE's encoder, for one square picture."""
+    """Yield the layers of a VAE's encoder for one square image."""
     side, width = resolution, vae.channels[0]
     yield _conv("encoder.conv_in", 3, width, side**2, "encoder.conv_in")
     for number, channels in enumerate(vae.channels):
@@ -159,7 +159,7 @@ def encoder_layers(vae: Autoencoder, resolution: int) -> Iterator[Op]:
 
 
 def decoder_layers(vae: Autoencoder, resolution: int) -> Iterator[Op]:
-    """Of the VAE's decoder, for one square picture."""
+    """Yield the layers of a VAE's decoder for one square image."""
     rising = vae.channels[::-1]
     side, width = resolution // 2 ** (len(rising) - 1), rising[0]
     yield _conv("post_quant_conv", vae.latent_channels, vae.latent_channels, side**2, "post_quant_conv", kernel=1)
@@ -183,7 +183,7 @@ def _embedding(name: str, inputs: int, outputs: int) -> Iterator[Op]:
 
 
 def _resnet(name: str, inputs: int, outputs: int, places: int, embedded: int | None) -> Iterator[Op]:
-    """`embedded`: the width of what it is told of time; a VAE's are told nothing."""
+    """Yield the layers of a resnet block. `embedded` is the width of the time embedding, None in a VAE, which has none."""
     yield _norm(f"{name}.norm1", inputs, places, name)
     yield _conv(f"{name}.conv1", inputs, outputs, places, name)
     if embedded:
@@ -217,7 +217,7 @@ def _transformer(unet: UNet, name: str, width: int, depth: int, places: int, tok
 
 
 def _middle(name: str, width: int, places: int) -> Iterator[Op]:
-    """Of a VAE: one head over all places."""
+    """Yield the layers of a VAE's middle block, whose attention has one head over all positions."""
     yield from _resnet(f"{name}.resnets.0", width, width, places, None)
     attention = f"{name}.attentions.0"
     yield _norm(f"{attention}.group_norm", width, places, attention)

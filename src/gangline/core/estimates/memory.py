@@ -1,9 +1,9 @@
-"""The memory that a run takes of a card: weights, what learns with its moments and gradients, and what a forward pass keeps for the
-backward one. Pure; in bytes of 10⁹ to a GB.
+"""Estimate the GPU memory of a run: frozen weights, trained weights with gradients and moments, and activations. A GB is 10⁹ bytes.
 
-What is kept is counted layer by layer, as PyTorch keeps it under autocast: norms and SiLU compute in float32 and keep their inputs so; a
-layer that learns keeps its input in half precision, each of q, k and v a copy; a frozen one keeps nothing; attention keeps q, k, v and
-its output; GEGLU three times its width. With gradient checkpointing each block's input is kept, and one block at a time besides.
+Activations are counted layer by layer, as PyTorch keeps them under autocast for the backward pass: norms and SiLU compute in float32 and
+keep their inputs so; a trained layer keeps its input in half precision, and q, k and v keep a copy each; a frozen layer keeps nothing;
+attention keeps q, k, v and its output; GEGLU keeps three times its width. With gradient checkpointing the input of each block is kept, and
+the activations of one block at a time.
 """
 
 from collections import defaultdict
@@ -31,30 +31,31 @@ from gangline.core.specs.scratch import ScratchSpec
 
 GB = 1e9
 HALF, FULL = 2, 4
-"""Bytes of a number."""
+"""Bytes of a number in half and in single precision."""
 BYTES_OF_BASE: dict[str, float] = {"full": HALF, "8bit": 1 + 1 / 256, "4bit": 0.5 + 4 / 64}
-"""Of a linear layer's weight. bitsandbytes keeps a scale in float32 for a row of 8 bits, 1024 numbers or so, and for each 64 of 4 bits."""
+"""Bytes of a weight in a linear layer. bitsandbytes keeps a float32 scale for each row of 8-bit weights, about 1024 numbers, and for each
+64 weights of 4 bits."""
 MOMENTS = {"adamw": 8, "adamw8bit": 2, "prodigy": 16, "schedule_free": 8}
-"""Bytes that an optimiser keeps for a weight besides it."""
+"""Bytes of an optimiser's state per weight."""
 LIBRARIES_GB = 0.5
-"""Workspaces of cuBLAS and cuDNN and fragments that the allocator keeps: what an H100 took beside all that is counted."""
+"""Workspaces of cuBLAS and cuDNN, and fragmentation: the memory that an H100 used in addition to everything that is counted."""
 CONTEXT_GB = 0.6
-"""What CUDA and its driver take of a card before a program has a tensor."""
+"""The memory that CUDA and the driver use before a program has a tensor."""
 HIGH, HIGH_AGAIN = 1.15, 1.7
-"""By how much more activations may take than what is counted. An H100 took 1.02 times it for each further sample, and 1.63 times it with
-gradient checkpointing, as blocks that are computed again leave fragments (benchmarks/estimate_work.py)."""
+"""The factors by which activations may exceed the count, without and with gradient checkpointing. An H100 used 1.02 times the count for
+each further sample, and 1.63 times with gradient checkpointing, as recomputed blocks fragment memory (benchmarks/estimate_work.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Of one GPU, at its peak, as PyTorch's allocator counts it, in 10⁹ bytes. `parts`: what it is made of, at the lower end."""
+    """The peak memory of one GPU as PyTorch's allocator counts it, in 10⁹ bytes. `parts` add up to the lower bound."""
 
     low_gb: float
     high_gb: float
     parts: dict[str, float]
 
     def fits(self, memory_gb: float) -> Literal["yes", "perhaps", "no"]:
-        """Into a card that is sold with so many GB (of 2³⁰ bytes): its driver and error correction take some of it."""
+        """Return whether it fits into a GPU with a nominal memory of `memory_gb` (of 2³⁰ bytes), some of which driver and ECC take."""
         room = memory_gb * 2**30 / GB * 0.94 - CONTEXT_GB
         if self.high_gb <= room:
             return "yes"
@@ -62,7 +63,7 @@ class Memory:
 
 
 def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: int | None = None) -> Memory:
-    """Of training itself, with `microbatch` samples at a time, or of what is made before it where that takes more."""
+    """Return the memory of training with `microbatch` samples at a time, or of the preparation before it if that needs more."""
     side = resolution or spec.resolution
     wide = FULL if spec.precision == "fp32" else HALF
     layers = list(unet_layers(family.unet, side))
@@ -89,7 +90,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
 
 
 def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, microbatch: int, gpus: int) -> Memory:
-    """Of one of `gpus`. DDP keeps all of what learns on each, FSDP a part; both add up gradients in buckets."""
+    """Return the memory of one of `gpus`. DDP keeps all trained weights and their state on each GPU, FSDP a shard."""
     wide = FULL if spec.precision == "fp32" else HALF
     again, side = spec.gradient_checkpointing, phase.resolution
     frozen, trained = 0.0, Trained(text_learns=spec.train_text_encoders)
@@ -124,7 +125,7 @@ def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, m
 
 
 def base_bytes(layers: Iterable[Op], precision: str, wide: int = HALF) -> float:
-    """Of a frozen U-Net. Only linear layers are in 8 or 4 bits."""
+    """Return the bytes of a frozen U-Net. Only linear layers are quantised to 8 or 4 bits."""
     each = wide if precision == "full" else BYTES_OF_BASE[precision]
     return sum(
         layer.weights * (each if isinstance(layer, Layer) and layer.kind == "linear" else wide) for layer in layers
@@ -132,7 +133,7 @@ def base_bytes(layers: Iterable[Op], precision: str, wide: int = HALF) -> float:
 
 
 def kept(layers: Sequence[Op], trained: Trained, *, again: bool, wide: int = HALF) -> float:
-    """Bytes of one sample, from the forward to the backward pass."""
+    """Return the bytes of one sample's activations that are kept from the forward to the backward pass."""
     blocks = defaultdict[str, float](float)
     inputs: dict[str, float] = {}
     for layer in layers:
@@ -149,7 +150,7 @@ def _kept_by(layer: Op, trained: Trained, wide: int) -> float:
         return 0.0
     numbers = layer.inputs * layer.places
     if layer.kind == "norm":
-        # a resnet's norm is followed by SiLU, which keeps its input, too
+        # In a resnet SiLU follows the norm, and keeps its input, too.
         activated = layer.name.endswith(("norm1", "norm2", "conv_norm_out")) and "transformer" not in layer.name
         return FULL * numbers * (2 if activated and layer.on == "image" else 1)
     own = wide * numbers if trained.learns(layer) else 0.0
@@ -161,7 +162,7 @@ def _kept_by(layer: Op, trained: Trained, wide: int) -> float:
 
 
 def _preparing(family: Family, side: int, unet: list[Op], base: float) -> float:
-    """Bytes while latents and embeddings are made, one after the other; class images are drawn by the whole base."""
+    """Return the peak bytes while latents and embeddings are prepared, one after the other; class images need the whole base."""
     text = sum(
         HALF * (sum(layer.weights for layer in text_layers(encoder.shape)) + embedding_weights(encoder.shape))
         for encoder in family.text_encoders
@@ -171,7 +172,7 @@ def _preparing(family: Family, side: int, unet: list[Op], base: float) -> float:
 
 
 def _encoding(family: Family, side: int) -> float:
-    """The VAE is in float32; at its widest place an input, a norm's and an output are there at once."""
+    """Return the peak bytes of encoding: the VAE in float32, and at its widest layer the input, a norm's output and the output."""
     layers = list(encoder_layers(PUBLISHED_VAE, side))
     return FULL * sum(layer.weights for layer in layers) + _largest(layers, FULL)
 

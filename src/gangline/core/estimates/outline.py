@@ -1,5 +1,5 @@
-"""What is to be estimated: phases of a training with what was measured of them, prices, interruptions, data. Every mistake in an
-outline is told at once."""
+"""Parse an outline, the input of an estimate: the phases of a training with their measurements, prices, interruptions, data. All problems
+of an outline are reported at once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -25,8 +25,8 @@ NotNegative = Annotated[float, Ge(0), Le(1e15)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseOutline:
-    """So many `samples`, or `steps` of `batch_size`, at one resolution. `images_per_second` were measured on `gpus`, one by one.
-    `batch_size` is over all GPUs; `microbatch` is what each takes at a time."""
+    """A phase with `samples`, or `steps` of `batch_size`, at one resolution. `images_per_second` has the measured throughput for each number
+    in `gpus`. `batch_size` is over all GPUs; `microbatch` is the images that each computes at a time."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     name: Annotated[str, MinLen(1), MaxLen(100)] = "training"
@@ -39,7 +39,7 @@ class PhaseOutline:
 
     @property
     def images(self) -> int:
-        """How many are trained on, each as often as it comes."""
+        """Return the number of images that are trained on; an image counts each time that it is used."""
         return self.samples or (self.steps or 0) * (self.batch_size or 0)
 
     @property
@@ -56,8 +56,8 @@ class PhaseOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precompute:
-    """What is made once before training (latents, embeddings): GPUs work on it without waiting for each other. `training_without`:
-    training takes so many times as long if it is left out."""
+    """Work that is done once before training (latents, embeddings), on GPUs that do not wait for each other. `training_without` is the
+    factor by which training takes longer without it."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     gpu_hours: Positive
@@ -66,8 +66,8 @@ class Precompute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruptions:
-    """At which rate a node is taken away; a run stops with any of its nodes. A checkpoint stops training for `checkpoint_s`; from an
-    interruption until training goes on `restart_s` pass, a new node's start included."""
+    """The rate at which nodes are preempted; a run stops when any of its nodes is. A checkpoint stops training for `checkpoint_s`;
+    `restart_s` pass from an interruption until training resumes, including the start of a new node."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     per_node_hour: NotNegative
@@ -81,8 +81,8 @@ class Interruptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOutline:
-    """What is kept in the object store while the run lasts, and what is read from it. With `dataset_images` the data set is read
-    again in every epoch, as nodes that keep no cache do; else once. The newest `checkpoints_kept` are kept."""
+    """The data that is stored while the run lasts, and read. With `dataset_images` the data set is read again in every epoch, as nodes
+    without a cache do; else once. The newest `checkpoints_kept` checkpoints are stored."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     dataset_gb: NotNegative = 0.0
@@ -95,8 +95,8 @@ class DataOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """`predict`: numbers of GPUs besides those measured. `gpu`: kinds, each with its price; none: the one on which was measured,
-    `measured_on`, at `usd_per_gpu_hour`; `usd_per_gpu_hour_at` has prices of certain numbers of GPUs."""
+    """The input of an estimate. `predict` are numbers of GPUs in addition to the measured ones. `gpu` has kinds of GPUs with their prices;
+    if it is empty, the kind is `measured_on`, at `usd_per_gpu_hour`. `usd_per_gpu_hour_at` has prices for certain numbers of GPUs."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     phases: Annotated[tuple[PhaseOutline, ...], MinLen(1)]
@@ -111,12 +111,12 @@ class Outline:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The numbers of GPUs of all rows."""
+        """Return the numbers of GPUs of all rows."""
         measured = (gpus for phase in self.phases for gpus in phase.gpus)
         return tuple(sorted({*measured, *self.predict}))
 
     def price_usd_per_hour(self, kind: str, gpus: int) -> float:
-        """Of one GPU."""
+        """Return the price of one GPU."""
         if self.gpu:
             return self.gpu[kind]
         assert self.usd_per_gpu_hour is not None, "an outline was checked"
@@ -124,7 +124,7 @@ class Outline:
 
 
 def phases_of(recipe: ScratchSpec) -> list[dict[str, Any]]:
-    """What a training recipe says of an outline's phases: all but how fast they are."""
+    """Return an outline's phases from a training recipe, without their measurements."""
     sides = [phase.resolution for phase in recipe.phases]
     once = len(set(sides)) == len(sides)
     return [
@@ -139,7 +139,10 @@ def phases_of(recipe: ScratchSpec) -> list[dict[str, Any]]:
 
 
 def parse_outline(value: dict[str, Any], options: Mapping[str, str] = MappingProxyType({})) -> Outline:
-    """From TOML's or the command line's values, where `options` gave some fields. Raises `BadInput` with every problem that it has."""
+    """Parse an outline from the values of TOML or the command line; `options` maps fields to the options that gave them.
+
+    Raises `BadInput` with every problem.
+    """
     from pydantic import ValidationError
 
     try:

@@ -1,4 +1,4 @@
-"""A row of an estimate: what a throughput costs in days and dollars, with interruptions, the precompute, storage and egress."""
+"""Compute a row of an estimate: the days and dollars for a throughput, with interruptions, the precompute, storage and egress."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from gangline.core.money.cost import GB, HOUR_MS, egress_micro_usd, storage_micr
 
 DAY_H = 24
 FACTOR_MAX = 1000
-"""A run that takes so many times as long as its training is none."""
+"""The maximum ratio of a run's time to its training time: beyond it, the estimate refuses the run, as it would practically never end."""
 SAME = Speed(low=1.0, middle=1.0, high=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEstimate:
-    """A phase, or the precompute, on one number of GPUs. `days` with interruptions; the band is `days_low` to `days_high`.
+    """A phase, or the precompute, on one number of GPUs. `days` include interruptions; their band is `days_low` to `days_high`.
 
-    Of the precompute `how` is `given`: its GPU-hours were, and its throughput is not known.
+    For the precompute `how` is `given`: the user gave its GPU-hours, and its throughput is not known.
     """
 
     phase: str
@@ -42,11 +42,12 @@ class PhaseEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRow:
-    """All of it on one number of GPUs of a kind. `how` is that of the least certain phase. `images_per_second`: over all phases, while
-    training goes on. `efficiency`: GPU-hours of training for what the least GPUs of the table need, without interruptions.
+    """The whole training on one number of GPUs of a kind. `how` is that of the least certain phase.
 
-    `usd` = `usd_gpus` + `usd_storage` + `usd_egress`; `usd_low` and `usd_high` are of the band's days. `share_lost` to
-    interruptions and checkpoints, of the time of training; `checkpoint_interval_s` is None where nothing interrupts.
+    `images_per_second` is over all phases, without interruptions. `efficiency` is the GPU-hours of training on the fewest GPUs of the table
+    ÷ those of this row, without interruptions. `usd` = `usd_gpus` + `usd_storage` + `usd_egress`; `usd_low` and `usd_high` are for the ends
+    of the band of days. `share_lost` is the share of the training time that is lost to interruptions and checkpoints;
+    `checkpoint_interval_s` is None if there are no interruptions.
     """
 
     gpu: str
@@ -73,7 +74,7 @@ class EstimateRow:
 
 
 def losses_of(outline: Outline) -> dict[int, Loss | None]:
-    """What interruptions take of a run, by its number of GPUs."""
+    """Return the loss to interruptions by number of GPUs, None without interruptions. Raises `BadInput` if a run would never end."""
     found = outline.interruptions
     if found is None or found.per_node_hour == 0:
         return dict.fromkeys(outline.counts)
@@ -142,7 +143,7 @@ def estimate_row(
 
 
 def _over_all(pairs: tuple[tuple[PhaseOutline, Throughput], ...]) -> float:
-    """All images by all seconds, rounded once: of a single phase what was measured."""
+    """Return all images ÷ all seconds. Fractions are exact, so that a single phase keeps the throughput that was measured."""
     rates = [Fraction(found.images_per_second) for _, found in pairs]
     return float(harmonic_mean(rates, [phase.images for phase, _ in pairs]))
 
@@ -168,7 +169,7 @@ def _part(phase: PhaseOutline, found: Throughput, gpus: int, factor: float, pric
 
 
 def _precompute(outline: Outline, gpus: int, times: Speed, price: float) -> Iterator[PhaseEstimate]:
-    """Its GPU-hours are shared by all: nobody waits, so there is no law to it, and an interruption stops one node only."""
+    """Yield the precompute. The GPUs share its GPU-hours evenly: they do not wait for each other, and an interruption stops one node only."""
     if outline.precompute is None:
         return
     hours = outline.precompute.gpu_hours
@@ -189,7 +190,7 @@ def _precompute(outline: Outline, gpus: int, times: Speed, price: float) -> Iter
 
 
 def _storage_usd(outline: Outline, days: float) -> float:
-    """Data set and checkpoints, for as long as the run lasts."""
+    """Return the cost of storing data set and checkpoints for the duration of the run."""
     data = outline.data
     size = round((data.dataset_gb + data.checkpoint_gb * data.checkpoints_kept) * GB)
     return storage_micro_usd(size, 0, round(days * DAY_H * HOUR_MS), data.storage_usd_per_gb_month) / 1e6

@@ -1,9 +1,9 @@
-"""How throughput grows with the number of GPUs: a law fitted to what was measured, and a band around what it predicts.
+"""Predict how throughput scales with the number of GPUs: a law fitted to measurements, and a band around its predictions.
 
-At a constant global batch a step on n GPUs takes c0/n + c1 seconds: what is shared out, and what is not (the exchange of
-gradients as far as nothing hides it, the optimiser). It is c0/n while a GPU's part of the batch is a whole number of
-microbatches; else the last one takes as long as the others. With one microbatch a step is short enough for what other
-microbatches had hidden to show: then it takes longer by what was measured there.
+At a constant global batch a step on n GPUs takes c0/n + c1 seconds: c0 is work that is shared, c1 is not (the exchange of gradients as far
+as computation does not hide it, the optimiser). c0/n holds while a GPU's share of the batch is a whole number of microbatches; otherwise
+the last microbatch takes as long as the others. With only one microbatch, communication that further microbatches would hide is exposed:
+the step takes longer by the time that was measured there.
 """
 
 import math
@@ -15,28 +15,28 @@ from typing import Literal, get_args
 
 How = Literal["measured", "interpolated", "extrapolated", "computed"]
 HOWS: tuple[How, ...] = get_args(How)
-"""From the most certain to the least."""
+"""The ways to get a figure, the most certain first."""
 
 BAND_SHARE = 0.90
-"""A band is meant to hold so many of the true values."""
+"""The share of true values that a band should contain."""
 
 MISFIT = 0.0205
-"""How far published rows lie from the law, relative, as a standard deviation: over the series of MosaicML's two tables at two
-or more microbatches a step and the one at 512 pixels, with two degrees of freedom less for each (benchmarks/estimate.py)."""
+"""The relative standard deviation of published rows from the law: over the series of MosaicML's two tables with two or more microbatches a
+step and the one at 512 pixels, with two degrees of freedom less for each (benchmarks/estimate.py)."""
 
 MISFIT_ROWS = 2
-"""`MISFIT` counts as much as so many rows: of few rows some lie on a line by chance."""
+"""The weight of `MISFIT` in rows: a few measured rows may lie on a line by chance."""
 
 MARGIN_LOG_MAX = 50.0
-"""A wider band is as good as none, and would leave what a float can hold."""
+"""The maximum logarithm of a margin: a wider band says nothing, and would exceed the range of a float."""
 
 DOUBLING_LEAST = 11_600 / 8_530
-"""The least that doubling the GPUs has gained in published rows: MosaicML's U-Net at 256 pixels, 64 to 128 GPUs."""
+"""The least gain from doubling the GPUs in published rows: MosaicML's U-Net at 256 pixels, from 64 to 128 GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Images per second of all `gpus` together."""
+    """The measured throughput of all `gpus` together."""
 
     gpus: int
     images_per_second: float
@@ -44,28 +44,28 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBatch:
-    """Images of a step over all GPUs, and those that a GPU takes at a time."""
+    """The images of a step over all GPUs (`size`), and those that a GPU computes at a time (`microbatch`)."""
 
     size: int
     microbatch: int
 
     def microbatches(self, gpus: int) -> int:
-        """That a GPU does one after the other in a step; the last may be smaller."""
+        """Return how many microbatches a GPU computes one after another in a step; the last may be smaller."""
         return -(-self.size // (gpus * self.microbatch))
 
     def share(self, gpus: int) -> float:
-        """Of a step's computation, for which a GPU is busy: 1/gpus where its microbatches are whole."""
+        """Return the share of a step's computation for which a GPU is busy: 1/gpus if its microbatches are full."""
         return self.microbatches(gpus) * self.microbatch / self.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """Seconds for an image on n GPUs: `shared_s` × share(n) + `fixed_s`, and `exposed_s` more with one microbatch a step.
+    """A law of scaling: an image takes `shared_s` × share(n) + `fixed_s` seconds on n GPUs, with one microbatch a step `exposed_s` more.
 
-    Times the batch these are c0, c1 and what shows only there, which is None where that is to be expected and was not measured.
-    `rows` were measured, one for each number of GPUs in rising order; the law was fitted to the first `fitted`. `spread`: the
-    standard deviation of a row around the law, relative, with `freedom` degrees of freedom. `normal`: the matrix of the fit's
-    normal equations ((xx, xy), (xy, yy)), or None of a single row.
+    Multiplied by the batch these are c0, c1 and the exposed time, which is None if one must be expected but was not measured. `rows` are
+    the measurements, one for each number of GPUs in ascending order; the law was fitted to the first `fitted`. `spread` is the relative
+    standard deviation of a row around the law, with `freedom` degrees of freedom. `normal` is the matrix of the fit's normal equations
+    ((xx, xy), (xy, yy)), None for a single row.
     """
 
     shared_s: float
@@ -85,14 +85,14 @@ class Law:
         return self.batch.share(gpus) if self.batch else 1 / gpus
 
     def seconds_per_image(self, gpus: int, *, speed: float = 1.0) -> float:
-        """`speed`: how many times faster a GPU computes than those that were measured; the rest takes as long as there."""
+        """Return the seconds per image. `speed` is a GPU's speed relative to the measured ones; it shortens only the shared time."""
         exposed_s = (self.exposed_s or 0.0) if self.microbatches(gpus) == 1 else 0.0
         return self.shared_s / speed * self.share(gpus) + self.fixed_s + exposed_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Images per second, and the band around them; of a measured one the band is nothing but itself."""
+    """Images per second with their band; a measured figure is its whole band."""
 
     images_per_second: float
     low: float
@@ -102,10 +102,10 @@ class Throughput:
 
 
 def fit(measurements: Iterable[Measurement], batch: StepBatch | None = None, *, misfit: float = MISFIT) -> Law:
-    """Least squares of the relative error. Rows with one microbatch a step are left to `exposed_s` where two others remain. `misfit` is
-    another one than that of all published rows, to judge these by.
+    """Fit a law by least squares of the relative error.
 
-    Neither part of a step is negative: where the best fit's is, it is 0 and the other one is fitted alone.
+    Rows with one microbatch a step determine `exposed_s` only, if two others remain. `misfit` replaces that of all published rows, to test
+    the law on them. Neither part of a step is negative: if the best fit makes one so, it is 0 and the other is fitted alone.
     """
     rows = _merged(measurements)
     steady = [row for row in rows if not batch or batch.microbatches(row.gpus) > 1]
@@ -129,16 +129,16 @@ def fit(measurements: Iterable[Measurement], batch: StepBatch | None = None, *, 
 
 
 def predict(law: Law, gpus: int) -> Throughput:
-    """What was measured on so many GPUs, else what the law says.
+    """Return the throughput that was measured on this number of GPUs, or else predict it by the law.
 
-    The band of two rows and more holds the share `BAND_SHARE` under the law with normal relative errors: the prediction interval
-    t × spread × √(1 + h) of the weighted least squares. The leverage h grows with the distance from the fitted rows; the spread
-    is that of the residuals and of published tables (`MISFIT`). What no c0, c1 ≥ 0 allow beside the nearest measured rows is cut
-    off, but for the spread: more GPUs are not slower, and not faster than in proportion.
+    With two or more rows the band contains `BAND_SHARE` of true values if the law holds with normal relative errors: it is the prediction
+    interval t × spread × √(1 + h) of the weighted least squares. The leverage h grows with the distance from the fitted rows; the spread
+    is that of the residuals and of published tables (`MISFIT`). Values that no c0, c1 ≥ 0 allow next to the nearest measured rows are cut
+    off, except for the spread: more GPUs are not slower, and not faster than in proportion.
 
-    Of a single row the band reaches from the least that a doubling gained in published tables to proportion, and no share
-    is meant. Nor is it where the law says less: with one microbatch a step and no row measured there it reaches down to no gain at
-    all, and where microbatches are not whole up to what they would give if they were.
+    With a single row the band reaches from the least gain of a doubling in published tables to proportional scaling, and has no nominal
+    share. It has none where the law is not sufficient, either: with one microbatch a step and no row measured there it reaches down to no
+    gain at all, and with partial microbatches up to the throughput of full ones.
     """
     for row in law.rows:
         if row.gpus == gpus:
@@ -157,15 +157,14 @@ def predict(law: Law, gpus: int) -> Throughput:
 
 
 def missed(law: Law) -> dict[Measurement, float]:
-    """Rows that do not lie in the band that rows have where the law holds as well as for published ones, and how much more than was
-    measured the law says, relative."""
+    """Return the rows that the law misses by more than its band for published rows, each with the relative excess of the prediction."""
     off = {row: 1 / law.seconds_per_image(row.gpus) / row.images_per_second for row in law.rows}
     margin = student_t((1 + BAND_SHARE) / 2, MISFIT_ROWS) * MISFIT
     return {row: ratio - 1 for row, ratio in off.items() if abs(math.log(ratio)) > margin}
 
 
 def _merged(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """One for each number of GPUs: of several the mean time of an image."""
+    """Return one row for each number of GPUs, with the mean time per image of its measurements."""
     rates = defaultdict[int, list[float]](list)
     for measured in measurements:
         rates[measured.gpus].append(measured.images_per_second)
@@ -173,7 +172,7 @@ def _merged(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def _least_squares(points: Sequence[tuple[float, float]]) -> tuple[float, float, tuple[float, float, float] | None]:
-    """c0, c1 that minimise Σ((c0 x + c1) r − 1)² over the points (x, r); and the sums of (xr)², xr·r and r²."""
+    """Return c0, c1 that minimise Σ((c0 x + c1) r − 1)² over the points (x, r); and the sums of (xr)², xr·r and r²."""
     xx = sum((x * r) ** 2 for x, r in points)
     xy = sum(x * r * r for x, r in points)
     yy = sum(r * r for _, r in points)
@@ -190,7 +189,7 @@ def _least_squares(points: Sequence[tuple[float, float]]) -> tuple[float, float,
 
 
 def _with_exposed(law: Law, crowded: Sequence[Measurement]) -> Law:
-    """`crowded`: the rows with one microbatch a step that were not fitted."""
+    """Return the law with `exposed_s` from the rows with one microbatch a step that were not fitted (`crowded`)."""
     if not crowded:
         return law
     more_s = mean(1 / row.images_per_second - law.seconds_per_image(row.gpus) for row in crowded)
@@ -216,7 +215,7 @@ def _band(law: Law, gpus: int, rate: float) -> tuple[float, float]:
 
 
 def _leverage(law: Law, gpus: int) -> float:
-    """xᵀ(XᵀX)⁻¹x of a row weighed as those that were fitted; 1, as of one more row on its own, where nothing tells."""
+    """Return the leverage xᵀ(XᵀX)⁻¹x of a row weighted as the fitted ones; 1 for a law from a single row, as for a row of a new kind."""
     if law.normal is None:
         return 1.0
     (xx, xy, yy), second = law.normal, law.seconds_per_image(gpus)
@@ -242,7 +241,7 @@ def _may_expose(law: Law, gpus: int) -> bool:
 
 
 def _idle(law: Law, gpus: int) -> float:
-    """The share of a step's computation that stands for missing images of microbatches that are not whole."""
+    """Return the share of a step's computation that partial microbatches waste."""
     return max(0.0, law.share(gpus) - 1 / gpus)
 
 
@@ -264,7 +263,7 @@ def _reasons(law: Law, gpus: int) -> Iterable[str]:
 
 
 def student_t(probability: float, freedom: int) -> float:
-    """The quantile of Student's distribution, within 1.5 % from two degrees of freedom on (Abramowitz and Stegun 26.7.5)."""
+    """Return the quantile of Student's t-distribution, within 1.5 % for two or more degrees of freedom (Abramowitz and Stegun 26.7.5)."""
     z, n = NormalDist().inv_cdf(probability), freedom
     return (
         z

@@ -1,4 +1,4 @@
-"""Seconds of a job's parts on a card of a known kind, by counting what they compute. Pure."""
+"""Estimate the seconds of a job's parts on a known kind of GPU from their FLOP."""
 
 import math
 
@@ -21,22 +21,23 @@ from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 GUESSED = 2.5
-"""By how much what was never measured on a card (encoding, drawing) may take longer, or less long."""
+"""The factor by which parts that were never measured on a GPU (encoding, rendering) may take more or less time."""
 PHOTO_S = 0.2
-"""A processor reads and decodes a photo of 12 MP twice in that time, by estimate."""
+"""Seconds in which a CPU reads and decodes a photo of 12 MP twice: an estimate."""
 IN_FULL = {"bf16": 1 / 2, "fp16": 1 / 8}
-"""The VAE computes in float32. Cards since Ampere multiply its convolutions in TF32, half as fast as bf16; older ones an eighth."""
+"""The speed of the VAE, which computes in float32, relative to half precision. GPUs since Ampere compute its convolutions in TF32, at half
+the speed of bf16; older ones at an eighth of fp16."""
 NODE_GPUS = 8
-"""The figures that a card's speed comes from are of eight GPUs and of one."""
+"""Up to this many GPUs, sharing a step adds no time: the figures for a GPU's speed are of eight GPUs and of one."""
 DOUBLING = (1.0, 1.06, 1.11)
-"""How much longer a step takes for twice as many GPUs beyond a node, beside half of its work: the best, the mean and the worst of what
-MosaicML's three series lost from 8 to 128 GPUs (benchmarks/estimate_work.py)."""
+"""The factor by which a step takes longer than half its time for each doubling of the GPUs beyond a node: the best, the mean and the worst
+of MosaicML's three series from 8 to 128 GPUs (benchmarks/estimate_work.py)."""
 MOVED_BYTES = 16
-"""Of a weight that learns: itself, its gradient and two moments; four more where weights are averaged."""
+"""Bytes of a trained weight, its gradient and two moments; an average of weights (EMA) adds four."""
 
 
 def is_replayed(spec: LoraSpec) -> bool:
-    """Whether the trainer makes its steps one CUDA graph (gangline.train.lora.graph)."""
+    """Return whether the trainer captures its step as a CUDA graph (gangline.train.lora.graph)."""
     drawn_twice = spec.dropout > 0 and spec.gradient_checkpointing
     return not (spec.train_text_encoder or spec.compile or drawn_twice)
 
@@ -50,7 +51,7 @@ def lora_step_s(spec: LoraSpec, family: Family, kind: GpuKind, *, microbatch: in
 def scratch_step_s(
     spec: ScratchSpec, phase: TrainingPhase, family: Family, kind: GpuKind, *, microbatch: int, gpus: int
 ) -> Band:
-    """Of a batch that so many GPUs share; what gradients take on their way between them is in the band."""
+    """Return the seconds of a step whose batch `gpus` share; the time to exchange gradients is in the band."""
     sample, own = scratch_sample(spec, phase, family), -(-phase.batch_size // gpus)
     seconds = step_s(sample, kind, samples=own, microbatch=min(microbatch, own), replayed=False)
     weights = scratch_weights(spec, family) // (gpus if spec.parallel == "fsdp" else 1)
@@ -61,14 +62,14 @@ def scratch_step_s(
 
 
 def exchange(gpus: int) -> tuple[float, float, float]:
-    """How much longer a step takes for being shared."""
+    """Return the factors (low, middle, high) by which sharing lengthens a step."""
     doublings = max(0.0, math.log2(gpus / NODE_GPUS))
     low, middle, high = (each**doublings for each in DOUBLING)
     return low, middle, high
 
 
 def prepare_s(spec: LoraSpec, family: Family, kind: GpuKind) -> Band:
-    """Latents of every view of every photo, embeddings, and class images, which the base draws."""
+    """Return the seconds before the first step: latents of every view of every photo, embeddings, and class images drawn by the base."""
     views = (spec.crops if spec.crop == "random" else 1) * (2 if spec.flip else 1)
     photos, held_out = len(spec.photos), len(spec.held_out)
     encoded = _full_s(encode_picture(family, spec.resolution), kind).times(photos * views + held_out)
@@ -80,7 +81,7 @@ def prepare_s(spec: LoraSpec, family: Family, kind: GpuKind) -> Band:
 
 
 def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: GpuKind) -> Band:
-    """Of the result; a LoRA's beside those of the base alone."""
+    """Return the seconds to render the samples of the result; for a LoRA, the base renders the same samples for comparison."""
     if not spec.sample_result:
         return NONE
     sides = 2 if isinstance(spec, LoraSpec) else 1
@@ -95,7 +96,7 @@ def _drawn_s(family: Family, resolution: int, steps: int, kind: GpuKind) -> Band
 
 
 def _full_s(work: ComputeWork, kind: GpuKind) -> Band:
-    """In float32."""
+    """Return the seconds of work in float32."""
     return _guessed(work.flops / (reached_flops(kind) * IN_FULL[kind.computes_in]))
 
 

@@ -1,9 +1,9 @@
-"""How much of its peak a card reaches when it trains a diffusion model, and how long a step takes by that. Pure.
+"""Estimate the share of its peak that a GPU reaches when it trains a diffusion model, and from that the time of a step.
 
-A microbatch takes passes over layers × `OP_S` + FLOP ÷ what the card reaches. What it reaches is `REACHED` × √(peak FLOP/s × peak bytes/s):
-products are bound by the one, norms, activations and copies by the other, and a step has both (gangline.core.gpus.speed takes the same
-mean). Both constants come from an H100, an A100 and an RTX 4090; `SPREAD` is how far those figures lie from it. benchmarks/estimate_work.py
-prints them all, and each beside what the other cards say.
+A microbatch takes passes over layers × `OP_S` + FLOP ÷ achieved FLOP/s. A GPU achieves `REACHED` × √(peak FLOP/s × peak bytes/s): matrix
+products are bound by the one, norms, activations and copies by the other, and a step has both (gangline.core.gpus.speed uses the same
+mean). Both constants are fitted to an H100, an A100 and an RTX 4090; `SPREAD` is the deviation of their figures from the fit.
+benchmarks/estimate_work.py prints all of them, and each beside the prediction from the other GPUs.
 """
 
 import math
@@ -14,26 +14,26 @@ from gangline.core.estimates.work import ComputeWork
 from gangline.core.gpus import GpuKind
 
 OP_S = 12.25e-6
-"""A pass over a layer takes so long at least, however small: two or three kernels of 5 µs."""
+"""The least seconds of a pass over a layer, however small: two or three kernels of 5 µs."""
 REACHED = 3.88
-"""√(FLOP ÷ byte): of an H100's 989 TFLOP/s and 3350 GB/s it makes 223 TFLOP/s, 23 % of the peak. Both are the least squares of the
-relative error over `SERIES` series of figures, each of the same weight."""
+"""The achieved FLOP/s as a multiple of √(peak FLOP/s × peak bytes/s), in √(FLOP ÷ byte): an H100 with 989 TFLOP/s and 3350 GB/s achieves
+223 TFLOP/s, 23 % of its peak. `OP_S` and `REACHED` minimise the squared relative error over `SERIES` series of figures of equal weight."""
 SERIES = 6
 SPREAD = 0.175
-"""How far the series lie from it, as the standard deviation of a step's logarithm, with two degrees of freedom less."""
+"""The deviation of the series from the fit: the standard deviation of the logarithm of a step's time, with two degrees of freedom less."""
 BALANCES = (163.9, 295.2)
-"""FLOP for a byte, of the peaks of an RTX 4090 and of an H100; the A100 is between them."""
+"""Peak FLOP/s ÷ peak bytes/s of an RTX 4090 and of an H100; the A100 lies between them."""
 BAND_SHARE = 0.80
-"""A computed band is meant to hold so many of the true values, on cards and programs like those."""
+"""The share of true values that a computed band should contain, for GPUs and programs like those."""
 
 LAUNCH_S = (15e-6, 40e-6, 220e-6)
-"""The host needs so long for a pass over a layer where kernels are launched one by one: a fast one, by an estimate of 5 µs a kernel; half
-of what published throughput leaves it at most; and the slow host of the H100 in docs/performance.md, which needed 223 to 345."""
+"""Seconds that the host needs for a pass over a layer if it launches kernels one by one: a fast host, estimated at 5 µs per kernel; half
+of the upper bound from published throughput; and the slow host of the H100 in docs/performance.md, which needed 223 to 345 µs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Low, middle and high of a quantity whose unit its field says."""
+    """The low, middle and high value of a quantity, in the unit of the field that has it."""
 
     low: float
     middle: float
@@ -50,20 +50,22 @@ NONE = Band(low=0.0, middle=0.0, high=0.0)
 
 
 def reached_flops(kind: GpuKind, *, reached: float = REACHED) -> float:
-    """FLOP/s while enough samples are computed at once."""
+    """Return the FLOP/s that a GPU achieves with a microbatch that is large enough."""
     return reached * math.sqrt(kind.tflops * 1e12 * kind.memory_gb_per_s * 1e9)
 
 
 def margin(kind: GpuKind) -> float:
-    """The factor by which a step may take longer, or less long: that of a prediction interval of one more series. It is wider for a card
-    whose two peaks are in another relation than those of all that were measured, by as much as the roofline leaves open there."""
+    """Return the factor between the middle and the ends of the band of a step's time: the prediction interval of one more series.
+
+    It is wider for a GPU whose ratio of peaks lies outside those that were measured, by as much as the roofline leaves open there.
+    """
     width = student_t((1 + BAND_SHARE) / 2, SERIES - 2) * SPREAD * math.sqrt(1 + 1 / SERIES)
     return math.exp(math.hypot(width, math.log(beyond(kind))))
 
 
 def beyond(kind: GpuKind) -> float:
-    """How far a card is from those that were measured: 1 between them, else the factor by which products alone, or memory alone, would make
-    it faster or slower than both together."""
+    """Return the distance of a GPU from those that were measured: 1 between them, else the factor by which its speed would differ if matrix
+    products alone, or memory traffic alone, decided it."""
     balance = kind.tflops * 1e3 / kind.memory_gb_per_s
     return math.sqrt(max(BALANCES[0] / balance, balance / BALANCES[1], 1.0))
 
@@ -78,8 +80,10 @@ def step_s(
     op_s: float = OP_S,
     reached: float = REACHED,
 ) -> Band:
-    """Seconds of the passes of one step of `samples` on one card, `microbatch` at a time. `replayed`: as a CUDA graph; else the host may be
-    what bounds it."""
+    """Return the seconds of all passes in a step of `samples` on one GPU, `microbatch` at a time.
+
+    `replayed` says that the step is a CUDA graph; otherwise the host, which launches the kernels, may be the bottleneck.
+    """
     pieces = -(-samples // microbatch)
     on_card = pieces * sample.ops * op_s + samples * sample.flops / reached_flops(kind, reached=reached)
     by_host = [0.0 if replayed else pieces * sample.ops * each for each in LAUNCH_S]
@@ -91,5 +95,5 @@ def step_s(
 
 
 def optimiser_s(weights: int, kind: GpuKind, *, bytes_each: int) -> float:
-    """Moving weights reads and writes them, their gradients and moments once: bound by memory."""
+    """Return the seconds of an optimiser's update, which is bound by memory: it reads and writes weights, gradients and moments once."""
     return 2 * weights * bytes_each / (kind.memory_gb_per_s * 1e9)

@@ -1,7 +1,7 @@
-"""What a step computes, in FLOP, and how many kernels it is made of: counted layer by layer. Pure.
+"""Count the FLOP of a step and its passes over layers, layer by layer.
 
-Counted are products, convolutions and attention, as torch's FlopCounterMode counts them (attention's backward pass as twice its forward
-pass); norms, activations and copies are in what a card reaches (gangline.core.estimates.utilisation).
+Matrix products, convolutions and attention are counted as torch's FlopCounterMode counts them (attention's backward pass as twice its
+forward pass); the time of norms, activations and copies is in the achieved FLOP/s (gangline.core.estimates.utilisation).
 """
 
 from collections import defaultdict
@@ -26,15 +26,15 @@ from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
 BACKWARD_PASSES = 2
-"""A backward pass launches about as many kernels as two forward ones: by inputs, and by weights."""
+"""A backward pass launches about as many kernels as two forward passes: for the gradients of inputs, and of weights."""
 
 CHECKPOINTED = (".resnets.", ".transformer_blocks.", ".encoder.layers.")
-"""In the names of blocks that diffusers and transformers compute again as one."""
+"""Parts of the names of blocks that diffusers and transformers recompute as one with gradient checkpointing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeWork:
-    """`flops` of one sample; `ops`: passes over layers, which take their time however few samples are computed at once."""
+    """The work of a pass. `flops` are per sample; `ops` are passes over layers, whose overhead does not depend on the microbatch."""
 
     flops: float
     ops: int
@@ -51,8 +51,8 @@ NOTHING = ComputeWork(flops=0.0, ops=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Which layers learn: all, or a LoRA of `rank` in those that `targets` end the names of. `text_learns`: gradients are wanted for what
-    cross-attention reads, too."""
+    """Which layers are trained: all, or a LoRA of `rank` in layers whose names end with one of `targets`. `text_learns` says that gradients
+    are needed for the input of cross-attention, too."""
 
     rank: int = 0
     targets: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Trained:
         return bool(self.rank) and layer.kind != "norm" and named
 
     def weights(self, layers: Iterable[Op]) -> int:
-        """That an optimiser moves."""
+        """Return the number of weights that the optimiser updates."""
         if not self.rank:
             return sum(layer.weights for layer in layers)
         found = (layer for layer in layers if isinstance(layer, Layer) and self.has_lora(layer))
@@ -74,16 +74,19 @@ class Trained:
 
 
 def forwards(layers: Iterable[Op]) -> ComputeWork:
-    """Of what only computes, and learns nothing."""
+    """Return the work of a forward pass alone."""
     counted = list(layers)
     return ComputeWork(flops=sum(layer.flops for layer in counted), ops=len(counted))
 
 
 def training_work(layers: Iterable[Op], trained: Trained, *, again: bool) -> ComputeWork:
-    """Forwards and backwards. Gradients flow back to the first layer that learns, and no further. `again`: with gradient checkpointing."""
+    """Return the work of a forward and a backward pass. Gradients flow back to the first trained layer and no further.
+
+    `again` says that gradient checkpointing is on.
+    """
     counted = list(layers)
     forward = backward = 0
-    flows = False  # whether anything before this layer learns
+    flows = False  # whether a layer before this one is trained
     for layer in counted:
         forward += _forward(layer, trained)
         if not isinstance(layer, Layer):
@@ -99,8 +102,11 @@ def training_work(layers: Iterable[Op], trained: Trained, *, again: bool) -> Com
 
 
 def recomputed(layers: Iterable[Op], trained: Trained) -> int:
-    """FLOP that gradient checkpointing adds. Each resnet and each transformer's block is computed again, up to the last of its layers that
-    keeps something for the backward pass; the first ones, which no gradient reaches, are not."""
+    """Return the FLOP that gradient checkpointing adds.
+
+    Each resnet and each transformer block is recomputed up to the last of its layers that keeps something for the backward pass; the first
+    blocks, which no gradient reaches, are not.
+    """
     blocks = defaultdict[str, list[Op]](list)
     flows: set[str] = set()
     for layer in layers:
@@ -122,7 +128,7 @@ def _forward(layer: Op, trained: Trained) -> int:
 
 
 def _low(layer: Layer, trained: Trained) -> int:
-    """FLOP of a LoRA's two products beside a layer."""
+    """Return the FLOP of a LoRA's two products in a layer."""
     return 2 * layer.low_rank_weights(trained.rank) * layer.places if trained.has_lora(layer) else 0
 
 
@@ -131,19 +137,19 @@ def _keeps(layer: Op, trained: Trained) -> bool:
 
 
 def _keeps_output(layer: Op) -> bool:
-    """Attention, and what an activation's two factors come out of."""
+    """Return whether the operation keeps its output: attention does, and a layer whose output goes to an activation with two factors."""
     return isinstance(layer, Attention) or layer.name.endswith((".ff.net.0.proj", ".mlp.fc1"))
 
 
 def _other_learns(layer: Layer, trained: Trained) -> bool:
-    """Whether the text or the time that a layer reads came out of layers that learn."""
+    """Return whether the text or time embedding that a layer reads comes from trained layers."""
     if layer.on == "text":
         return trained.text_learns
     return not trained.rank and not layer.name.endswith("linear_1")
 
 
 def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -> ComputeWork:
-    """One sample of a LoRA's step; latents and, where text encoders do not learn, embeddings were made before."""
+    """Return the work of one sample in a LoRA's step; latents and, unless text encoders are trained, embeddings are precomputed."""
     text_learns = spec.train_text_encoder
     trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=text_learns)
     again = spec.gradient_checkpointing
@@ -156,7 +162,7 @@ def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -
 
 
 def scratch_sample(spec: ScratchSpec, phase: TrainingPhase, family: Family) -> ComputeWork:
-    """One sample of a phase's step. Latents are taken from the data set unless the phase says `off`."""
+    """Return the work of one sample in a phase's step. Latents are read from the data set unless the phase says `off`."""
     again, side = spec.gradient_checkpointing, phase.resolution
     if spec.part == "vae":
         both = (*encoder_layers(PUBLISHED_VAE, side), *decoder_layers(PUBLISHED_VAE, side))
@@ -184,7 +190,7 @@ def embed_text(family: Family) -> ComputeWork:
 
 
 def denoise(family: Family, resolution: int, *, steps: int) -> ComputeWork:
-    """`steps` of a sampler for one picture, with and without its prompt (classifier-free guidance) at once."""
+    """Return the work of `steps` of a sampler for one image, with and without its prompt in one batch (classifier-free guidance)."""
     once = forwards(unet_layers(family.unet, resolution))
     return ComputeWork(flops=2 * steps * once.flops, ops=steps * once.ops)
 
@@ -194,7 +200,7 @@ def decode_picture(family: Family, resolution: int) -> ComputeWork:
 
 
 def lora_weights(spec: LoraSpec, family: Family) -> int:
-    """That a LoRA's optimiser moves."""
+    """Return the number of weights that a LoRA's optimiser updates."""
     trained = Trained(rank=spec.rank, targets=spec.target_modules)
     own = Trained(rank=spec.rank, targets=TEXT_MODULES)
     texts = family.text_encoders if spec.train_text_encoder else ()
@@ -203,7 +209,7 @@ def lora_weights(spec: LoraSpec, family: Family) -> int:
 
 
 def scratch_weights(spec: ScratchSpec, family: Family) -> int:
-    """That the optimiser of a training from scratch moves."""
+    """Return the number of weights that the optimiser of a training from scratch updates."""
     side = family.resolution
     if spec.part == "vae":
         both = (*encoder_layers(PUBLISHED_VAE, side), *decoder_layers(PUBLISHED_VAE, side))

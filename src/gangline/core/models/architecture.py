@@ -52,7 +52,7 @@ PUBLISHED_VAE = Autoencoder(channels=(128, 256, 512, 512))
 
 
 def unet_of_config(config: Mapping[str, Any]) -> UNet:
-    """Return the sizes from a U-Net's config.json as diffusers writes it. Raises errors of many types if it is incomplete."""
+    """Return the sizes from a U-Net's config.json as diffusers writes it."""
     channels = tuple(config["block_out_channels"])
     depths = config.get("transformer_layers_per_block") or 1
     each = tuple(depths) if isinstance(depths, list | tuple) else (depths,) * len(channels)

@@ -147,7 +147,7 @@ def _arguments(spec: LoraSpec) -> str:
 
 
 def _images(spec: LoraSpec) -> dict[str, Any]:
-    """Return the data's fields. UIs suggest the words of `tag_frequency` for prompts; captions of single photos are not disclosed there."""
+    """Return the data's fields. UIs suggest the words of `tag_frequency` for prompts; captions of single photos are not repeated there."""
     trained = {} if spec.captions else {"tag_frequency": json.dumps({"photos": {spec.prompt: len(spec.photos)}})}
     return trained | {
         "num_train_images": len(spec.photos),

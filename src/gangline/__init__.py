@@ -24,7 +24,7 @@ _FROM = {
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when first used: a trainer that imports the package has no need of HTTP."""
+    """Import a public name when it is first used: a trainer that imports the package does not need HTTP."""
     if name not in _FROM:
         raise AttributeError(f"module 'gangline' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""What Linux offers a process that Python has no one call for."""
+"""Call features of Linux for which Python has no single function: processes, signals, leases, inotify, cgroups."""
 
 import ctypes
 import fcntl
@@ -18,21 +18,21 @@ IN_CREATE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x80, 0x8
 IN_Q_OVERFLOW, IN_IGNORED = 0x4000, 0x8000
 INOTIFY_EVENT = struct.Struct("iIII")
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_libc = ctypes.CDLL(None)  # loaded before the fork: a child must not
+_libc = ctypes.CDLL(None)  # loaded before any fork: loading it in a forked child could deadlock
 
 
 def die_with_parent() -> None:
-    """Call between fork and exec: the kernel kills this process when the thread that forked it ends."""
+    """Let the kernel kill this process when the thread that forked it ends. Call it between fork and exec."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """What descends from this process and loses its parent becomes its child: nothing that it started gets away."""
+    """Make this process the parent of descendants whose parent ends (a subreaper), so that it can find and kill all of them."""
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that this one started, and those that they did."""
+    """Return the pids of the processes that this one started, and of those that they started."""
     children = dict[int, list[int]]()
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are all that is needed, thousands of times
         if entry.isdecimal() and (parent := _parent(entry)) is not None:
@@ -48,18 +48,20 @@ def _parent(pid: str) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
             return int(stat.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError):  # it has just ended
+    except (OSError, IndexError):  # the process has just ended
         return None
 
 
 def cores() -> int:
-    """Return how many cores this process may use: those that it is bound to, and no more than its cgroups allow. `os.cpu_count` has all
-    that the machine has: in a container of 2 cores on a host of 128, sixty-four times too many."""
+    """Return how many cores this process may use: those that it is bound to, but no more than its cgroups allow.
+
+    `os.cpu_count` counts all cores of the machine: in a container with 2 cores on a host with 128, sixty-four times too many.
+    """
     return max(1, min([len(os.sched_getaffinity(0)), *cgroup_limits(OWN_CGROUPS, CGROUPS)]))
 
 
 def cgroup_limits(own: Path, root: Path) -> Iterator[int]:
-    """Yield how many cores each cgroup around a process allows, where it has a quota (cgroups(7), versions 2 and 1)."""
+    """Yield how many cores each cgroup around a process allows, if it has a quota (cgroups(7), versions 2 and 1)."""
     lines = own.read_text().splitlines() if own.exists() else []
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -67,27 +69,30 @@ def cgroup_limits(own: Path, root: Path) -> Iterator[int]:
             continue
         top, files = (root / "cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us")) if controllers else (root, ("cpu.max",))
         inner = PurePosixPath(path.lstrip("/"))
-        for folder in (inner, *inner.parents):  # a container sees itself at the top, where this path may lead nowhere
-            with suppress(OSError, ValueError):  # `max`, or no quota here
+        for folder in (inner, *inner.parents):  # in a container its cgroup is the root, so this path may not exist
+            with suppress(OSError, ValueError):  # the quota is `max`, or there is none
                 quota, period = " ".join((top / folder / name).read_text() for name in files).split()
                 if int(quota) > 0:
                     yield -(-int(quota) // int(period))
 
 
 def woken_by_signals() -> int:
-    """Return a descriptor that is readable once a child has ended or a signal with a handler has come. So `select` on it misses no signal
-    that comes just before it sleeps, as `os.wait` does."""
+    """Return a descriptor that becomes readable when a child ends or a signal with a handler arrives.
+
+    `select` on it does not miss a signal that arrives just before it sleeps, as `os.wait` would.
+    """
     woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)  # full is as good as one byte
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # only what has a handler wakes
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)  # a full pipe wakes as well as one byte
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # only signals with a handler write to the descriptor
     return woken
 
 
 def is_written(path: Path) -> bool | None:
-    """Whether anybody has the file open for writing; None where this file system cannot tell.
+    """Return whether a process has the file open for writing; None if the file system does not support leases.
 
-    The kernel gives out a read lease only on a file that nobody writes (fcntl(2), F_SETLEASE). Who opens it for writing while it is
-    held, for some microseconds here, waits until it is given back; the signal that tells of that is one that is ignored by default.
+    The kernel grants a read lease only on a file that no process has open for writing (fcntl(2), F_SETLEASE). A process that opens it for
+    writing during the lease, some microseconds here, waits until the lease is released. The kernel then signals the holder: SIGURG is
+    chosen as it is ignored by default.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -107,7 +112,7 @@ def is_written(path: Path) -> bool | None:
 
 
 def flush(path: Path) -> None:
-    """A file's bytes, or a folder's names, are on the disk on return."""
+    """Flush a file's bytes, or a folder's entries, to the disk before returning."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -116,8 +121,10 @@ def flush(path: Path) -> None:
 
 
 class FolderNews:
-    """Files and folders that appear in folders, or are closed after they were written (inotify(7)). Where the system tells nothing of
-    it, there is never any news."""
+    """Notifications of files and folders that appear in watched folders, or are closed after writing (inotify(7)).
+
+    If the system has no inotify, there are never any.
+    """
 
     def __init__(self) -> None:
         self._handle = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -125,14 +132,14 @@ class FolderNews:
         self._never = Event()
 
     def watch(self, folder: Path) -> None:
-        """Again is no error; what goes away is not watched any more."""
+        """Watch a folder, until it is deleted. Watching it twice is no error."""
         if self._handle >= 0:
             watch = _libc.inotify_add_watch(self._handle, os.fsencode(folder), IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)
             if watch >= 0:
                 self._folders[watch] = folder
 
     def wait(self, seconds: float) -> set[Path]:
-        """What there was news of within so many seconds; where it was too much to be told, all folders."""
+        """Wait up to `seconds`, and return the paths that were notified; if the kernel's queue overflowed, all watched folders."""
         if self._handle < 0:
             self._never.wait(seconds)
             return set()

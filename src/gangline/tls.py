@@ -1,4 +1,4 @@
-"""The certificates that this process trusts, read once: each reading takes longer than a request."""
+"""Load the certificates that this process trusts, once: loading them takes longer than a request."""
 
 import os
 from functools import cache
@@ -8,13 +8,14 @@ import httpx
 
 
 def trusted() -> SSLContext:
-    """Return the context of every client of this process: SSL_CERT_FILE or SSL_CERT_DIR names others than the usual authorities.
+    """Return the TLS context of every client in this process. SSL_CERT_FILE or SSL_CERT_DIR override the default authorities.
 
-    Raises `OSError` where what they name cannot be read."""
+    Raises `OSError` if they cannot be read.
+    """
     return _read(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @cache
 def _read(_file: str | None, _folder: str | None) -> SSLContext:
-    """Return what httpx reads; both names are the key."""
+    """Return httpx's context. The arguments are only the key of the cache, as httpx reads the same variables."""
     return httpx.create_ssl_context()

@@ -36,7 +36,7 @@ class PhotoFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A suggestion to change `setting`: the message says to what, `because` says why."""
+    """A suggestion to change `setting`: `message` says what to set it to, `because` says why."""
 
     setting: str
     message: str

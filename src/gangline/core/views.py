@@ -62,8 +62,8 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesView:
-    """Samples of a training job: the number of `pictures`; how many of the jobs that render them are `waiting` and how many `failed`,
-    the last one `because` of what; and their cost, which is not in the training job's cost."""
+    """Samples of a training job: the number of `pictures`; how many of the jobs that render them are `waiting` and how many `failed`;
+    `because` is the reason of the last failure. Their cost is not in the training job's cost."""
 
     pictures: int
     waiting: int

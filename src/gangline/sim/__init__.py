@@ -1,1 +1,1 @@
-"""The simulator: the real service, the real agent and the real SQL in virtual time, between simulated edges that fail."""
+"""Simulate a fleet: the real service, agent and SQL run in virtual time, between simulated edges that fail."""

@@ -1,4 +1,4 @@
-"""What the work would have cost somebody who knows every machine and every hour to come."""
+"""Compute a lower bound of the cost: that of a scheduler which knows every machine and the future."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from gangline.sim.world import World
 
 
 def clairvoyant_usd(scenario: Scenario, seed: int, *, hours: float) -> float:
-    """A lower bound of the cost of a finished job, for any scheduler that does the scenario's work in `hours`."""
+    """Return a lower bound of the cost per finished job, for any scheduler that does the scenario's work in `hours`."""
     machines = draw_machines(list(scenario.machines), World(seed).rng("machines"))
     jobs = sum(batch.count for batch in scenario.jobs)
     steps = sum(batch.count * batch.steps * batch.pace for batch in scenario.jobs)
@@ -16,9 +16,10 @@ def clairvoyant_usd(scenario: Scenario, seed: int, *, hours: float) -> float:
 
 
 def cheapest_usd(machines: Sequence[MachineModel], *, steps: float, jobs: int, hours: float) -> float:
-    """It fills the machines with the cheapest steps first, each for all of the time, as if it had known their paces before it
-    rented them; nothing is ever interrupted, downloaded, saved or idle. Only each job's start on a machine is paid for: the
-    shortest there is. How many nodes a pool may have at a time does not bind it.
+    """Return the cost if the machines with the cheapest steps are filled first, each for the whole time.
+
+    It assumes that their paces are known before they are rented, and that nothing is ever interrupted, downloaded, saved or idle. Only one
+    start per job is paid for, the cheapest one. The pool's limit of nodes is ignored.
     """
     cheapest = sorted(machines, key=lambda machine: machine.price_micro_usd_per_hour * machine.seconds_per_step)
     left, micro_usd = steps, 0.0

@@ -1,7 +1,7 @@
-"""The checkers: after each event they hold the promises, over what the store says, not over what the service meant.
+"""Check the promises after each event. The checks read the database, not the service, which may believe otherwise.
 
-1 one at a time · 2 nothing lost · 4 it ends · 5 every dollar explained · 6 one true sentence why; and of 3, that a result
-is that of an uninterrupted run.
+The promises: 1 one attempt at a time · 2 nothing is lost · 4 each job ends · 5 every dollar is explained · 6 one true sentence why; and of
+3, that a result is that of an uninterrupted run.
 """
 
 import json
@@ -36,11 +36,12 @@ FACTS = (
 
 END = "SELECT id, state, because, fencing, attempts_failed FROM job WHERE id = ?"
 RESULTS = "SELECT * FROM artifact WHERE job = ? AND path NOT LIKE 'samples/%' ORDER BY path"
-"""Of a job that trained. Pictures of its steps may come when it has ended."""
+"""The query for a training job's results, without samples, which may arrive after the job has ended."""
 
 
 class Checks:
-    """`after_event` looks at what the event's transactions touched; `gangline.sim.promises.audit` looks at everything."""
+    """The checks of a simulation. `after_event` checks the rows that the event's transactions wrote; `gangline.sim.promises.audit` checks
+    everything."""
 
     def __init__(self, world: World, store: SimStore, objects: SimObjects, policy: Policy) -> None:
         self._world = world
@@ -56,7 +57,7 @@ class Checks:
         self._budgets: dict[str, tuple[int | None, int]] = {}
         self._ended: dict[str, Any] = {}
         self.overshoot = 0
-        """Micro-dollars by which what is spent and reserved may pass a budget: of attempts that end late. Set by the simulation."""
+        """Micro-dollars by which spent and reserved money may exceed a budget, as attempts end late. The simulation sets it."""
         self._rejected: set[str] = set()
         self._pruned: list[str] = []
         self._removed: list[str] = []
@@ -104,7 +105,7 @@ class Checks:
         return self._job_of.get(attempt)
 
     def before(self, hold: Hold | None) -> tuple[str, int, list[Any]] | None:
-        """A request about an attempt comes in: where its lease is lost already, what is known of its job."""
+        """Return the facts about a request's job before the request, if its lease is lost already; None otherwise."""
         job = self._job_of.get(hold.attempt) if hold else None
         lease = "SELECT 1 FROM lease WHERE attempt = ? AND fencing = ? AND rank = ?"
         if hold is None or job is None or self._store.look(lease, hold.attempt, hold.fencing, hold.rank):
@@ -112,7 +113,7 @@ class Checks:
         return job, self._world.events, self._facts(job)
 
     def after(self, what: str, stale: tuple[str, int, list[Any]] | None) -> None:
-        """Promise 1: a request whose lease was lost before it came changed nothing of its job."""
+        """Check promise 1: a request whose lease was lost before it arrived changed nothing of its job."""
         if stale is None:
             return
         job, events, facts = stale
@@ -162,13 +163,13 @@ class Checks:
         return self._store.look("SELECT job FROM checkpoint WHERE id = ?", checkpoint)[0][0]
 
     def _check_removed(self, job: str) -> None:
-        """It had ended, and nothing of it is left but what is billed."""
+        """Check that a deleted job had ended, and that nothing of it is left except its bills."""
         self.kept.check_removed(job)
         self._touched.discard(job)
         self._ended.pop(job, None)
 
     def _check_prunes(self) -> None:
-        """Two are kept, until the job has ended."""
+        """Check that a job keeps two checkpoints until it has ended."""
         for checkpoint in self._pruned:
             job = self._job_of_checkpoint(checkpoint)
             kept = self._store.look("SELECT COUNT(*) FROM checkpoint WHERE job = ? AND state = 'committed'", job)[0][0]
@@ -180,7 +181,7 @@ class Checks:
         self._pruned.clear()
 
     def _newest(self, job: str) -> int:
-        """The step of its newest checkpoint; while it has none, of the job that it begins from."""
+        """Return the step of the job's newest checkpoint; if it has none, of the newest one of the job that it begins from."""
         sql = "SELECT COALESCE(MAX(step), 0) FROM checkpoint WHERE job = ? AND state = 'committed'"
         own = self._store.look(sql, job)[0][0]
         begins_from = self._store.look("SELECT begins_from FROM job WHERE id = ?", job)[0][0]
@@ -207,7 +208,7 @@ class Checks:
         self._check_end(job, state, ended_ms, spec)
 
     def _check_kept(self, job: str) -> None:
-        """What is kept has its bytes, one of it was verified, and the newest is no older than before."""
+        """Check that kept checkpoints have their bytes, that one is verified, and that the newest is no older than before."""
         sql = "SELECT id, verified, step FROM checkpoint WHERE job = ? AND state = 'committed'"
         kept = self._store.look(sql, job)
         newest = max((step for _, _, step in kept), default=0)
@@ -241,7 +242,7 @@ class Checks:
         return [self._store.look(sql, job) for sql in (END, RESULTS)]
 
     def _check_result(self, job: str, spec: dict[str, Any]) -> None:
-        """Exact: the weights are those of a run that nobody interrupted. Pictures are among the results of what they show."""
+        """Check that the weights are those of an uninterrupted run. The results of a rendering job are checked as samples."""
         if KINDS[spec["kind"]].renders:
             self._check_pictures(job, spec)
             return
@@ -253,7 +254,7 @@ class Checks:
             self._fail(2, f"the result of {job} is not in the object store")
 
     def _check_pictures(self, job: str, spec: dict[str, Any]) -> None:
-        """Of the very step, and of the bits that it has in an uninterrupted run. The training node may have shown it before."""
+        """Check that samples show the right step of an uninterrupted run. The training node may have rendered the step before."""
         lineage, step = lineage_of(spec["of"]), spec["step"]
         of_step = (f"samples/{pictures_name(step)}/%", (lineage, f"pictures of {lineage}"))
         path, shown = of_step if spec["checkpoint"] else ("samples/prompt-%", (f"result of {lineage}",))
@@ -265,7 +266,7 @@ class Checks:
             self._fail(2, f"the pictures of {job} are not in the object store")
 
     def _check_bills(self) -> None:
-        """The time of an attempt that ended is billed without gap, to the micro-dollar."""
+        """Check that the time of an attempt that ended is billed without gaps, to the micro-dollar."""
         for attempt in self._ended_attempts:
             job, price, started, ended = self._store.look(
                 "SELECT job, price_micro_usd_per_hour, started_ms, ended_ms FROM attempt WHERE id = ?", attempt

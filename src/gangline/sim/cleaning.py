@@ -1,4 +1,4 @@
-"""What users do about what is kept, and what the service does of it when very much time has passed."""
+"""Delete and keep stored objects as users do, and as the service does when much time has passed."""
 
 from random import Random
 
@@ -14,7 +14,7 @@ from gangline.sim.world import World
 
 
 def delete_some_job(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
-    """One that has ended; False where there is none."""
+    """Delete a random job that has ended. Return False if there is none."""
     rows = store.look(
         "SELECT id FROM job WHERE ended_ms IS NOT NULL AND removed_ms IS NULL AND kind <> 'sample' ORDER BY id"
     )
@@ -24,7 +24,7 @@ def delete_some_job(deployment: Deployment, store: SimStore, rng: Random, now_ms
 
 
 def pin_some_checkpoint(deployment: Deployment, store: SimStore, rng: Random) -> bool:
-    """Or unpin it. False where none is kept."""
+    """Pin a random checkpoint, or unpin it if it is pinned. Return False if there is none."""
     rows = store.look("SELECT job, step, pinned FROM checkpoint WHERE state = 'committed' ORDER BY id")
     if rows:
         job, step, pinned = rng.choice(rows)
@@ -33,7 +33,7 @@ def pin_some_checkpoint(deployment: Deployment, store: SimStore, rng: Random) ->
 
 
 def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
-    """A job that has ended and keeps one. False where there is none."""
+    """Submit a job again that has ended, from a checkpoint that it keeps. Return False if there is no such job."""
     rows = store.look(
         "SELECT DISTINCT job.project, job.id FROM job JOIN checkpoint ON checkpoint.job = job.id "
         "WHERE checkpoint.state = 'committed' AND job.ended_ms IS NOT NULL AND job.removed_ms IS NULL ORDER BY job.id"
@@ -45,15 +45,17 @@ def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Ran
 
 
 def sweep_all(deployment: Deployment, store: SimStore) -> None:
-    """As if everything had ended long ago."""
+    """Sweep all attempts, as if all had ended long ago."""
     now_ms = deployment.store.now_ms() + round(deployment.policy.orphans_s * 1000) + 1
     while store.look("SELECT 1 FROM attempt WHERE swept = 0 LIMIT 1"):
         sweep_attempts(deployment, now_ms)
 
 
 def age_all(deployment: Deployment, world: World, store: SimStore, objects: SimObjects) -> None:
-    """Very much time passes, so that all that has an age is past it. Each call of the service does a little: they go on until nothing
-    changes any more."""
+    """Let so much time pass that everything is older than its maximum age, and expire it.
+
+    Each call of the service deletes a limited number of objects, so the calls are repeated until nothing changes.
+    """
     policy = deployment.policy
     kept_s = (
         policy.checkpoints_succeeded_s,

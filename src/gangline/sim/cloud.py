@@ -1,4 +1,4 @@
-"""The provider: machines for rent, nodes that come late, vanish, are lost from the list; and its invoice."""
+"""Simulate a provider: machines for rent, nodes that start late, vanish or are missing from its list; and its invoice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from gangline.worker.edges import Edges
 
 POOL = "default"
 STEP_S = 0.2
-"""The shortest time between two steps of an agent, as in its own loop."""
+"""The least seconds between two steps of an agent, as in the agent's loop."""
 
 DAY_S = 86_400.0
 SEEN_MS = 3_600_000
-"""So long an instance that has ended stays in the list."""
+"""Milliseconds that an instance stays in the list after its end."""
 
 
 class SimNode:
-    """A rented machine with the real agent on it."""
+    """A rented machine that runs the real agent."""
 
     def __init__(self, cloud: "Cloud", name: str, machine: MachineModel) -> None:
         self.machine = machine
@@ -90,7 +90,7 @@ class SimNode:
         self._step_at(self._paused_until_ms)
 
     def skew(self, seconds: float) -> None:
-        """Its clock jumps, as when a virtual machine was frozen and the clock was not."""
+        """Make the node's clock jump, as after a virtual machine was frozen."""
         self._skew_s += seconds
         self.wake()
 
@@ -101,7 +101,7 @@ class SimNode:
         return self._world.now_s + self._skew_s
 
     def _step_at(self, ms: int) -> None:
-        """Keep the earliest step only."""
+        """Schedule the agent's next step; of all scheduled steps only the earliest counts."""
         ms = max(ms, self._paused_until_ms)
         if self._due_ms is not None and self._due_ms <= ms:
             return
@@ -132,7 +132,7 @@ class SimNode:
 
 @dataclass(slots=True)
 class Rental:
-    """An instance of the provider's."""
+    """An instance of the provider, rented under the name of a node."""
 
     id: str
     name: str
@@ -144,7 +144,7 @@ class Rental:
 
 
 class Cloud:
-    """The `pool` port. `service` and `job_of` are set once they are there."""
+    """The `pool` port. `service` and `job_of` are set after construction, as the service needs the cloud."""
 
     service: SimService
     job_of: Callable[[int], JobModel]
@@ -171,7 +171,7 @@ class Cloud:
         self.faults.struck[kind] += 1
 
     def nodes(self) -> list[SimNode]:
-        """Those that run, in the order of their start."""
+        """Return the running nodes in the order of their start."""
         return [rental.node for rental in self._listed.values() if rental.node and rental.node.alive]
 
     # The port
@@ -192,7 +192,7 @@ class Cloud:
         if times_out:
             self.struck("created although timed out")
             if self.rng.random() < 0.5 and self._free[offer]:
-                self._rent(offer, name)  # a double: the provider's own retry
+                self._rent(offer, name)  # a duplicate, from a retry inside the provider
             raise Unreachable("the provider's API timed out")
 
     def stop(self, instance: str) -> None:
@@ -213,31 +213,31 @@ class Cloud:
         ]
 
     def _answer(self) -> None:
-        """Raises `Unreachable` while the provider is away."""
+        """Raise `Unreachable` while the provider is down."""
         if self.faults.is_provider_down():
             raise Unreachable("the provider's API does not answer")
 
     # What happens to machines
 
     def reclaim(self, node: SimNode) -> None:
-        """Its owner wants the machine back, at once."""
+        """Preempt the node's machine without notice."""
         for rental in self._listed.values():
             if rental.node is node and rental.to_ms is None:
                 self._end(rental)
 
     def ended(self, node: SimNode) -> None:
-        """The worker has ended by itself; so has the instance."""
+        """End the instance of a worker that has exited."""
         self.reclaim(node)
 
     def lose(self, node: SimNode) -> None:
-        """It is gone, and for a while the list does not know of it at all."""
+        """End the node's instance, and hide it from the list for 5 to 25 minutes."""
         for rental in self._listed.values():
             if rental.node is node and rental.to_ms is None:
                 rental.hidden_until_ms = self.world.now_ms + self.rng.randrange(300_000, 1_500_000)
                 self._end(rental)
 
     def invoice(self) -> dict[str, int]:
-        """Micro-dollars by the name that each instance was given, for those that have ended."""
+        """Return the cost of all ended instances in micro-dollars, by the name that each was given."""
         total: dict[str, int] = {}
         for rental in self.rentals.values():
             if rental.from_ms is not None and rental.to_ms is not None:
@@ -250,7 +250,7 @@ class Cloud:
         return sum(rental.to_ms is None for rental in self._listed.values())
 
     def billed(self) -> int:
-        """Instances that have ended and cost something, or may."""
+        """Return the number of ended instances, each of which must be settled."""
         return sum(rental.to_ms is not None for rental in self.rentals.values())
 
     def _perhaps_refuse(self) -> None:
@@ -312,7 +312,7 @@ def _offer(machine: MachineModel) -> Offer:
 
 
 def draw_machines(groups: "list", rng: Random) -> list[MachineModel]:
-    """The machines of a scenario, their paces drawn."""
+    """Return the machines of a scenario with random paces."""
     machines: list[MachineModel] = []
     for group in groups:
         for _ in range(group.count):

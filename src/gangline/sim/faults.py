@@ -1,4 +1,4 @@
-"""What goes wrong, and how often it did. Rates are chances of each message or transfer; the rest strikes at moments."""
+"""Keep the state of the faults, and count them. Rates are probabilities per message or transfer; other faults strike at set times."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from gangline.sim.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRates:
-    """Chances, from 0 to 1."""
+    """The probabilities of faults, from 0 to 1."""
 
     request_lost: float = 0.0
     answer_lost: float = 0.0
@@ -25,7 +25,7 @@ class FaultRates:
 
 @dataclass(slots=True)
 class Faults:
-    """The state of all that can fail. `struck` counts each kind; `over()` ends the safety phase."""
+    """The state of everything that can fail. `struck` counts each kind of fault; `over()` ends all faults."""
 
     world: World
     rates: FaultRates = field(default_factory=FaultRates)
@@ -66,7 +66,7 @@ class Faults:
         return 10.0
 
     def is_listing_stale(self, made_ms: int) -> bool:
-        """What was written in the last seconds is not told of yet."""
+        """Return whether an object that was made at `made_ms` is not visible yet: for 4 s, while the store is eventually consistent."""
         stale = self.stale_until_ms > self.world.now_ms and self.world.now_ms - made_ms < 4000
         if stale:
             self.struck["listing stale"] += 1

@@ -1,4 +1,4 @@
-"""The object store and the way to it: signed URLs, write-once keys, bytes that take their time and may not arrive."""
+"""Simulate the object store and the transfers to it: signed URLs, write-once keys, transfers that take time and may fail."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ class Object:
 
 @dataclass(slots=True)
 class OpenUpload:
-    """`sha256` is that of the file whose parts come; every part is checked, so the store knows it in the end."""
+    """A multipart upload. `sha256` is that of the whole file, which the store may trust, as every part is checked."""
 
     key: str
     sha256: str = ""
@@ -53,7 +53,7 @@ class SimObjects:
         self.open: dict[str, OpenUpload] = {}
         self.bytes_sent = 0
         self.deleted: Callable[[str], None] = lambda _: None
-        """Hears of each object that is deleted."""
+        """A function that is called with the key of each object that is deleted."""
         self._begun = 0
         self._below: dict[str, dict[str, None]] = {}
         self._byte_ms_deleted: dict[str, int] = {}
@@ -148,7 +148,7 @@ class SimObjects:
                 self.deleted(key)
 
     def receive(self, grant: Grant, file: File, share: float = 1.0) -> None:
-        """An upload that has come in, or the first `share` of it."""
+        """Receive an upload, or only the first `share` of its parts. Raises the errors that a real store would answer with."""
         self._reach()
         missing = [signed.url.split(" ", 4) for signed in grant.parts if signed is not None]
         for method, expires, size, sha256, where in missing[: round(len(missing) * share)]:
@@ -181,7 +181,7 @@ class SimObjects:
         self._below.setdefault(_attempt_of(key), {})[key] = None
 
     def send(self, signed: Signed, file: File) -> None:
-        """A download that has come to its end."""
+        """Complete a download. Raises the errors of a real store, and `Damaged` if the bytes do not match `file`."""
         self._reach()
         method, expires, _, _, key = signed.url.split(" ", 4)
         if method != "GET" or self._world.now_ms > int(expires):
@@ -194,7 +194,7 @@ class SimObjects:
             raise Damaged(f"{file.path} does not match its SHA-256")
 
     def byte_ms_of_attempts(self) -> int:
-        """Bytes × milliseconds of all that attempts have written, as a store bills them."""
+        """Return the bytes × milliseconds of all objects that attempts wrote, which a store bills."""
         now = self._world.now_ms
         lies = {key: found.size * (now - found.made_ms) for key, found in self.objects.items()}
         return sum(spent for key, spent in [*lies.items(), *self._byte_ms_deleted.items()] if "/attempts/" in key)
@@ -205,13 +205,13 @@ class SimObjects:
 
 
 def _attempt_of(key: str) -> str:
-    """The folder of the attempt that wrote it."""
+    """Return the folder of the attempt that wrote the object."""
     return "/".join(key.split("/", 6)[:6])
 
 
 @lru_cache(1024)
 def simulated_parts(file: File) -> list[UploadPart]:
-    """Parts whose SHA-256s are those of no bytes, but of this file's alone."""
+    """Return the parts of a file with invented SHA-256s, which no other file has: simulated files have no bytes."""
     return [
         UploadPart(size, hashlib.sha256(f"{file.sha256} {number}".encode()).hexdigest())
         for number, size in enumerate(part_lengths(file.bytes), 1)
@@ -219,7 +219,7 @@ def simulated_parts(file: File) -> list[UploadPart]:
 
 
 class SimTask(Generic[T]):
-    """A transfer under way."""
+    """A transfer in progress."""
 
     def __init__(self) -> None:
         self.done = False
@@ -229,7 +229,7 @@ class SimTask(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class SimTransfer:
-    """The `transfer` port of one node. `arrived` is told what lies on its disk now, `news` that something ended."""
+    """The `transfer` port of one node. It calls `arrived` for each file that is now on disk, and `news` when a transfer ends."""
 
     world: World
     objects: SimObjects
@@ -247,7 +247,7 @@ class SimTransfer:
         parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()
         task = SimTask[Upload]()
         task.result = Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts)
-        task.done = True  # hashing takes no time that would show
+        task.done = True  # the time to hash a file is negligible here
         return task
 
     def upload(self, grant: Grant, file: File, source: Path) -> Task[None]:

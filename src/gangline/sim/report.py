@@ -1,4 +1,4 @@
-"""What a simulation came to, read from its database. What was published of the like has the same name in `published/`."""
+"""Report on a simulation from its database. The tables of published figures in `published/` use the same names."""
 
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -17,9 +17,9 @@ NOT_WASTE: tuple[Cause, ...] = ("training", "correction")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerJob:
-    """Of the jobs that succeeded: their time on nodes, how often they were interrupted, and what the ledger says of each.
+    """Figures per succeeded job: the time on nodes, interruptions, and the cost in the ledger.
 
-    `usd_per_job_all_in` is the whole ledger, with what no job caused, divided by their number.
+    `usd_per_job_all_in` is the whole ledger, including costs that no job caused, divided by the number of these jobs.
     """
 
     share_uninterrupted: float
@@ -38,7 +38,7 @@ class PerJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What nodes' time went into. `share` is of all node time; a correction is money without time."""
+    """The node time and money of one cause. `share` is of all node time; a correction has money and no time."""
 
     cause: Cause
     node_hours: float
@@ -48,7 +48,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """From submission to the first claim, over those of a project's jobs that were claimed."""
+    """The seconds from submission to the first claim, over those jobs of a project that were claimed."""
 
     project: str
     jobs: int
@@ -58,7 +58,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustReport:
-    """Bans and strikes are those that stand at the end; moved are attempts that gave way to a faster machine."""
+    """Counts of distrust: bans and strikes in force at the end, and attempts that moved to a faster machine."""
 
     machines_quarantined: int
     bans: int
@@ -69,9 +69,8 @@ class TrustReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimReport:
-    """`jobs` and `attempts` by state; `because` of jobs that failed, a few; `struck`: the faults by kind.
-
-    `usd` is the whole ledger: `spent` on nodes, and storage and egress.
+    """The report of a simulation. `jobs` and `attempts` are counts by state, `because` has some reasons of failed jobs, `struck` counts the
+    faults by kind. `usd` is the whole ledger: `spent` on nodes, storage and egress.
     """
 
     scenario: str
@@ -100,7 +99,7 @@ class SimReport:
 
 
 def make_report(of: "Simulation", scenario: str) -> SimReport:
-    """Of a simulation that has been run; `scenario` is the name that it was asked for by."""
+    """Return the report of a finished simulation; `scenario` is the name by which the user asked for it."""
     jobs = dict(of.store.look("SELECT state, COUNT(*) FROM job GROUP BY state ORDER BY state"))
     spent = _spent(of)
     return SimReport(
@@ -131,7 +130,7 @@ def make_report(of: "Simulation", scenario: str) -> SimReport:
 
 
 def _first_try_failed(of: "Simulation") -> float:
-    """Of the jobs that were tried, those that failed at the first attempt."""
+    """Return the share of jobs whose first attempt failed, among those that had one."""
     tried = of.store.look("SELECT AVG(state = 'failed') FROM attempt WHERE fencing = 1")
     return tried[0][0] or 0.0
 
@@ -168,7 +167,7 @@ def _because(of: "Simulation") -> tuple[str, ...]:
 
 
 def _steps_redone(of: "Simulation") -> int:
-    """Steps that an attempt was heard to take and that its job's next attempt took again."""
+    """Return the number of steps that an attempt reported and the job's next attempt repeated."""
     sql = (
         "SELECT COALESCE(SUM(MAX(0, step - next_from)), 0) FROM "
         "(SELECT step, LEAD(from_step, 1, step) OVER (PARTITION BY job ORDER BY fencing) AS next_from FROM attempt)"

@@ -1,4 +1,4 @@
-"""What is simulated: machines, jobs, a pool, a policy, faults. As people write it in TOML; every mistake is told at once."""
+"""Parse scenarios: machines, jobs, a pool, a policy and faults, written in TOML. All problems of a scenario are reported at once."""
 
 import tomllib
 from collections.abc import Iterable
@@ -38,8 +38,8 @@ AtLeastZero = Annotated[float, Ge(0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineModel:
-    """One machine of the provider. `interruptions_per_hour` while it is rented; `start_s`: from the trainer's start to its first
-    step; `save_s`: for so long a save holds training up."""
+    """A machine of the provider. `interruptions_per_hour` is its rate while it is rented; `start_s` is the time from the trainer's start to
+    its first step; `save_s` is how long a save stops training."""
 
     id: str
     gpu: str
@@ -58,7 +58,7 @@ class MachineModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """A group of like machines. The pace of each is drawn: log-normal around `seconds_per_step` with `spread`, then times `slowness`."""
+    """A group of similar machines. Their paces are random: log-normal around `seconds_per_step` with `spread`, then times `slowness`."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     count: Annotated[int, Ge(1), Le(1_000_000)]
@@ -80,7 +80,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobModel:
-    """What a job is besides its spec: `pace` multiplies the machine's; `memory_gb` is what it really needs."""
+    """The properties of a job that its spec does not have: `pace` multiplies the machine's; `memory_gb` is what it really needs."""
 
     pace: float
     memory_gb: float
@@ -91,7 +91,7 @@ class JobModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """A batch handed in at `at_s`. `memory_gb` is what they need, `says_gb` what their spec says."""
+    """A batch of jobs that is submitted at `at_s`. `memory_gb` is what they need, `says_gb` what their spec asks for."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     count: Annotated[int, Ge(1), Le(1_000_000)]
@@ -116,7 +116,7 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The pool. A node comes after `start_s`, log-normal with `start_spread`; it is billed from when it runs."""
+    """The pool. A node starts after about `start_s`, log-normal with `start_spread`, and is billed from then on."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     nodes_min: Annotated[int, Ge(0)] = 0
@@ -131,7 +131,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that happens at `at_s` and lasts for `seconds`; `share` of the nodes, for those that strike nodes."""
+    """A fault that strikes at `at_s` and lasts for `seconds`; faults of nodes strike a random `share` of them."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     kind: FaultKind
@@ -142,8 +142,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """`hours_max`: a run that is not over by then is unfinished. `policy` names settings that differ from the defaults;
-    `compare` those of a second run, shown beside; `published` a table of published figures to show beside."""
+    """A scenario. A run that is not over after `hours_max` is unfinished. `policy` has settings that override the defaults; `compare` has
+    those of a second run, and `published` names a table of published figures, both for comparison."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     title: str
@@ -167,7 +167,7 @@ def names() -> list[str]:
 
 
 def load_scenario(name: str) -> Scenario:
-    """One of Gangline's own by name, or a file. Raises `NotFound`, `BadInput`."""
+    """Load a scenario of Gangline by name, or one from a file. Raises `NotFound` or `BadInput`."""
     own = _found().get(name)
     if own:
         return parse_scenario(own.read_text(), name)
@@ -201,7 +201,7 @@ def parse_scenario(text: str, name: str) -> Scenario:
 
 
 def figures(table: str) -> dict[str, float]:
-    """The published figures of a table by their names; of none, none. Raises `BadInput`."""
+    """Return the published figures of a table by name; none if `table` is empty. Raises `BadInput`."""
     if not table:
         return {}
     known = tomllib.loads(files("gangline.sim").joinpath("published", "salad.toml").read_text())
@@ -211,12 +211,12 @@ def figures(table: str) -> dict[str, float]:
 
 
 def with_policy(scenario: Scenario, policy: Policy) -> Scenario:
-    """Return the scenario under this policy instead of its own."""
+    """Return the scenario with its policy replaced."""
     return replace(scenario, policy=asdict(policy))
 
 
 def override_scenario(scenario: Scenario, settings: dict[str, str]) -> Scenario:
-    """With `policy.x` and `fleet.x` set from text, all of them at once. Raises `BadInput` for what there is not."""
+    """Return the scenario with the settings `policy.x` and `fleet.x` overridden from text. Raises `BadInput` for unknown ones."""
     changes: dict[str, dict[str, Any]] = {"policy": {}, "fleet": {}}
     for name, text in settings.items():
         part, _, setting = name.partition(".")
@@ -257,7 +257,7 @@ def _as_words(text: str) -> str:
 
 
 def _value(text: str) -> Any:
-    """As TOML would read it; else the text itself."""
+    """Parse a value as TOML; return the text if it is not valid TOML."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -265,7 +265,7 @@ def _value(text: str) -> Any:
 
 
 def _found() -> dict[str, Traversable]:
-    """Gangline's own by their names, whichever folder each lies in."""
+    """Return the files of Gangline's scenarios by name, from all folders."""
     folder = files("gangline.sim").joinpath("scenarios")
     found = (path for place in (folder, folder.joinpath("outages")) for path in place.iterdir())
     return {path.name.removesuffix(".toml"): path for path in found if path.name.endswith(".toml")}

@@ -1,4 +1,4 @@
-"""The real service, killed and started again, and each node's link to it."""
+"""Run the real service, which is killed and restarted, and simulate each node's link to it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -51,7 +51,7 @@ TIMED_OUT = "the request timed out"
 
 
 class NoHub:
-    """No simulated base is on a hub."""
+    """A hub that is never reachable: no simulated base is on a hub."""
 
     def pin(self, repo: str, revision: str) -> str:
         raise Unreachable("there is no hub here")
@@ -64,7 +64,7 @@ class NoHub:
 
 
 class SimService:
-    """One server process over the store; `ask` is a request that reached it."""
+    """The server, of which one process at a time runs over the store; `ask` handles a request that reached it."""
 
     def __init__(
         self,
@@ -93,11 +93,11 @@ class SimService:
 
     @property
     def life(self) -> int | None:
-        """Which process it is; None while there is none."""
+        """Return the number of the running process; None while there is none."""
         return self._lives if self._up else None
 
     def start(self) -> None:
-        """A fresh process: it knows what the store knows."""
+        """Start a new process, which knows only what is in the store."""
         self._up = True
         self._lives += 1
         self.at = Deployment(
@@ -114,7 +114,7 @@ class SimService:
         self._tick_later(self._lives)
 
     def stop_for(self, seconds: float) -> None:
-        """The process is gone, and comes back."""
+        """Kill the process, and start a new one after `seconds`."""
         if self._up:
             self._up = False
             self._store.kill_in = None
@@ -136,12 +136,12 @@ class SimService:
         if self._ticking:
             return
         self._ticking = True
-        with suppress(GanglineError):  # as the server's own loop: the next tick tries again
+        with suppress(GanglineError):  # as in the server's loop, the next tick retries
             self.run("tick", lambda: self._controller.tick(self._world.now_ms))
         self._ticking = False
 
     def run(self, what: str, act: Callable[[], Any]) -> Any:
-        """Something that the server process does, which may be killed in its midst."""
+        """Run `act` in the server process, which may be killed during it. Raises `Unreachable` if it is down or killed."""
         if not self._up:
             raise Unreachable("nobody answers")
         if self._faults.happens(self._rng, "api killed", self._faults.rates.api_killed):
@@ -156,10 +156,10 @@ class SimService:
             self.doing.pop()
 
     def ask(self, token: str, what: str, hold: Hold | None, act: Callable[[Deployment, str, int], Any]) -> Any:
-        """A node's request: its token, then the use case, as the HTTP routes do it."""
+        """Handle a node's request as the HTTP routes do: check its token, then run the use case."""
 
         def answer() -> Any:
-            # Who comes in between asks another server.
+            # A request during another one goes to a second server, which shares no memory with the first.
             at = self.at if len(self.doing) == 1 else replace(self.at, recent=Recent())
             needed, now_ms = "join" if what == "join" else "node", self._world.now_ms
             identity = identify(at, token, needed, now_ms)
@@ -173,7 +173,7 @@ class SimService:
 
 
 class Link:
-    """The `server` port of one node: messages are lost, delayed, doubled, and so reordered."""
+    """The `server` port of one node. Messages are lost, delayed and duplicated, and so reordered."""
 
     def __init__(self, world: World, service: SimService, faults: Faults, rng: Random) -> None:
         self._world = world
@@ -245,7 +245,7 @@ class Link:
         return answer
 
     def _later(self, token: str, what: str, hold: Hold | None, act: Callable[[Deployment, str, int], Any]) -> None:
-        """It arrives after all, when its sender has long given it up, and perhaps after what was sent later."""
+        """Deliver a message late, when its sender has given up on it, and maybe after later messages."""
         sent = self._sent
 
         def arrive() -> None:

@@ -1,4 +1,4 @@
-"""A scenario run through: a safety phase with its faults, then a liveness phase without, in which everything must end."""
+"""Run a scenario: a safety phase with its faults, then a liveness phase without faults, in which every job must end."""
 
 import gc
 import hashlib
@@ -39,7 +39,7 @@ LOOK_EVERY = 64
 
 @dataclass(slots=True)
 class SimulationResult:
-    """What came of it. `unfinished` jobs are none, or promise 4 is broken."""
+    """The result of a simulation. After a liveness phase `unfinished` must be 0, else promise 4 is broken."""
 
     seed: int
     events: int
@@ -52,7 +52,7 @@ class SimulationResult:
 
 
 class Simulation:
-    """`run` plays it to its end; `play` and `live` are its two phases where there is chaos."""
+    """A simulation of a scenario. `run` runs it to the end; with chaos, `play` and `live` are its safety and liveness phases."""
 
     def __init__(self, scenario: Scenario, seed: int, *, rates: FaultRates | None = None, checked: bool = True) -> None:
         self.scenario = scenario
@@ -93,7 +93,7 @@ class Simulation:
         return self.outcome()
 
     def play(self, *, until_ms: int) -> None:
-        """Until everything has ended, at most until `until_ms`."""
+        """Run until every job has ended, at most until `until_ms`."""
         steps = 0
         with _no_garbage():
             while self.world.step(until_ms=until_ms):
@@ -104,7 +104,7 @@ class Simulation:
                     break
 
     def is_over(self) -> bool:
-        """All jobs have come and ended, the fleet is down to its minimum, and every bill is settled."""
+        """Return whether all jobs were submitted and ended, the fleet is at its minimum, and every bill is settled."""
         if len(self.jobs) < sum(batch.count for batch in self.scenario.jobs):
             return False
         look = self.store.look
@@ -130,7 +130,7 @@ class Simulation:
         )
 
     def live(self) -> SimulationResult:
-        """The liveness phase: no fault any more; the users resume what they paused and raise their budgets. Checks the end."""
+        """Run the liveness phase: there are no more faults, users resume paused jobs and lift their budgets. Check the end."""
         self.at_peace = True
         self.faults.over()
         self.store.meanwhile = lambda _: None
@@ -157,7 +157,7 @@ class Simulation:
         self.checks.kept.at_the_end()
 
     def _resume(self, job: str) -> None:
-        with suppress(BadInput):  # it has ended
+        with suppress(BadInput):  # the job has ended
             steer.resume(self.service.at, job, self.world.now_ms)
 
     def _projects(self) -> list[str]:
@@ -171,7 +171,7 @@ class Simulation:
         self._submit(batch, list(range(first, first + batch.count)))
 
     def _submit(self, batch: Jobs, left: list[int]) -> None:
-        """What is left of a batch; while the server is away it is tried again, as the same requests."""
+        """Submit the rest of a batch. While the server is down, retry with the same request ids, so that no job is submitted twice."""
         for done, index in enumerate(left):
             try:
                 self.service.run("submit", lambda index=index: self._hand_in(batch, index))
@@ -209,7 +209,7 @@ class Simulation:
         return File(path=f"{batch.base}.safetensors", bytes=size, sha256=content.hexdigest())
 
     def user(self, act: Callable[[], object]) -> bool:
-        """A user's request; while nobody answers it is lost."""
+        """Make a user's request. Return False if it was refused or lost, as the server is down."""
         try:
             self.service.run("user", act)
         except GanglineError:
@@ -217,14 +217,14 @@ class Simulation:
         return True
 
     def _insist(self, act: Callable[[], object]) -> None:
-        """A user's request, made again until somebody answers."""
+        """Make a user's request, and retry until it succeeds."""
         if not self.user(act):
             self.world.after(5, "user again", lambda: self._insist(act))
 
-    # What others do in the midst of a request
+    # What others do during a request
 
     def _others_act(self, writes: tuple[Write, ...]) -> None:
-        """Between the load and the write of a request: another one, or the owner's cancel of the very job."""
+        """Let another event, or the owner's cancel of this job, happen between the load and the write of a request."""
         rates, rng = self.faults.rates, self._meanwhile
         if self._nested or rates.meanwhile <= 0:
             return
@@ -239,11 +239,11 @@ class Simulation:
         finally:
             self._nested -= 1
         if self.service.life != life:
-            raise ServerKilled  # the request in whose midst this happened died with its process
+            raise ServerKilled  # the process died, so the interrupted request dies with it
         self.store.kill_in = kill
 
     def _race(self, doing: str, writes: tuple[Write, ...]) -> tuple[str, str | None]:
-        """What a cancel would race here, and of which job."""
+        """Return the name of the race between these writes and a cancel, and the job to cancel; an empty name if there is none."""
         values = {write.name: write.values for write in writes}
         if doing == "beat" and "extend_reservation" in values:
             return "budget", self.checks.job_of(values["extend_reservation"]["attempt"])
@@ -317,7 +317,7 @@ def _model(batch: Jobs) -> JobModel:
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """To look for cycles costs the more the larger the fleet is, and finds almost none."""
+    """Turn off cyclic garbage collection: its cost grows with the fleet, and it finds almost no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Chaos: for each seed another fleet, other jobs, all kinds of faults; then peace, in which everything must end."""
+"""Test with chaos: each seed has another fleet, other jobs and all kinds of faults, then no faults, and every job must end."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -53,7 +53,7 @@ KINDS = (
     "checkpoint inherited",
     "checkpoint pinned",
 )
-"""Every kind of fault. A soak in which one of them never struck has proved nothing about it."""
+"""Every kind of fault. A soak in which one of them never struck proves nothing about it."""
 
 POLICY: dict[str, float | int | str | bool] = {
     "heartbeat_interval_s": 20,
@@ -92,7 +92,7 @@ POLICY: dict[str, float | int | str | bool] = {
 
 @dataclass(slots=True)
 class Soak:
-    """What all seeds together came to. `because`: each violation's sentence."""
+    """The sums over all seeds; `because` has the sentence of each violation."""
 
     seeds: int = 0
     attempts: int = 0
@@ -119,7 +119,7 @@ class Soak:
         self.because += other.because
 
     def never(self) -> list[str]:
-        """The kinds of fault that never struck."""
+        """Return the kinds of faults that never struck."""
         return [kind for kind in KINDS if not self.struck[kind]]
 
 
@@ -128,7 +128,7 @@ def soak(seeds: Iterable[int]) -> Soak:
     for seed in seeds:
         try:
             found.add(play(seed))
-        except Exception as error:  # whatever it is, it must not go unseen, nor end the soak
+        except Exception as error:  # any error counts as a violation and must not end the soak
             found.seeds += 1
             found.violations += 1
             known = isinstance(error, Violation)
@@ -137,14 +137,14 @@ def soak(seeds: Iterable[int]) -> Soak:
 
 
 def play(seed: int) -> SimulationResult:
-    """One seed through both phases. Raises `Violation`."""
+    """Run one seed through both phases. Raises `Violation`."""
     chaos = Chaos(seed)
     chaos.simulation.play(until_ms=START_MS + SAFETY_S * 1000)
     return chaos.simulation.live()
 
 
 class Chaos:
-    """The simulation of a seed, with what will happen to it already on its heap."""
+    """The simulation of a seed, with its faults and users' actions scheduled."""
 
     def __init__(self, seed: int) -> None:
         rng = World(seed).rng("chaos")
@@ -171,7 +171,7 @@ class Chaos:
             simulation.strike_node(kind, rng.choice(busy), rng.uniform(20, 300))
 
     def _damage(self) -> None:
-        """A bit flips in a checkpoint that somebody will go on from."""
+        """Damage the newest checkpoints of up to three jobs, and kill two nodes, so that attempts resume from them."""
         rows = self.simulation.store.look(
             "SELECT prefix FROM checkpoint JOIN job ON job.id = checkpoint.job WHERE checkpoint.state = 'committed' "
             "AND job.state IN ('running', 'queued', 'paused') ORDER BY checkpoint.committed_ms, checkpoint.id"
@@ -187,7 +187,7 @@ class Chaos:
             self.simulation.strike_node("kill", node, 0)
 
     def _user(self) -> None:
-        """What users do of their own: cancel, pause, resume, retry, delete, pin, and change a budget."""
+        """Do what users may do at any time: cancel, pause, resume, retry, delete, pin, and change a budget."""
         rng, simulation = self._rng, self.simulation
         if simulation.at_peace or not simulation.jobs:
             return
@@ -233,7 +233,7 @@ class Chaos:
 
 
 def _scenario(rng: Random) -> Scenario:
-    """At least 8 nodes and 20 jobs; some machines and some jobs are not what they seem."""
+    """Return a random scenario with at least 8 nodes and 20 jobs; some machines and jobs are faulty."""
     good = Machines(
         count=rng.randrange(14, 24),
         seconds_per_step=1.0,
@@ -277,7 +277,7 @@ def _scenario(rng: Random) -> Scenario:
 
 
 def _with_samples(scenario: Scenario, rng: Random) -> Scenario:
-    """Some of the jobs are looked at while they train, or at their end."""
+    """Return the scenario with samples for some of the jobs, during training or at the end."""
     jobs = [replace(batch, sample_every_steps=rng.choice((None, 10, 40))) for batch in scenario.jobs]
     return replace(scenario, jobs=tuple(replace(batch, sample_result=rng.random() < 0.5) for batch in jobs))
 
@@ -299,7 +299,7 @@ _ODD_JOBS: tuple[dict, ...] = (
 
 
 def _rates(rng: Random) -> FaultRates:
-    """Half of the seeds have a bad network; most have servers that die and requests that meet others in their midst."""
+    """Return random rates: two thirds of the seeds have a bad network, killed servers, and concurrent requests, each independently."""
     bad = rng.choice((0.0, 0.02, 0.1))
     return FaultRates(
         request_lost=bad,

@@ -1,4 +1,4 @@
-"""The real store in memory, in virtual time: it restarts, its server is killed, and others act between a load and a write."""
+"""Run the real store in memory and in virtual time: it restarts, its server is killed, and others act between a load and a write."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +10,11 @@ from gangline.sim.world import World
 
 
 class ServerKilled(BaseException):
-    """The server's process is gone in the midst of a request. No `except Exception` of its own may notice."""
+    """The death of the server's process during a request. It is a `BaseException`, so that no `except Exception` of the service sees it."""
 
 
 class SimStore(SqliteStore):
-    """`applied` hears of every transaction that happened; `meanwhile` is called before each, where others may act."""
+    """A store that can fail. It calls `meanwhile` before each transaction, in which others may act, and `applied` after each."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -45,7 +45,7 @@ class SimStore(SqliteStore):
         return rows
 
     def look(self, sql: str, *values: object) -> list[tuple]:
-        """For checkers: any query, past all faults."""
+        """Run a query for the checks, which faults do not affect."""
         return [tuple(row) for row in self._connection().execute(sql, values)]
 
     def _before(self, writes: tuple[Write, ...]) -> None:

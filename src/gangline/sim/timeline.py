@@ -1,4 +1,4 @@
-"""The timeline as an SVG: a lane for each job, in the order of their first claim, and a bar for each attempt, coloured by its machine."""
+"""Draw a timeline as SVG: a lane for each job, in the order of first claims, and a bar for each attempt, coloured by its machine."""
 
 import hashlib
 from collections import Counter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1280, 110, 20, 94, 44
 PLOT = WIDTH - LEFT - RIGHT
 LANE_MAX, PLOT_MAX = 18.0, 1600.0
-"""In pixels: how tall a lane gets, and all of them together."""
+"""The maximum height of a lane, and of all lanes together, in pixels."""
 
 LABEL_EVERY = 13.0
 TICKS_MAX = 14
@@ -28,15 +28,15 @@ HUES = (
     *("#0072b2", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#f0e442", "#8c8c8c"),
     *("#332288", "#882255", "#999933", "#6f4c1e"),
 )
-"""Okabe and Ito's colours, and four of Paul Tol's muted ones: told apart by the colour-blind too."""
+"""Okabe and Ito's colours, and four of Paul Tol's muted ones, which colour-blind people can distinguish, too."""
 
 SHADES = ((0, 0.0), (255, 0.45), (0, 0.35))
-"""Each as it is, mixed with white, and with black."""
+"""Each colour is used as it is, mixed with white, and mixed with black: the grey level and its share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """An attempt; of a job that was never claimed there is none. Milliseconds since the start; an end of None: it goes on."""
+    """The bar of an attempt. Times are milliseconds since the start of the simulation; an end of None says that it is still running."""
 
     job: str
     attempt: str
@@ -70,12 +70,12 @@ def make_timeline(of: "Simulation") -> str:
 
 
 def draw_timeline(title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> str:
-    """`bars` in the order of their start; `jobs` are all of them, those that nobody claimed too."""
+    """Return the SVG. `bars` are in the order of their start; `jobs` are all jobs, including those that were never claimed."""
     return "\n".join(_Drawing(title, jobs, bars, until_ms).lines()) + "\n"
 
 
 def colour(machine: str) -> str:
-    """Always the same for a machine."""
+    """Return the colour of a machine, which is always the same."""
     number = int.from_bytes(hashlib.sha256(machine.encode()).digest()[:4])
     hue, (towards, share) = HUES[number % len(HUES)], SHADES[number // len(HUES) % len(SHADES)]
     parts = (int(hue[at : at + 2], 16) for at in (1, 3, 5))
@@ -83,7 +83,7 @@ def colour(machine: str) -> str:
 
 
 def _text(text: str) -> str:
-    """As XML holds it, which has no control characters."""
+    """Return the text for XML, which allows no control characters."""
     return escape("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text))
 
 
@@ -115,7 +115,7 @@ class _Drawing:
         return LEFT + PLOT * ms / self._until_ms
 
     def _legend(self) -> Iterator[str]:
-        """How bars end, as far as it occurs; and the machines that worked longest."""
+        """Yield the legend: the ends of bars that occur, and the machines that worked longest."""
         x = LEFT
         for state in ENDS:
             if any(bar.state == state for bar in self._bars):
@@ -135,7 +135,7 @@ class _Drawing:
             yield f'<text x="{x:.0f}" y="63" fill="#666">and {len(busy) - LEGEND_MACHINES} more machines</text>'
 
     def _axis(self) -> Iterator[str]:
-        """A line at each full tick, its time above and below the lanes."""
+        """Yield a line at each tick, with its time above and below the lanes."""
         minutes = next(
             (step for step in TICK_MINUTES if self._until_ms / 60_000 / step <= TICKS_MAX),
             1440 * max(1, round(self._until_ms / HOUR_MS / 24 / TICKS_MAX)),
@@ -165,7 +165,7 @@ class _Drawing:
             yield "</g>"
 
     def _lane_of(self, bars: Sequence[Bar], y: float) -> Iterator[str]:
-        """A thin line from the first claim to the end: where it shows, the job waits."""
+        """Yield a job's bars over a thin line from its first claim to its end, which shows where the job waits."""
         if not bars:
             return
         gap = 0.15 * self._lane
@@ -195,7 +195,7 @@ HATCH = (
 
 
 def _end(state: str, x: float, y: float, width: float, height: float) -> Iterator[str]:
-    """How a bar shows its end: success is plain, an interruption a black cap, a failure hatched."""
+    """Yield the mark of a bar's end: none for a success, a black cap for an interruption, hatching for a failure."""
     cap = min(width, 3.0, max(1.0, height / 2))
     part = min(width, 12.0, height) if state == "failed" else cap
     at = f'x="{x + width - part:.1f}" y="{y:.2f}" width="{part:.1f}" height="{height:.2f}"'

@@ -1,4 +1,4 @@
-"""Virtual time: an event heap, a seed, and a trace that tells two runs apart. Knows nothing of Gangline."""
+"""Simulate time: an event heap, a seed, and a trace by which two runs can be compared. It knows nothing of Gangline."""
 
 import hashlib
 import heapq
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from random import Random
 
 START_MS = 1_700_000_000_000
-"""When every simulation begins, in milliseconds UTC."""
+"""The start of every simulation, in milliseconds UTC."""
 
 Act = Callable[[], None]
 
 
 class World:
-    """Events happen in the order of their time, then of their making. All chance is a function of (seed, purpose)."""
+    """A world with virtual time. Events happen in the order of their time, then of their scheduling. All chance is a function of (seed,
+    purpose), so that a run can be repeated, and one more draw for one purpose changes no other."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -24,11 +25,11 @@ class World:
 
     @property
     def now_s(self) -> float:
-        """Since the start."""
+        """Return the seconds since the start."""
         return (self.now_ms - START_MS) / 1000
 
     def rng(self, purpose: str) -> Random:
-        return Random(f"{self.seed}/{purpose}")  # noqa: S311 - chance that can be repeated is the point
+        return Random(f"{self.seed}/{purpose}")  # noqa: S311 - it must be repeatable, not secret
 
     def at(self, ms: int, what: str, act: Act) -> None:
         self._made += 1
@@ -38,7 +39,7 @@ class World:
         self.at(self.now_ms + round(seconds * 1000), what, act)
 
     def step(self, *, until_ms: int) -> bool:
-        """Let the next event happen, if it is due by `until_ms`. Events may let others happen in their midst."""
+        """Run the next event if it is due by `until_ms`. An event may run others by calling this."""
         if not self._heap or self._heap[0][0] > until_ms:
             return False
         ms, _, what, act = heapq.heappop(self._heap)
@@ -49,7 +50,7 @@ class World:
         return True
 
     def note(self, what: str) -> None:
-        """Add to the trace what happened now."""
+        """Add an entry with the current time to the trace."""
         self._trace.update(f"{self.now_ms} {what}\n".encode())
 
     def trace(self) -> str:

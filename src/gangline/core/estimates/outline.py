@@ -25,8 +25,8 @@ NotNegative = Annotated[float, Ge(0), Le(1e15)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseOutline:
-    """A phase with `samples`, or `steps` of `batch_size`, at one resolution. `images_per_second` has the measured throughput for each number
-    in `gpus`. `batch_size` is over all GPUs; `microbatch` is the images that each computes at a time."""
+    """A phase with `samples`, or `steps` of `batch_size`, at one resolution. `images_per_second` has the measured throughput for each
+    number in `gpus`. `batch_size` is over all GPUs; `microbatch` is the images that each computes at a time."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     name: Annotated[str, MinLen(1), MaxLen(100)] = "training"

@@ -169,7 +169,7 @@ def _part(phase: PhaseOutline, found: Throughput, gpus: int, factor: float, pric
 
 
 def _precompute(outline: Outline, gpus: int, times: Speed, price: float) -> Iterator[PhaseEstimate]:
-    """Yield the precompute. The GPUs share its GPU-hours evenly: they do not wait for each other, and an interruption stops one node only."""
+    """Yield the precompute. The GPUs share its GPU-hours evenly: they do not wait for each other; an interruption stops one node only."""
     if outline.precompute is None:
         return
     hours = outline.precompute.gpu_hours

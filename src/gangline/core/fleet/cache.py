@@ -1,4 +1,4 @@
-"""Choose what to evict from a node's cache when it is full: the least recently used entries, but none in use."""
+"""Choose the entries to evict from a node's cache when it is full: the least recently used ones, but none in use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -41,8 +41,8 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognisedModel:
-    """A base that can be trained. `because` says from what the family and the prediction type were read, or that they are assumed. `unet`
-    has the U-Net's sizes, None if there is no configuration."""
+    """A base that can be trained. `because` says how the family and the prediction type were found, or that they are assumed. `unet` has
+    the U-Net's sizes, None if there is no configuration."""
 
     family: Family
     prediction_type: Prediction

@@ -101,7 +101,7 @@ def unknown_parts(policy: Policy, *, node_time: bool) -> tuple[CostPart, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What a job's interruptions cost: their number, the steps repeated, and the time in ms until it was back at its old step."""
+    """The cost of a job's interruptions: their number, the steps repeated, and the time in ms until it was back at its old step."""
 
     interruptions: int
     steps_redone: int
@@ -109,7 +109,7 @@ class Lost:
 
 
 def lost(attempts: Sequence[Attempt]) -> Lost:
-    """Return what interruptions cost a job, given its attempts in order.
+    """Return the cost of a job's interruptions, given its attempts in order.
 
     The time lost lasts from the last heartbeat of an interrupted attempt until the next one trains, and for the steps that it repeats,
     at its pace.

@@ -34,7 +34,7 @@ class GoingView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalView:
-    """What is deleted with a job: uploaded files are deleted only if nothing else uses them. The job's costs stay in the ledger."""
+    """The objects that are deleted with a job; uploaded files only if nothing else uses them. The job's costs stay in the ledger."""
 
     job: str
     name: str

@@ -41,7 +41,7 @@ def checkpoints_s(state: JobState, policy: Policy) -> float:
 
 
 def before_ms(now_ms: int, kept_s: float) -> int:
-    """Return the moment before which a job must have ended (ms) for what is kept for `kept_s` to go now."""
+    """Return the time in ms before which a job must have ended so that its objects, which are kept for `kept_s`, are deleted now."""
     return now_ms - round(kept_s * 1000)
 
 

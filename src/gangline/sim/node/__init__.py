@@ -1,1 +1,1 @@
-"""A simulated node: its disk, and a trainer that takes its time but computes nothing."""
+"""Simulate a node: its disk, and a trainer that takes time but computes nothing."""

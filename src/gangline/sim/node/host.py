@@ -1,4 +1,4 @@
-"""The disk of a simulated node."""
+"""Simulate the disk of a node."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from gangline.ports.trainer import Saved
 
 
 class SimHost:
-    """The disk of a node: which files lie there. The cache stays as long as the node; of runs there is one at a time."""
+    """The `host` port of a node: the files on its disk. The cache lives as long as the node, and there is one run at a time."""
 
     def __init__(self) -> None:
         self.files: dict[Path, str] = {}
@@ -34,10 +34,10 @@ class SimHost:
         return self.cached(file.sha256) in self.files
 
     def make_room(self, room_bytes: int) -> None:
-        """There is always enough."""
+        """Do nothing: a simulated disk is never full."""
 
     def remember_base(self, base: str, files: tuple[File, ...]) -> None:
-        """No simulated node starts a second time on its disk."""
+        """Do nothing: no simulated node starts again with the same disk."""
 
     def bases(self) -> tuple[str, ...]:
         return ()

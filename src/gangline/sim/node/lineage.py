@@ -1,4 +1,4 @@
-"""What a simulated checkpoint holds: a hash that only the same history gives."""
+"""Compute the content of a simulated checkpoint: a hash that only the same history gives."""
 
 import hashlib
 import json
@@ -11,12 +11,12 @@ from gangline.core.specs.spec import parse_spec, spec_hash
 
 @cache
 def content_sha256(lineage: str, step: int) -> str:
-    """Of the state after `step` steps of what `lineage` began: equal for equal histories, and for those alone."""
+    """Return the hash of the state after `step` steps of a run with this lineage: equal histories, and only those, have equal hashes."""
     return hashlib.sha256(f"{lineage}:{step}".encode()).hexdigest()
 
 
 def lineage_of(spec: dict[str, Any]) -> str:
-    """Of an uninterrupted run."""
+    """Return the lineage of an uninterrupted run."""
     return _lineage_of(canonical_json(spec))
 
 

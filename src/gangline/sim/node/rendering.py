@@ -1,4 +1,4 @@
-"""A simulated rendering of pictures."""
+"""Simulate the rendering of samples."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def picture(path: str, sha256: str) -> File:
 
 
 class SimRendering:
-    """Pictures of a checkpoint or a result, after `start_s` and a while. It reads the very weights that it shows, or it crashes."""
+    """A run that renders samples of a checkpoint or a result after `start_s` and the time to render. Without those weights it crashes."""
 
     def __init__(
         self, world: World, host: SimHost, machine: MachineModel, news: Callable[[], None], directory: Path

@@ -1,4 +1,4 @@
-"""A trainer that takes its time but computes nothing: steps, checkpoints, exit codes and lies."""
+"""Simulate a trainer that takes time but computes nothing: steps, checkpoints, exit codes and false reports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from gangline.sim.scenario import JobModel, MachineModel
 from gangline.sim.world import World
 
 SAVE_S = 0.5
-"""From the step that is saved until its checkpoint is complete. Training need not stand still for so long."""
+"""Seconds from the step that is saved until its checkpoint is complete. Training may continue during them."""
 
 FIRST_STEPS = 3
-"""So many steps make a measured pace."""
+"""The least number of steps after which a pace is reported."""
 
 OUTPUT_BYTES = 23_000_000
 
 
 @dataclass(slots=True, kw_only=True)
 class SimTrainer:
-    """The `trainer` port of one node. `run` is the newest one."""
+    """The `trainer` port of one node. `run` is the newest run."""
 
     world: World
     host: SimHost
@@ -49,7 +49,7 @@ class SimTrainer:
         return Proof(kinds=(), problems=dict.fromkeys(KINDS, "torch is not installed: pip install 'gangline[train]'"))
 
     def prepare(self) -> None:
-        """A simulated start takes `start_s`, prepared or not."""
+        """Do nothing: a simulated start takes `start_s`, whether prepared or not."""
 
     def start(self, kind: str, directory: Path) -> Run:
         self.run = (
@@ -61,7 +61,7 @@ class SimTrainer:
 
 
 class SimRun:
-    """From `start_s` after its start it takes a step every `pace` seconds."""
+    """A run that does a step every `_pace` seconds, beginning `start_s` after its start."""
 
     def __init__(self, at: SimTrainer, directory: Path) -> None:
         self.directory = directory
@@ -88,7 +88,7 @@ class SimRun:
         self._begin()
 
     def _resumed(self) -> int:
-        """The step to go on from. Any state but the job's own makes its result another one."""
+        """Return the step to resume from. If the checkpoint is not one of this job's history, the result will differ, too."""
         manifest = self._at.host.resume.get(self.directory)
         if manifest is None:
             return 0
@@ -106,7 +106,7 @@ class SimRun:
             return
         if machine.trait == "false_progress":
             at.struck("false progress")
-            return  # it reports steps for ever, and saves nothing
+            return  # it reports steps for ever and saves nothing
         if machine.trait == "fails_long":
             self._later(machine.trait_s, lambda: (at.struck("fails long"), self._end_badly("fails long")))
         if job.trait == "kills_hosts":
@@ -116,14 +116,14 @@ class SimRun:
         self._later(starts_s, self._train_on)
 
     def _train_on(self) -> None:
-        """From here to the next checkpoint, or the end."""
+        """Continue to the next checkpoint, or end the run."""
         if self._step < self._steps:
             self._save_at(min(self._step + self._every, self._steps))
         else:
             self._end(EXIT_DONE)
 
     def _save_at(self, step: int) -> None:
-        """Not at the step that was meant before."""
+        """Save at `step`, instead of the step that was scheduled before."""
         self._leg += 1
         leg, taken_ms = self._leg, self._since_ms + 1000 * (step - self._step) * self._pace
 
@@ -227,7 +227,7 @@ class SimRun:
             self._save_at(step)
 
     def ask_to_render(self) -> None:
-        """They are there a moment later. That it holds training up is not simulated."""
+        """Render samples of the current step, which takes `RENDER_S`. The delay of training is not simulated."""
         step = self._now_step()
 
         def rendered() -> None:
@@ -259,7 +259,7 @@ class SimRun:
 
 
 def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:
-    """How a run on this machine ends as soon as it starts, and after how many seconds."""
+    """Return how a run of this job on this machine fails soon after its start, and after how many seconds; None if it does not."""
     if machine.trait == "fails_at_once":
         return "fails at once", machine.trait_s
     if machine.trait == "lies_65":

@@ -1,1 +1,1 @@
-"""What is held over everything that the simulated store and object store say: kept, deleted, billed, ended."""
+"""Check promises over the whole database and object store: what is kept, deleted, billed and ended."""

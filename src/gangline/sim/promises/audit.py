@@ -1,4 +1,4 @@
-"""The checks of everything at once, when a phase is over: what the service's store says, beside the provider's count and the bucket's."""
+"""Check everything at the end of a phase: compare the service's database with the provider's invoice and the object store."""
 
 from gangline.core.job import ENDED
 from gangline.core.money.cost import Cause, egress_micro_usd, storage_micro_usd
@@ -10,7 +10,7 @@ from gangline.sim.world import World
 
 
 class Audit:
-    """Each method raises `Violation` where a promise is broken."""
+    """The checks at the end of a phase. Each method raises `Violation` if a promise is broken."""
 
     def __init__(self, world: World, store: SimStore, objects: SimObjects) -> None:
         self._world = world
@@ -18,7 +18,7 @@ class Audit:
         self._objects = objects
 
     def at_the_end(self, invoice: dict[str, int], nodes_min: int) -> None:
-        """Of a liveness phase: everything has ended, the fleet is small, the ledger is the provider's invoice."""
+        """Check the end of a liveness phase: every job has ended, the fleet is at its minimum, the ledger equals the invoice."""
         for job, state, because in self._store.look("SELECT id, state, because FROM job"):
             if state not in ENDED:
                 self._fail(4, f"{job} is {state} for ever: {because}")
@@ -43,8 +43,10 @@ class Audit:
                 self._fail(5, f"{node}: the ledger says {ours.get(node, 0)}, the provider {theirs.get(node, 0)}")
 
     def against_the_store(self, policy: Policy) -> tuple[int, int]:
-        """Promise 5: what is billed for storage lay in the object store, and what it sent is billed. Both in micro-dollars,
-        storage as it is billed and as the store counts it: it counts uploads too that were never committed."""
+        """Check promise 5: storage that is billed was used in the object store, and bytes that it sent are billed.
+
+        Return the micro-dollars of storage as billed, and as the store counts it, which includes uploads that were never committed.
+        """
         now, rate = self._world.now_ms, policy.storage_usd_per_gb_month
         billed, lines = self._billed("storage")
         for size, since_ms in self._store.look(
@@ -62,7 +64,7 @@ class Audit:
         return billed, lay
 
     def no_orphans(self) -> None:
-        """Once all that has ended was swept: what attempts left in the object store is referred to, and no upload of theirs is open."""
+        """Check after a sweep that every object of an attempt in the object store is referred to, and that no upload is open."""
         referred = {key for (key,) in self._store.look("SELECT key FROM artifact UNION ALL SELECT key FROM log_chunk")}
         for (checkpoint,) in self._store.look("SELECT id FROM checkpoint WHERE state = 'committed'"):
             referred |= object_hashes(self._store, checkpoint).keys()
@@ -72,7 +74,7 @@ class Audit:
             self._fail(2, f"{len(left)} objects are nobody's: {left[:5]}")
 
     def _billed(self, cause: Cause) -> tuple[int, int]:
-        """Micro-dollars, and lines, each of which is rounded."""
+        """Return the micro-dollars billed for a cause, and the number of lines: each line may be off by rounding."""
         sql = "SELECT COALESCE(SUM(micro_usd), 0), COUNT(*) FROM ledger WHERE cause = ?"
         total, lines = self._store.look(sql, cause)[0]
         return total, lines

@@ -1,4 +1,4 @@
-"""What is kept and what is deleted: nothing that a live job needs goes, and what is past its age is gone at the end."""
+"""Check deletions: nothing that a live job needs is deleted, and everything beyond its maximum age is gone at the end."""
 
 import json
 from typing import Any, NoReturn
@@ -12,7 +12,8 @@ from gangline.sim.world import World
 
 
 class KeptChecks:
-    """About each object in the moment that it is deleted. Who needs what is read from the specs, as the service does not."""
+    """The checks of each object at the moment of its deletion. They find its users in the jobs' specs, unlike the service, so that both
+    cannot share a mistake."""
 
     def __init__(self, world: World, store: SimStore, objects: SimObjects, policy: Policy) -> None:
         self._world = world
@@ -43,7 +44,7 @@ class KeptChecks:
         return found
 
     def check_expired(self, checkpoint: str, job: str) -> bool:
-        """Whether it went after its job's end; then for its age or by its owner's wish, and was not pinned."""
+        """Return whether the checkpoint was deleted after its job's end; if so, check that its age or its owner allowed it."""
         [(state, ended_ms, removed_ms)] = self._store.look(
             "SELECT state, ended_ms, removed_ms FROM job WHERE id = ?", job
         )
@@ -69,7 +70,7 @@ class KeptChecks:
             self._fail(f"{job} was deleted, and ended at {ended_ms} and has {left[:5]} left")
 
     def at_the_end(self) -> None:
-        """Long after everything has ended, only results and pinned checkpoints are left, and all of these."""
+        """Check that long after every job's end all results and pinned checkpoints are left, and nothing else."""
         look = self._store.look
         meant: set[Any] = {key for (key,) in look("SELECT key FROM artifact WHERE path NOT LIKE ?", f"{PREVIEWS}%")}
         for (checkpoint,) in look("SELECT id FROM checkpoint WHERE state = 'committed' AND pinned = 1"):
@@ -83,5 +84,5 @@ class KeptChecks:
 
 
 def _needed(spec: dict[str, Any]) -> Any:
-    """Who renders needs the model alone."""
+    """Return the part of a spec whose files the job needs: a rendering job needs the base only."""
     return spec["of"]["base"] if spec["kind"] == "sample" else spec

@@ -1,4 +1,4 @@
-"""A broken promise, and when it broke."""
+"""Define the error for a broken promise, which says when it broke."""
 
 import json
 from typing import NoReturn
@@ -8,7 +8,7 @@ from gangline.sim.world import World
 
 
 class Violation(AssertionError):
-    """A promise is broken."""
+    """A broken promise: the service has a fault."""
 
 
 def fail(world: World, promise: int, what: str) -> NoReturn:

@@ -47,6 +47,7 @@ def descendants(pid: int) -> list[int]:
 def _parent(pid: str) -> int | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+            # The name of the program stands in brackets and may contain blanks and brackets, so the fields are counted from its end.
             return int(stat.read().rpartition(b")")[2].split()[1])
     except (OSError, IndexError):  # the process has just ended
         return None
@@ -99,6 +100,7 @@ def is_written(path: Path) -> bool | None:
     except OSError:
         return None
     try:
+        # The signal is set before the lease: the default, SIGIO, would end this process.
         fcntl.fcntl(handle, F_SETSIG, signal.SIGURG)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)

@@ -119,6 +119,7 @@ def kind_of_device(name: str, memory_gb: float | None = None) -> GpuKind | None:
     Some cards are sold under one name with different memory: `memory_gb` distinguishes them, and without it they are not recognised.
     """
     said = set(re.split(r"[^a-z0-9]+", name.lower()))
+    # The driver calls an H100 SXM "NVIDIA H100 80GB HBM3"; the names of other H100s have their form factor.
     said |= {"sxm"} if "hbm3" in said and not said & {"nvl", "pcie"} else set()
     return next((kind for kind in KINDS if _is(kind, said, memory_gb)), None)
 

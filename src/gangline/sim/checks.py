@@ -144,6 +144,7 @@ class Checks:
         for job, attempt, from_step in self._claimed:
             newest = self._newest(job)
             row = self._store.look("SELECT from_step FROM attempt WHERE id = ?", attempt)
+            # A commit in the same event may have come after the claim, which then could not know it.
             committed_since = any(found == job for found in map(self._job_of_checkpoint, self._committed))
             if row and row[0][0] < newest and from_step < newest and not committed_since:
                 self._fail(2, f"{attempt} begins at step {from_step}, behind the checkpoint of step {newest}")

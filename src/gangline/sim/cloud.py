@@ -112,6 +112,7 @@ class SimNode:
         if not self.alive or self._due_ms != due_ms:
             return
         self._due_ms = None
+        # An event during a request of this agent may be the agent's next step: an agent has one thread, so that step waits.
         if self._stepping or self._paused_until_ms > self._world.now_ms:
             self._step_at(self._world.now_ms + 1)
             return

@@ -230,6 +230,7 @@ class Simulation:
             return
         race, job = self._race(self.service.doing[-1] if self.service.doing else "", writes)
         self._nested += 1
+        # A kill that is scheduled is meant for the outer request, so it is set aside while the other one runs.
         life, kill, self.store.kill_in = self.service.life, self.store.kill_in, None
         try:
             if race and job and self.faults.happens(rng, f"cancel racing {race}", rates.cancel_races):

@@ -185,7 +185,7 @@ def reconcile(
         elif node.instance is None:
             ours[node.id] = replace(node, instance=instance.id, missing=0)
             actions.append(Adopt(node.id, instance.id))
-        elif node.instance != instance.id:
+        elif node.instance != instance.id:  # a request that timed out and was repeated may have started two
             actions.append(StopInstance(instance.id, f"a double of {node.id}"))
         elif node.state in ("draining", "quarantined") and node.idle_since_ms is not None:
             actions.append(StopInstance(instance.id, f"{node.id} is {node.state}"))

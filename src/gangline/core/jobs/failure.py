@@ -216,6 +216,7 @@ def after_failure(
 
 
 def _confirmed(verdict: Verdict, attempt: Attempt, past: Sequence[Attempt], others: list[Attempt]) -> Verdict:
+    # If there is only one machine, no other can confirm: its second failure counts as the confirmation.
     again = any(before.kind == verdict.kind for before in past if before.machine == attempt.machine)
     if others or again:
         who = "a second machine" if others else "the only machine here, twice"

@@ -32,7 +32,7 @@ def the_one(given: str, found: Sequence[tuple[str, str]]) -> str:
     exact = [job for job, _ in found if job == given]
     named = [job for job, name in found if name == given]
     parts = [job for job, _ in found] if len(given.removeprefix("job-")) >= SHORT_MIN else []
-    meant = exact or named or parts
+    meant = exact or named or parts  # an id wins, so that a job named like another's id cannot hide that one
     if not meant:
         if given == LAST:
             raise NotFound("no job was submitted yet", hint="`gangline train` submits one")

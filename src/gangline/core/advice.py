@@ -15,7 +15,7 @@ RATE_ABSURD = 1e-2
 SEEN_MIN, SEEN_MAX = 10, 2000
 RANK_HIGH, SCALE_HIGH = 128, 8
 RESOLUTION_OF_MODELS = 256
-"""No published model family was trained on smaller images. A base that was is a tiny test model, for which other rates are right."""
+"""No published model family was trained on smaller images. A job at a lower resolution is a test, for which other rates are right."""
 ASPECT_CUT = 1.4
 WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 SMALL_WORDS = "a an the of in on at with and my his her their our this that one some by for from to is"

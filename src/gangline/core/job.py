@@ -28,7 +28,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of a job on a node.
+    """A try of a job on a node.
 
     `from_step` is the step it started from, `step` the last one reported, `committed_step` the last one in a checkpoint of this attempt
     (0: none). `price_micro_usd_per_hour` is the price of its slots; `kind` is the kind of its failure, empty if it did not fail.

@@ -62,7 +62,7 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplesView:
-    """Samples of a training job: the number of `pictures`; how many of the jobs that render them are `waiting` and how many `failed`;
+    """The samples of a training job: the number of `pictures`; how many of the jobs that render them are `waiting` and how many `failed`;
     `because` is the reason of the last failure. Their cost is not in the training job's cost."""
 
     pictures: int
@@ -75,7 +75,7 @@ class SamplesView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryView:
-    """Where results are delivered after success, and the state of that: `because` says why the last try failed, if it did."""
+    """The delivery of results after success: its target and its state; `because` says why the last try failed, if it did."""
 
     to: str
     state: Literal["waiting", "delivered", "failed", "dropped"]
@@ -126,7 +126,7 @@ class EventView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressView:
-    """What a job is doing, for clients that follow it. Fields are None while no node works on it."""
+    """The progress of a job, for clients that follow it. Fields are None while no node works on it."""
 
     state: JobState
     phase: str | None
@@ -147,7 +147,7 @@ class TrackedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsView:
-    """One series from all attempts. Ask for new points after `next`: points beyond it may still be replaced by another attempt's."""
+    """The metrics of all attempts as one series. Ask for new points after `next`: another attempt may still replace those beyond it."""
 
     points: tuple[Measured, ...]
     committed_step: int
@@ -201,7 +201,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobView:
-    """Whether a file is stored already; if not, `grant` has the requests that upload it."""
+    """The answer whether a file is stored already; if not, `grant` has the requests that upload it."""
 
     present: bool
     grant: Grant | None

@@ -17,7 +17,7 @@ NOT_WASTE: tuple[Cause, ...] = ("training", "correction")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerJob:
-    """Figures per succeeded job: the time on nodes, interruptions, and the cost in the ledger.
+    """The figures per succeeded job: the time on nodes, interruptions, and the cost in the ledger.
 
     `usd_per_job_all_in` is the whole ledger, including costs that no job caused, divided by the number of these jobs.
     """
@@ -58,7 +58,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustReport:
-    """Counts of distrust: bans and strikes in force at the end, and attempts that moved to a faster machine."""
+    """The counts of bans and strikes in force at the end, of quarantined machines, and of attempts that moved to a faster machine."""
 
     machines_quarantined: int
     bans: int

@@ -46,7 +46,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Attention of `queries` positions over `keys`; `width` is that of all heads together."""
+    """An attention of `queries` positions over `keys`; `width` is that of all heads together."""
 
     name: str
     queries: int

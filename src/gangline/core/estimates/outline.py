@@ -56,7 +56,7 @@ class PhaseOutline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precompute:
-    """Work that is done once before training (latents, embeddings), on GPUs that do not wait for each other. `training_without` is the
+    """The work that is done once before training (latents, embeddings), on GPUs that do not wait for each other. `training_without` is the
     factor by which training takes longer without it."""
 
     __pydantic_config__: ClassVar[Any] = STRICT

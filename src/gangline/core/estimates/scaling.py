@@ -92,7 +92,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Images per second with their band; a measured figure is its whole band."""
+    """A throughput in images per second with its band; the band of a measured one is that figure alone."""
 
     images_per_second: float
     low: float

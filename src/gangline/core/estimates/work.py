@@ -51,8 +51,8 @@ NOTHING = ComputeWork(flops=0.0, ops=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Which layers are trained: all, or a LoRA of `rank` in layers whose names end with one of `targets`. `text_learns` says that gradients
-    are needed for the input of cross-attention, too."""
+    """A choice of trained layers: all, or a LoRA of `rank` in layers whose names end with one of `targets`. `text_learns` says that
+    gradients are needed for the input of cross-attention, too."""
 
     rank: int = 0
     targets: tuple[str, ...] = ()

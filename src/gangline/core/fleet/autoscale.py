@@ -61,7 +61,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Mark a node as gone: it never joined, or the provider has lost it."""
+    """The action to mark a node as gone: it never joined, or the provider no longer has it."""
 
     node: str
     because: str
@@ -75,7 +75,7 @@ class StopInstance:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Record that `instance` of the provider is the one that was rented as `node`."""
+    """The action to record that `instance` of the provider was rented as `node`."""
 
     node: str
     instance: str

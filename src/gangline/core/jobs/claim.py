@@ -48,7 +48,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No job for the node, and why. `locked_out` says that the node gets no job for some time, whichever jobs are queued."""
+    """The answer that the node gets no job, and why. `locked_out` says that it gets none for some time, whichever jobs are queued."""
 
     because: str
     locked_out: bool = False

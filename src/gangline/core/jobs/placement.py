@@ -57,7 +57,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementView:
-    """Where a job could run if it were submitted now.
+    """The answer to the question where a job could run if it were submitted now.
 
     `nodes` is the number of all nodes; `fitting` and `unfit` list at most a hundred each. `because` says why the job would wait, and is
     empty if a node may take it at once. `ahead` counts the project's jobs that run first and interrupted jobs, up to a thousand.

@@ -10,7 +10,7 @@ from gangline.core.money.budget import Purse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rhythm:
-    """How often samples are rendered: every `every_steps` steps, every `every_s` seconds, or never. The last are of `step`, at `at_ms`."""
+    """A schedule of samples: every `every_steps` steps, every `every_s` seconds, or never. The last ones are of `step`, at `at_ms`."""
 
     every_steps: int | None
     every_s: float | None

@@ -21,7 +21,7 @@ def is_text(text: str) -> bool:
 
 
 def is_printable(text: str) -> bool:
-    """Return whether every character is visible or a plain space, and has no other effect."""
+    """Return whether no character has an effect other than its own display."""
     return text.isprintable() or all(map(_is_safe, text))
 
 

@@ -90,7 +90,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
 
 
 def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, microbatch: int, gpus: int) -> Memory:
-    """Return the memory of one of `gpus`. DDP keeps all trained weights and their state on each GPU, FSDP a shard."""
+    """Return the memory of one of `gpus`. DDP keeps all trained weights, their state and buckets of gradients on each GPU, FSDP a shard."""
     wide = FULL if spec.precision == "fp32" else HALF
     again, side = spec.gradient_checkpointing, phase.resolution
     frozen, trained = 0.0, Trained(text_learns=spec.train_text_encoders)

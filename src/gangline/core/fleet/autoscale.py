@@ -27,7 +27,8 @@ def may_rent(limits: PoolLimits | None, *, rented: int, gives_back: int) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
-    """A node of the pool. `idle_since_ms` is None while it works; `missing` counts the provider's lists in a row that lacked it."""
+    """A node of the pool. `idle_since_ms` is None while it works; `missing` counts the provider's last lists in a row without it, before
+    this one."""
 
     id: str
     state: NodeState

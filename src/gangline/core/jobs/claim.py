@@ -109,7 +109,7 @@ def _lack(node: Node, kind: str) -> str:
 
 
 def by_fair_share(purses: Sequence[Purse], now_ms: int, policy: Policy) -> list[Purse]:
-    """Sort projects by usage per share, the least first. Usage decays with a half-life, as in Slurm's fair-share priority."""
+    """Sort projects by usage ÷ share, the least first, as Slurm's fair-share priority 2^(-usage / share) does. Usage has a half-life."""
     return sorted(purses, key=lambda purse: (decayed(purse, now_ms, policy) / purse.share, purse.project))
 
 

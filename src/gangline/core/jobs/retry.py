@@ -14,5 +14,5 @@ def retry_s(tries: int, rng: Random, *, first_s: float = RETRY_S_FIRST) -> float
 
 
 def pause_s(tries: int) -> float:
-    """Return the seconds before the server retries background work that depends on others (deliveries, trackers), after `tries` tries."""
+    """Return the seconds before the server retries background work that others hold up (copies from the hub, deliveries, imports)."""
     return min(PAUSE_S_MAX, PAUSE_S_FIRST * 2 ** min(tries - 1, DOUBLINGS_MAX))

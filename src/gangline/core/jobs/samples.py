@@ -19,8 +19,8 @@ class Rhythm:
 
 
 def are_samples_due(rhythm: Rhythm, step: int, now_ms: int) -> bool:
-    """Return whether the checkpoint of `step` is to be sampled: the first one at or after each multiple of `every_steps`, or `every_s` after
-    the last. Steps that are repeated after an interruption are not sampled again."""
+    """Return whether the checkpoint of `step` is to be sampled: the first one at or after each multiple of `every_steps`, or `every_s`
+    after the last. Steps that are repeated after an interruption are not sampled again."""
     by_steps = rhythm.every_steps is not None and step // rhythm.every_steps > rhythm.step // rhythm.every_steps
     by_time = rhythm.every_s is not None and now_ms - rhythm.at_ms >= rhythm.every_s * 1000
     return step > rhythm.step and (by_steps or by_time)

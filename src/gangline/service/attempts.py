@@ -18,6 +18,7 @@ from gangline.core.jobs.failure import (
 )
 from gangline.core.jobs.lease import is_overdue
 from gangline.core.policy import Policy
+from gangline.core.states import may_move_job
 from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
@@ -150,6 +151,7 @@ def _ending(
 
 def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:
     """The job, moved on as the verdict says, if nobody else did."""
+    assert may_move_job(job.state, verdict.job), f"no job goes from {job.state} to {verdict.job}"
     return guard(
         "set_job_state",
         id=job.id,

@@ -1,0 +1,180 @@
+"""The tables of states are true: the database makes every move that they have, and no other."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from gangline.adapters.objects.local import LocalObjects
+from gangline.adapters.store.statements import migrations, statements
+from gangline.core.job import AttemptState, Job, JobState, NodeState
+from gangline.core.jobs.failure import Verdict
+from gangline.core.specs.fields import Needs
+from gangline.core.states import ATTEMPT_MOVES, JOB_MOVES, NODE_MOVES
+from gangline.service.attempts import moving
+from gangline.service.fleet.nodes import leave_pool
+from gangline.service.jobs import steer
+from gangline.sim.soak import SAFETY_S, Chaos
+from gangline.sim.world import START_MS
+from tests.service.conftest import POLICY, Service, a_service
+from tests.service.places.conftest import allow
+from tests.service.places.site import a_site
+from tests.service.places.test_imports import ask, fetch_all
+from tests.service.test_rules import a_contrast, fail, last_one, quarantined, release, succeed
+
+Move = tuple[str, str, str]
+TABLES: Mapping[str, tuple[Mapping[Any, str], tuple[str, ...]]] = {
+    "job": (JOB_MOVES, get_args(JobState)),
+    "attempt": (ATTEMPT_MOVES, get_args(AttemptState)),
+    "node": (NODE_MOVES, get_args(NodeState)),
+}
+DECLARED = {(table, *move) for table, (moves, _) in TABLES.items() for move in moves}
+
+
+def listen() -> Iterator[str]:
+    """Yield what has a SQLite database note each move of its own."""
+    yield "CREATE TABLE seen (what TEXT, before TEXT, after TEXT)"
+    for table in TABLES:
+        noted = f"INSERT INTO seen VALUES ('{table}',"
+        yield f"CREATE TRIGGER new_{table} AFTER INSERT ON {table} BEGIN {noted} 'new', NEW.state); END"
+        changes = f"AFTER UPDATE OF state ON {table} WHEN OLD.state <> NEW.state"
+        yield f"CREATE TRIGGER moved_{table} {changes} BEGIN {noted} OLD.state, NEW.state); END"
+
+
+def moves_in(look: Callable[[str], list[Any]]) -> set[Move]:
+    return {tuple(row) for row in look("SELECT DISTINCT what, before, after FROM seen")}
+
+
+def owners(service: Service) -> None:
+    """Pause, and cancel what is paused."""
+    job = service.submit()
+    steer.pause(service.deployment, job, service.now_ms)
+    steer.resume(service.deployment, job, service.now_ms)
+    steer.pause(service.deployment, job, service.now_ms)
+    steer.cancel(service.deployment, job, service.now_ms)
+
+
+def an_owner_pauses_what_runs(service: Service) -> None:
+    node, job = service.join(), service.submit()
+    hold = service.claim(node).hold
+    steer.pause(service.deployment, job, service.now_ms)
+    release(service, node, hold)
+
+
+def photos_of_a_paused_job_cannot_be_fetched(service: Service) -> None:
+    with a_site() as site:
+        job = ask(allow(service, Path(service.database).parent), [f"{site.url}/gone.png"])
+        steer.pause(service.deployment, job, service.now_ms)
+        fetch_all(service.deployment)
+
+
+def nothing_can_be_made_of_it(service: Service) -> None:
+    """No node that it needs comes, or it fails as often as it may."""
+    service.submit(needs=Needs(gpu="H200"))
+    service.wait(POLICY.unmatched_s + 1)
+    service.tick()
+    service.submit(attempts_max=1)
+    node = service.join()
+    fail(service, node, service.claim(node).hold, "crashed")
+
+
+def a_machine_serves_its_quarantine(service: Service) -> None:
+    a_contrast(service)
+    node = quarantined(service)
+    leave_pool(service.deployment, service.join("node-bad"), service.now_ms)
+    service.wait(POLICY.quarantine_s + 1)
+    service.claim_nothing(node)
+    service.tick()
+    leave_pool(service.deployment, service.join("node-bad"), service.now_ms)
+    service.submit()
+    succeed(service, node, service.claim(node).hold)
+
+
+def the_last_machine_of_a_pool_fails(service: Service) -> None:
+    last_one(service)
+
+
+PLAYS = (
+    owners,
+    an_owner_pauses_what_runs,
+    photos_of_a_paused_job_cannot_be_fetched,
+    nothing_can_be_made_of_it,
+    a_machine_serves_its_quarantine,
+    the_last_machine_of_a_pool_fails,
+)
+
+
+def played(play: Callable[[Service], None], folder: Path) -> set[Move]:
+    """What the database notes while this happens to a fresh service."""
+    folder.mkdir()
+    with a_service(folder, str(folder / "db.sqlite"), LocalObjects(folder / "store", "secret")) as service:
+        service.execute(*listen())
+        play(service)
+        return moves_in(lambda sql: [row.values() for row in service.look(sql)])
+
+
+def simulated(seed: int) -> set[Move]:
+    """What it notes while nodes come, fail and go under every kind of fault."""
+    simulation = Chaos(seed).simulation
+    for statement in listen():
+        simulation.store.look(statement)
+    simulation.play(until_ms=START_MS + SAFETY_S * 1000)
+    return moves_in(simulation.store.look)
+
+
+def test_every_declared_move_happens_and_no_other(tmp_path: Path) -> None:
+    """Over as many seeds of the simulator as it takes; one alone leaves few out."""
+    seen: set[Move] = set().union(*(played(play, tmp_path / play.__name__) for play in PLAYS))
+    for seed in range(12):
+        if seen >= DECLARED:
+            break
+        seen |= simulated(seed)
+    assert seen == DECLARED
+
+
+def test_a_move_that_is_not_declared_is_noticed(tmp_path: Path) -> None:
+    def wrongly(service: Service) -> None:
+        service.submit()
+        service.execute("UPDATE job SET state = 'succeeded'")
+
+    assert ("job", "queued", "succeeded") in played(wrongly, tmp_path / "wrongly") - DECLARED
+
+
+def test_no_job_is_moved_against_the_table() -> None:
+    job = Job(id="job-1", project="p", state="succeeded", fencing=1, version=3, attempts_failed=0, attempts_max=3)
+    verdict = Verdict(attempt="canceled", job="queued", attempts_failed=0, because="again")
+    with pytest.raises(AssertionError, match="no job goes from succeeded to queued"):
+        moving(job, verdict, 0)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_schema_allows_the_states_of_the_tables_and_no_others(table: str) -> None:
+    moves, states = TABLES[table]
+    schema = "\n".join(text for _, text in migrations())
+    (checked,) = re.findall(
+        rf"CREATE TABLE {table} \(.*?state +TEXT +NOT NULL CHECK \(state IN \((.*?)\)\)", schema, re.DOTALL
+    )
+    assert tuple(re.findall(r"'(\w+)'", checked)) == states
+    assert {state for move in moves for state in move} == {"new", *states}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_no_statement_writes_a_state_that_the_tables_do_not_have(table: str) -> None:
+    """Where a statement says itself from which state to which it moves, those moves are in the table, each of them."""
+    moves, states = TABLES[table]
+    for name, sql in statements().items():
+        found = re.match(rf"UPDATE {table} SET state = '(\w+)'(.*)", sql, re.DOTALL)
+        if found:
+            before = _guarded(found[2].partition("WHERE")[2], states)
+            assert {(state, found[1]) for state in before} <= set(moves), name
+
+
+def _guarded(condition: str, states: tuple[str, ...]) -> set[str]:
+    """The states that a statement's guard lets through; none where it guards by something else."""
+    if among := re.search(r"\bstate IN \((.*?)\)", condition):
+        return set(re.findall(r"'(\w+)'", among[1]))
+    if other := re.search(r"\bstate <> '(\w+)'", condition):
+        return set(states) - {other[1]}
+    return set(re.findall(r"\bstate = '(\w+)'", condition))

@@ -192,7 +192,7 @@ def test_the_trainer_stops_resumes_and_ends_with_the_same_bits(begin: Callable[.
     assert (ended(second), ended(whole)) == (EXIT_DONE, EXIT_DONE)
     roots = [(run.directory / "output" / "root.json").read_bytes() for run in (whole, second)]
     assert roots[0] == roots[1]
-    assert float.fromhex(json.loads(roots[0])["root"]) == pytest.approx(2**0.5)
+    assert float.fromhex(json.loads(roots[0])["root"]) == pytest.approx(2**0.5, abs=0.01)
     report = (second.directory / "progress.jsonl").read_text().splitlines()
     assert json.loads(report[0])["step"] == saved[-1].manifest.step
 

@@ -29,7 +29,7 @@ from gangline.cli.jobs.settings import offered_settings
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.models import families
 from gangline.core.models.recognition import recognise_file, recognise_folder
-from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure
 from gangline.core.runs.metrics import Reading
 from gangline.core.specs.settings import SettingGroup, settings_of
 from gangline.data.making.conversion import Conversion, left_out_counts
@@ -198,7 +198,9 @@ def test_the_trainer_stops_resumes_and_ends_with_the_same_bits(begin: Callable[.
 
 
 def test_the_trainer_says_that_its_input_is_bad(begin: Callable[..., ProcessRun]) -> None:
-    assert ended(begin("bad", {"steps": "many"})) == EXIT_BAD_INPUT
+    run = begin("bad", {"steps": "many"})
+    assert ended(run) == EXIT_BAD_INPUT
+    assert run.failure() == Failure(kind="bad data", because="steps is 'many', not a number of steps")
 
 
 # A data source

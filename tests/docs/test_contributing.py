@@ -42,6 +42,16 @@ def test_the_map_has_a_place_and_a_test_for_each_change() -> None:
     ] == []
 
 
+def test_every_word_of_the_glossary_has_one_line_and_stands_where_it_says() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("\n## Glossary\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z ]+) \| (.+) \| `(.+)` \|$", text, re.MULTILINE)
+    assert len(rows) == text.count("\n| ") - 1 >= 30
+    assert len({word for word, _, _ in rows}) == len(rows)
+    places = {word: ROOT / "src" / "gangline" / place for word, _, place in rows}
+    assert [word for word, place in places.items() if not place.is_file()] == []
+    assert [word for word, place in places.items() if word.split()[0] not in place.read_text().lower()] == []
+
+
 def test_a_path_that_is_not_there_is_noticed_and_a_placeholder_is_not() -> None:
     text = "`src/gangline/nowhere.py` and `src/gangline/adapters/NAME.py`\n```sh\ncat `src/a.py`\n```\n`Makefile`"
     assert list(named_paths(text)) == ["src/gangline/nowhere.py", "Makefile"]

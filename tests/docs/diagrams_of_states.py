@@ -4,7 +4,7 @@ again."""
 import re
 from collections.abc import Mapping
 
-from gangline.core.states import ATTEMPT_MOVES, JOB_MOVES, NODE_MOVES
+from gangline.core.job import ATTEMPT_MOVES, JOB_MOVES, NODE_MOVES
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "contributing" / "states.md"

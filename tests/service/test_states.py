@@ -9,10 +9,17 @@ import pytest
 
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store.statements import migrations, statements
-from gangline.core.job import AttemptState, Job, JobState, NodeState
+from gangline.core.job import (
+    ATTEMPT_MOVES,
+    JOB_MOVES,
+    NODE_MOVES,
+    AttemptState,
+    Job,
+    JobState,
+    NodeState,
+)
 from gangline.core.jobs.failure import Verdict
 from gangline.core.specs.fields import Needs
-from gangline.core.states import ATTEMPT_MOVES, JOB_MOVES, NODE_MOVES
 from gangline.service.attempts import moving
 from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import steer
@@ -127,7 +134,7 @@ def simulated(seed: int) -> set[Move]:
 def test_every_declared_move_happens_and_no_other(tmp_path: Path) -> None:
     """Over as many seeds of the simulator as it takes; one alone leaves few out."""
     seen: set[Move] = set().union(*(played(play, tmp_path / play.__name__) for play in PLAYS))
-    for seed in range(12):
+    for seed in range(1, 12):
         if seen >= DECLARED:
             break
         seen |= simulated(seed)

@@ -7,7 +7,7 @@ from typing import Literal
 from gangline.core.errors import Unreachable
 from gangline.core.events import EVENTS, EventKind
 from gangline.core.fleet.trust import rest_ms
-from gangline.core.job import Attempt, Job, Node
+from gangline.core.job import Attempt, Job, Node, may_move_job
 from gangline.core.jobs.failure import (
     MEANING,
     FailureKind,
@@ -18,7 +18,6 @@ from gangline.core.jobs.failure import (
 )
 from gangline.core.jobs.lease import is_overdue
 from gangline.core.policy import Policy
-from gangline.core.states import may_move_job
 from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment

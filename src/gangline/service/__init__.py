@@ -1,1 +1,1 @@
-"""Use cases: load, decide (gangline.core), apply under a guard. Knows ports, never an adapter; knows no HTTP."""
+"""The use cases: load, decide (in `gangline.core`), apply under a guard. They know ports, but no adapter and no HTTP."""

@@ -1,4 +1,4 @@
-"""What all ends of an attempt have in common: its last beat kept, its bill written, its job moved on, the machine judged, one event."""
+"""End an attempt. Every end keeps the last heartbeat, bills the time, moves the job on, judges the machine and writes one event."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -26,15 +26,15 @@ from gangline.service.outage import back_since_ms
 
 LOST = Stale(because="the lease is lost: the job was given to another node, or has ended")
 TRIES_MAX = 20
+"""How often a request loads and decides again when concurrent requests were faster."""
 WAITS = "waits for a node"
-"""So often a request loads and decides anew because another was faster."""
 
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
 ATTEMPT_COLUMNS = tuple(field.name for field in fields(Attempt))
 NODE_COLUMNS = tuple(field.name for field in fields(Node) if field.name != "slots_free")
 
 Decide = Callable[[Job, Attempt, Sequence[Attempt]], Verdict]
-"""What the end of an attempt means, given its job and the job's earlier attempts, the newest first."""
+"""Decides what the end of an attempt means, given its job and the job's earlier attempts, newest first."""
 
 
 def as_job(row: Row, prefix: str = "") -> Job:
@@ -55,13 +55,13 @@ def load_node(deployment: Deployment, node: str) -> Node:
 
 
 def load_ending(deployment: Deployment, attempt: str) -> Row | None:
-    """A live attempt with all that its end touches; None where it has ended."""
+    """Return a live attempt with every row that its end changes; None if it has ended."""
     rows = deployment.store.load("ending", id=attempt)
     return rows[0] if rows else None
 
 
 def job_of_hold(deployment: Deployment, node: str, hold: Hold) -> Row | None:
-    """The job whose live lease this is, with what is known of the attempt; None where the lease is lost."""
+    """Return the job that this lease is for, with the state of the attempt; None if the lease is lost."""
     rows = deployment.store.load("held_job", **lease_of(node, hold))
     return rows[0] if rows else None
 
@@ -81,8 +81,11 @@ def conclude(
     heard: bool = False,
     more: Sequence[Write] = (),
 ) -> bool:
-    """End a live attempt as `decide` says. False where it has ended already, or is to end only `if_overdue` and is not.
-    `seen` is what was loaded of it a moment ago; `heard`: it is its node that asks."""
+    """End a live attempt as `decide` says. Return False if it has ended already, or if `if_overdue` is set and the lease is not overdue.
+
+    `seen` is the attempt's row if the caller has just loaded it. `heard` says that the request comes from the attempt's own node, which
+    then counts as heard from now.
+    """
     for _ in range(TRIES_MAX):
         row, seen = seen or load_ending(deployment, attempt_id), None
         if row is None:
@@ -95,12 +98,12 @@ def conclude(
         ):
             return True
         if if_overdue:
-            return False  # it was renewed at the last moment, or the next tick tries again
+            return False  # the lease was renewed just in time, or the next tick tries again
     raise Unreachable(f"{attempt_id} changed {TRIES_MAX} times while it was being ended")
 
 
 def _past(deployment: Deployment, attempt: Attempt) -> list[Attempt]:
-    """The job's earlier attempts, the newest first."""
+    """Return the job's earlier attempts, newest first."""
     if attempt.fencing == 1:
         return []
     return [
@@ -109,7 +112,7 @@ def _past(deployment: Deployment, attempt: Attempt) -> list[Attempt]:
 
 
 def _heeding(row: Row, verdict: Verdict) -> Verdict:
-    """Whatever ended the attempt, a job that its owner paused is not tried again."""
+    """Keep a job that its owner paused out of the queue, whatever ended the attempt."""
     if row["stop_kind"] == "paused" and verdict.job == "queued":
         return replace(verdict, job="paused", because=row["stop"])
     return verdict
@@ -126,10 +129,13 @@ def _ending(
     *,
     if_overdue: bool,
 ) -> list[Write]:
-    """The lease first: who writes about the attempt at the same time waits for it, or is waited for, and nobody for both. The
-    project last: all its attempts write on that row, and each holds it until its commit."""
+    """Return the writes that end an attempt, in the order that every transaction uses.
+
+    The lease comes first: transactions about one attempt wait for each other there, and none holds a row that another one needs. The
+    project comes last: all attempts of a project update that row, and each holds it until its commit.
+    """
     job, node = as_job(row, "job_"), as_node(row, "node_")
-    now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
+    now_ms = max(now_ms, node.meter_ms)  # a concurrent request may have metered the node further
     spent, lines = bill.spend(deployment, job, attempt, verdict.attempt, row, now_ms)
     seen = {"attempt": attempt.id, "beat_ms": row["beat_ms"]}
     ends = seen | {"downloaded": row["downloaded_bytes"], "reserved": row["reserved"]}
@@ -149,7 +155,7 @@ def _ending(
 
 
 def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:
-    """The job, moved on as the verdict says, if nobody else did."""
+    """Return the write that moves the job on as the verdict says. It fails if the job changed in the meantime."""
     assert may_move_job(job.state, verdict.job), f"no job goes from {job.state} to {verdict.job}"
     return guard(
         "set_job_state",
@@ -165,7 +171,7 @@ def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:
 
 
 def _judging(row: Row, verdict: Verdict, now_ms: int, policy: Policy) -> list[Write]:
-    """What the end says of the machine."""
+    """Return the writes that count this end for or against the machine."""
     machine, writes = row["machine"], list[Write]()
     if verdict.attempt == "succeeded" and (row["failures"] or row["on_trial"]):
         writes.append(write("machine_went_well", id=machine))
@@ -180,7 +186,7 @@ def _judging(row: Row, verdict: Verdict, now_ms: int, policy: Policy) -> list[Wr
         writes.append(
             write("add_strike", attempt=row["id"], kind=verdict.kind, quarters=verdict.strike, now=now_ms, **strike)
         )
-    elif verdict.kind and MEANING[verdict.kind].strike:  # it is the job, after all
+    elif verdict.kind and MEANING[verdict.kind].strike:  # the job is at fault after all
         writes.append(write("forgive_strikes", job=row["job"], kind=verdict.kind))
     return writes
 
@@ -188,13 +194,13 @@ def _judging(row: Row, verdict: Verdict, now_ms: int, policy: Policy) -> list[Wr
 def event(
     job: str, kind: EventKind, because: str, now_ms: int, *, attempt: str | None = None, node: str | None = None
 ) -> Write:
-    """What is told to those who follow a job: the only place that writes an event."""
+    """Return the write of an event for those who follow a job. No other function writes events."""
     assert kind in EVENTS, f"{kind} is no kind of event"
     return write("add_event", job=job, kind=kind, because=because, now=now_ms, attempt=attempt, node=node)
 
 
 def end_overdue(deployment: Deployment, now_ms: int) -> None:
-    """Take every overdue lease away; its job goes back to the queue."""
+    """Revoke every overdue lease; its job goes back to the queue."""
     rows = deployment.store.load("overdue_leases", now=now_ms)
     back_ms = back_since_ms(deployment, now_ms) if rows else now_ms
     for row in rows:
@@ -203,17 +209,17 @@ def end_overdue(deployment: Deployment, now_ms: int) -> None:
 
 
 def end_unheeded(deployment: Deployment, now_ms: int) -> None:
-    """Who was asked to hand its job back, and did not in time, loses it."""
+    """Revoke the leases of nodes that were asked to release their job and did not within the grace period."""
     before = now_ms - round(deployment.policy.stop_grace_s * 1000)
     rows = deployment.store.load("unheeded_stops", before=before)
     if not rows or back_since_ms(deployment, now_ms) > before:
-        return  # it may have tried to reach us
+        return  # the node may have released its job while the service was down
     for row in rows:
         conclude(deployment, row["attempt"], stopped(deployment, row["stop_kind"], row["stop"]), now_ms)
 
 
 def end_attempts_of_node(deployment: Deployment, node: str, now_ms: int, *, told: bool) -> None:
-    """Hand back every job that `node` still holds; `told`: it had notice, and time to save."""
+    """Return every job that `node` still holds to the queue. `told` says that the node had notice, and time to save."""
     for row in deployment.store.load("leases_of_node", node=node):
         conclude(deployment, row["attempt"], interruption(deployment, released=told), now_ms)
 
@@ -231,7 +237,7 @@ def failure(deployment: Deployment, kind: FailureKind, words: str) -> Decide:
 
 
 def stopped(deployment: Deployment, kind: str, because: str) -> Decide:
-    """The end of an attempt that was asked to stop, for a kind of failure or any other reason."""
+    """Return the decision for an attempt that was asked to stop. `kind` is a kind of failure, or any other reason."""
 
     def decide(job: Job, attempt: Attempt, past: Sequence[Attempt]) -> Verdict:
         if kind in MEANING:
@@ -244,7 +250,10 @@ def stopped(deployment: Deployment, kind: str, because: str) -> Decide:
 def ask_to_stop(
     deployment: Deployment, lease: Row, because: str, now_ms: int, *more: Write, kind: FailureKind | Literal[""] = ""
 ) -> bool:
-    """Have a node save and hand its job back; it hears of it with its next heartbeat."""
+    """Ask a node to save and release its job; its next heartbeat carries the request.
+
+    Return False if the lease was asked already or is gone.
+    """
     stop = failure_sentence(kind, because) if kind else because
     return deployment.store.apply(
         guard("ask_to_stop", attempt=lease["attempt"], kind=kind, because=stop, now=now_ms),

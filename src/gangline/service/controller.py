@@ -1,4 +1,4 @@
-"""What the service does of itself, a little at a time. Calling it again changes nothing more; of several servers one does it."""
+"""Run the service's periodic work. A repeated tick changes nothing more; of several servers, one at a time does it."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ SWEEP_S = 60.0
 
 
 class Controller:
-    """Remembers only when it last did what need not be done at each tick."""
+    """Calls each periodic task at its interval. Its only state is when it last ran each one."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._at = deployment
@@ -52,6 +52,6 @@ class Controller:
 
 
 def prune_left(deployment: Deployment, now_ms: int) -> None:
-    """Checkpoints that were to be pruned after a commit, and were not because the server died in between."""
+    """Prune the checkpoints that a commit left behind because the server died before it pruned them."""
     for row in deployment.store.load("jobs_to_prune", kept=deployment.policy.checkpoints_kept):
         prune(deployment, row["job"], now_ms)

@@ -1,4 +1,4 @@
-"""What every use case works with."""
+"""The ports, policies and settings that every use case gets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from gangline.service.recent import Recent
 
 @dataclass(frozen=True, slots=True)
 class RentedPool:
-    """A pool whose nodes a driver rents and gives back. They are called `nodes_called` and a number; by default as the pool."""
+    """A pool whose nodes are rented and returned by a driver. Nodes are named `nodes_called` and a number; default: the pool's name."""
 
     limits: PoolLimits
     driver: Pool
@@ -28,9 +28,12 @@ class RentedPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """`new_id(kind)` gives an id that sorts by time; `new_secret(kind)` a text that nobody guesses; `pools` by their names; `server`
-    is this one among several over the same store, and stays when it starts again; without a `fetcher` it fetches no
-    photos, without a `deliverer` it delivers no results."""
+    """A server with its ports and settings.
+
+    `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name. `server`
+    identifies this server among several over one store, and stays the same across restarts. A server without a `fetcher` fetches no photos,
+    one without a `deliverer` delivers no results.
+    """
 
     store: Store
     objects: Objects

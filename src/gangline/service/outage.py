@@ -1,11 +1,11 @@
-"""Our own outages: what nodes could not tell us is not held against them; and whose turn it is to notice."""
+"""Recognise outages of the service, so that nodes are not blamed for silence, and choose which server runs the periodic work."""
 
 from gangline.ports.store import guard
 from gangline.service.deployment import Deployment
 
 
 def take_turn(deployment: Deployment, now_ms: int) -> bool:
-    """Whether it is this server that ticks: it has its turn until it was away for `turn_ms`."""
+    """Return whether this server is the one that ticks. It keeps its turn until it has been away for `turn_ms`."""
     turn = guard(
         "tick",
         now=now_ms,
@@ -17,13 +17,13 @@ def take_turn(deployment: Deployment, now_ms: int) -> bool:
 
 
 def has_turn(deployment: Deployment, now_ms: int) -> bool:
-    """Whether it is this server that ticked last, and not long ago."""
+    """Return whether this server ticked last, and its turn has not expired."""
     found = deployment.store.load("ticks")[0]
     return found["ticker"] == deployment.server and now_ms <= found["turn_ends_ms"]
 
 
 def back_since_ms(deployment: Deployment, now_ms: int) -> int:
-    """Since when this process, the service as a whole and its database have been there without a gap."""
+    """Return since when this process, the service as a whole and its database have been up without a gap."""
     found = deployment.store.load("ticks")[0]
     if now_ms - found["ticked_ms"] > deployment.policy.outage_ms:
         return now_ms

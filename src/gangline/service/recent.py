@@ -1,6 +1,7 @@
-"""What this process does just now or did a moment ago, so that requests at the same time do not all try the same.
+"""Remember what this process did in the last seconds, so that concurrent requests do not all try the same job.
 
-Losing it costs work, never a promise: the guards of the writes hold without it."""
+Losing this state costs work, but breaks no promise: the writes have guards that hold without it.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,18 +18,18 @@ RIVALS_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What a pool's provider offered when it was last asked, and the ids of what it had none left of; None: it did not answer."""
+    """A provider's last answer: its offers, and the ids of those that had no capacity left. `offers` is None if it did not answer."""
 
     offers: tuple[Offer, ...] | None
     exhausted: frozenset[str] = frozenset()
 
 
 class Recent:
-    """Safe in threads."""
+    """What was done recently. Threads may share it."""
 
     def __init__(self) -> None:
         self.claims = 0
-        """Under way."""
+        """The number of claims that are running now."""
         self._lock = Lock()
         self._offers: dict[str, Offers] = {}
         self._taken: dict[tuple[str, int], int] = {}
@@ -36,7 +37,7 @@ class Recent:
         self._lost_ms = -RIVALS_MS
 
     def is_time_to_reap(self, now_ms: int) -> bool:
-        """Whether a claim is to end what is overdue first: one does it for those at the same time."""
+        """Return whether this claim should end overdue attempts first. One of several concurrent claims does it for all."""
         with self._lock:
             if 0 <= now_ms - self._reaped_ms < REAP_EVERY_MS:
                 return False
@@ -54,12 +55,12 @@ class Recent:
                 self.claims -= 1
 
     def is_taken(self, job: ClaimCandidate, now_ms: int) -> bool:
-        """By a claim of this process, as it was seen: its row may not say so yet."""
+        """Return whether a claim of this process took the job in the version that was loaded: its row may not show that yet."""
         taken_ms = self._taken.get((job.id, job.version))
         return taken_ms is not None and now_ms - taken_ms < TAKEN_MS
 
     def take(self, job: ClaimCandidate, now_ms: int) -> bool:
-        """False where another claim was faster."""
+        """Mark the job as taken. Return False if another claim was faster."""
         with self._lock:
             if self.is_taken(job, now_ms):
                 return False
@@ -68,27 +69,30 @@ class Recent:
             return True
 
     def leave(self, job: ClaimCandidate) -> None:
-        """It was not to be had by who took it; somebody else may."""
+        """Release the mark: the claim did not get the job, so another one may try."""
         with self._lock:
             self._taken.pop((job.id, job.version), None)
 
     def lose(self, job: ClaimCandidate, now_ms: int) -> None:
-        """Another server was faster, it seems."""
+        """Release the mark and remember that another server seems to have taken the job."""
         self.leave(job)
         self._lost_ms = now_ms
 
     def has_rivals(self, now_ms: int) -> bool:
-        """Whether other servers are giving out the same jobs."""
+        """Return whether other servers assigned the same jobs within the last `RIVALS_MS`."""
         return 0 <= now_ms - self._lost_ms < RIVALS_MS
 
     def note_offers(self, pool: str, offers: Iterable[Offer] | None, exhausted: Iterable[str] | None = ()) -> None:
-        """Without `offers`: the provider is away. Without `exhausted`: nothing was asked for, so what was known of that stays."""
+        """Record a provider's answer.
+
+        `offers` is None if it did not answer; `exhausted` is None if no node was requested, which keeps the last known ids.
+        """
         before = self._offers.get(pool)
         known = before.exhausted if before and exhausted is None else frozenset(exhausted or ())
         self._offers[pool] = Offers(None if offers is None else tuple(offers), known)
 
     def offers_of(self, pool: str) -> Offers | None:
-        """None where its provider has not been asked yet."""
+        """Return the last answer of the pool's provider; None if it was not asked yet."""
         return self._offers.get(pool)
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:

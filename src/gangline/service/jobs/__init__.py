@@ -1,1 +1,1 @@
-"""A job from its submission to its end, and what is shown of it."""
+"""Use cases of one job, from its submission to its end, and the views of it."""

@@ -1,4 +1,4 @@
-"""Budgets: more is reserved for an attempt before it is spent, or the attempt stops."""
+"""Extend an attempt's budget reservation before it is used up, or stop the attempt."""
 
 from gangline.core.errors import Unreachable
 from gangline.core.money.budget import more_to_reserve, over_budget, reservation
@@ -9,7 +9,7 @@ from gangline.service.money.bill import load_purse
 
 
 def out_of_money(deployment: Deployment, lease: Row, downloaded_bytes: int, now_ms: int) -> str:
-    """Why the attempt must stop: what it needs by now, with all of `downloaded_bytes`, cannot be reserved."""
+    """Return why the attempt must stop, because its needs up to now, `downloaded_bytes` in total included, cannot be reserved; else ""."""
     attempt, price, reserved = lease["attempt"], lease["price_micro_usd_per_hour"], lease["reserved"]
     for _ in range(TRIES_MAX):
         least = more_to_reserve(
@@ -34,6 +34,6 @@ def out_of_money(deployment: Deployment, lease: Row, downloaded_bytes: int, now_
             return ""
         now = deployment.store.load("attempt", id=attempt)[0]
         if now["state"] != "live":
-            return ""  # who writes next will notice
-        reserved = now["reserved"]  # another request may have reserved more at the same time
+            return ""  # the attempt has ended: the next write for its lease fails
+        reserved = now["reserved"]  # a concurrent request may have reserved more
     raise Unreachable(f"the budget for {attempt} changed {TRIES_MAX} times meanwhile")

@@ -1,4 +1,4 @@
-"""Bytes of an attempt: what a node may read and write, and when a checkpoint is committed."""
+"""Sign an attempt's uploads and downloads, and commit, reject and prune its checkpoints."""
 
 import json
 
@@ -32,7 +32,7 @@ from gangline.service.money import bill
 
 
 def sign_uploads(deployment: Deployment, node: str, hold: Hold, request: Uploads, now_ms: int) -> Grants | Stale:
-    """Requests below the attempt, each signed for exactly these bytes: no upload can touch another attempt's."""
+    """Return upload requests below the attempt's prefix, each signed for exactly these bytes: none can reach another attempt's files."""
     job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
@@ -64,7 +64,7 @@ def sign_downloads(
 
 
 def _count(deployment: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> bool:
-    """What is sent costs: an attempt that nothing more can be reserved for ends here."""
+    """Count a download, which costs money. If no more can be reserved for it, end the attempt and return False."""
     while rows := deployment.store.load("lease", **lease_of(node, hold)):
         seen = rows[0]["downloaded_bytes"]
         because = out_of_money(deployment, rows[0], seen + size, now_ms)
@@ -79,7 +79,7 @@ def _count(deployment: Deployment, node: str, hold: Hold, size: int, now_ms: int
 def commit_checkpoint(
     deployment: Deployment, node: str, hold: Hold, request: Commit, now_ms: int
 ) -> Committed | Stale | Refused:
-    """The checkpoint exists from here on: every byte is in the object store, and one transaction records the manifest."""
+    """Commit a checkpoint: check that the object store has every byte, then record the manifest in one transaction."""
     job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
@@ -123,13 +123,13 @@ def commit_checkpoint(
     if committed:
         samples.drop_overtaken(deployment, job["id"], now_ms)
         prune(deployment, job["id"], now_ms)
-    if committed or job_of_hold(deployment, node, hold):  # the second: it was committed before, and the answer was lost
+    if committed or job_of_hold(deployment, node, hold):  # else it was committed before, and the answer was lost
         return Committed(render=samples.to_render_here(deployment, job, manifest.step))
     return LOST
 
 
 def reject_damaged(deployment: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:
-    """A node read a checkpoint and found it damaged: no later attempt goes on from it."""
+    """Reject a checkpoint that a node found damaged: no later attempt resumes from it."""
     job, because = job_of_hold(deployment, node, hold), as_words(request.because)
     if job is None:
         return LOST
@@ -142,12 +142,14 @@ def reject_damaged(deployment: Deployment, node: str, hold: Hold, request: Rejec
         event(job["id"], "rejected", because, now_ms, attempt=hold.attempt, node=node),
     )
     if rejected or job_of_hold(deployment, node, hold):
-        return Done()  # the second: it was rejected before
+        return Done()  # else it was rejected before, and the answer was lost
     return LOST
 
 
 def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
-    """What a commit shows besides: the machine's pace, the base that it holds, the numerics that the job is bound to."""
+    """Return the writes for what a commit shows beyond progress: the machine's pace, the base that it has on disk, the numerics that the
+    job is bound to.
+    """
     workload = {name: job[name] for name in ("workload", "gpu", "machine", "seconds_per_step")}
     writes = [
         write("set_pace", **workload, now=now_ms),
@@ -159,7 +161,7 @@ def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
 
 
 def prune(deployment: Deployment, job: str, now_ms: int) -> None:
-    """Forget old checkpoints, then delete their bytes: in this order nothing committed is ever without them."""
+    """Forget old checkpoints, then delete their bytes. In this order, no committed checkpoint is ever without its bytes."""
     rows = {row["id"]: row for row in deployment.store.load("checkpoints", job=job)}
     known = [
         KeptCheckpoint(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))

@@ -1,4 +1,4 @@
-"""Claim: a node asks for work, and gets one job that nobody else gets."""
+"""Claim: a node asks for work and gets one job, which no other node gets."""
 
 import json
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def claim(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoW
 
 
 def _try(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | None:
-    """None where others were faster."""
+    """Try to claim once. Return None if other nodes were faster."""
     node = load_node(deployment, node_id)
     found = refusal(node, now_ms) or _choose(deployment, node, now_ms)
     if found is None:
@@ -64,7 +64,7 @@ class Chosen:
 
 
 def _choose(deployment: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
-    """None where others are taking all that is to be had."""
+    """Return the job to claim, or why there is none; None if other claims are taking all the jobs that would do."""
     said, busy = NOTHING, False
     for purse, rows in _offered(deployment, node, now_ms):
         jobs = [as_candidate(row) for row in rows]
@@ -79,8 +79,9 @@ def _choose(deployment: Deployment, node: Node, now_ms: int) -> Chosen | Nothing
 
 
 def _offered(deployment: Deployment, node: Node, now_ms: int) -> Iterator[tuple[Purse, list[Row]]]:
-    """What was interrupted first, whoever owns it; then project by project, who used least of its share first; where there is
-    nothing to train, pictures."""
+    """Yield candidates in their order: interrupted jobs of any owner first; then new jobs, starting with the project that used least of its
+    share; last, if there is nothing to train, jobs that render pictures.
+    """
     again = _candidates(
         deployment, "interrupted_candidates", node, machine=node.machine, numerics=node.numerics, now=now_ms
     )
@@ -103,8 +104,10 @@ def _by_project(deployment: Deployment, rows: list[Row]) -> Iterator[tuple[Purse
 
 
 def _candidates(deployment: Deployment, query: str, node: Node, **values: object) -> list[Row]:
-    """The first jobs that fit, left out early what the decision would refuse for this node anyhow; as many more as other claims
-    may be taking."""
+    """Load the first jobs that fit this node, plus as many as concurrent claims may take.
+
+    The query already leaves out what `choose` would refuse.
+    """
     fit = {name: getattr(node, name) for name in ("gpu", "gpu_memory_gb", "pool", "trust", "slots_free", "kinds")}
     reserve = reservation(node.price_of(1), 0, deployment.policy) if node.price_known else UNPRICED_MICRO_USD
     costs = {"reserve": reserve, "egress": deployment.policy.egress_micro_usd_per_byte}
@@ -114,7 +117,7 @@ def _candidates(deployment: Deployment, query: str, node: Node, **values: object
 
 
 def _spread(deployment: Deployment, jobs: list[ClaimCandidate], node: Node, now_ms: int) -> list[ClaimCandidate]:
-    """While several servers give out the same jobs, each node begins at another of those that are equal to the first."""
+    """Start each node at a different one of the jobs that rank equal to the first, while several servers assign the same jobs."""
     if not jobs or not deployment.recent.has_rivals(now_ms):
         return jobs
     first = jobs[0]
@@ -123,14 +126,14 @@ def _spread(deployment: Deployment, jobs: list[ClaimCandidate], node: Node, now_
 
 
 def as_candidate(row: Row) -> ClaimCandidate:
-    """One that is banned is no candidate."""
+    """Return the row as a candidate. The queries leave out jobs that are banned from the node's machine, so it is never banned."""
     return ClaimCandidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
 
 
 def _take(deployment: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:
-    """None where the job is no longer as it was seen, the node's slot is gone, or the budget."""
+    """Assign the job. Return None if the job changed since it was loaded, or the node's slot or the budget is gone."""
     job, because, reserve = chosen.job, chosen.choice.because, chosen.choice.reserve
-    now_ms = max(now_ms, node.meter_ms)  # another request may have come and gone while this one was under way
+    now_ms = max(now_ms, node.meter_ms)  # a concurrent request may have metered the node further
     before = job.fencing or job.begins_from
     checkpoints = (
         checkpoints_to_resume(deployment, job.id, job.begins_from)[: deployment.policy.checkpoints_kept]

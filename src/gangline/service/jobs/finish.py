@@ -1,4 +1,4 @@
-"""Finish: an attempt ends once. State, artifacts, bill and event are one transaction."""
+"""Finish: an attempt ends exactly once. Its state, artifacts, bill and event are one transaction."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
 
 
 def _told_before(deployment: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:
-    """The same end told twice, because the first answer was lost, is no surprise."""
+    """Accept the same outcome a second time: the node repeats it if the first answer was lost."""
     rows = deployment.store.load("attempt", id=hold.attempt)
     same = rows and rows[0]["node"] == node and rows[0]["fencing"] == hold.fencing
     return Done() if same and rows[0]["state"] == outcome.outcome else LOST

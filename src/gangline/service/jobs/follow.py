@@ -1,4 +1,4 @@
-"""What those who follow a job are told: what is new of its events, or of its log, since they looked last. Reads only."""
+"""Read what is new in a job's events or its log since the last read. Writes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from gangline.service.jobs.query import is_number, read_log
 LOG_PIECE_BYTES = 64 * 1024
 EVENTS_MAX = 500
 StreamPosition = tuple[int, ...]
-"""Up to where something was told: (number of the event), or (fencing number, first byte that was not) of the log."""
+"""A position in a stream: (number of the last event), or (fencing number, first byte not yet sent) of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPiece:
-    """`place`: up to where all is told with it."""
+    """A message of a stream. `place` is the position after it."""
 
     place: StreamPosition
     value: EventView | LogView
@@ -26,7 +26,7 @@ class StreamPiece:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One of the two things that can be followed of a job. `newest`: up to where there is something, as its row says."""
+    """A stream of a job: its events or its log. `newest` returns the position up to which there is something, from the job's row."""
 
     name: str
     start: StreamPosition
@@ -36,7 +36,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPage:
-    """`pieces` go up to `place`, which may be before the `newest`; `end`: nothing more will come."""
+    """The next messages. They go up to `place`, which may be before `newest`. If `end` is set, nothing more will come."""
 
     pieces: tuple[StreamPiece, ...]
     place: StreamPosition
@@ -46,7 +46,7 @@ class StreamPage:
 
 
 def read_stream(deployment: Deployment, channel: Channel, job: str, after: StreamPosition) -> StreamPage:
-    """The state is read first, so that whatever came before an end is among the pieces before it."""
+    """Read the next messages. The state is read first, so that everything that happened before an end is among the messages before it."""
     row = deployment.store.load("followed", id=job)[0]
     newest = channel.newest(row)
     pieces = tuple(channel.read(deployment, job, after)) if newest > after else ()
@@ -66,7 +66,7 @@ def cursor(place: StreamPosition) -> str:
 
 
 def place_of(channel: Channel, cursor: str | None) -> StreamPosition:
-    """Raises `NotFound` for what was never a cursor of this channel."""
+    """Return the position of a cursor; the channel's start if there is none. Raise `NotFound` if it is no cursor of this channel."""
     if not cursor:
         return channel.start
     parts = cursor.split(".")

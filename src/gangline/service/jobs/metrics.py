@@ -1,4 +1,4 @@
-"""What trainers measured: batches are taken from nodes, and shown to users as one run of a job."""
+"""Store the batches of metrics that nodes send, and show them to users as one run of a job."""
 
 from itertools import groupby
 
@@ -13,7 +13,7 @@ from gangline.service.jobs.query import owned
 
 
 def take(deployment: Deployment, node: str, hold: Hold, request: Points, now_ms: int) -> Done | Stale:
-    """A tracker hears of a job from its first point on."""
+    """Store a batch of points. The first one of a job starts its tracking by every tracker."""
     job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
@@ -28,7 +28,7 @@ def take(deployment: Deployment, node: str, hold: Hold, request: Points, now_ms:
 
 
 def metrics_after(deployment: Deployment, project: str, job_id: str, after: int) -> MetricsView:
-    """The points after a step. What lies beyond `next` may be told again, and then be another attempt's."""
+    """Return the points after a step. Points beyond `next` may be returned again later, and then belong to another attempt."""
     job = owned(deployment, project, job_id)
     committed = max((row["step"] for row in deployment.store.load("checkpoints", job=job_id)), default=0)
     points = load_series(deployment, job_id)
@@ -45,7 +45,7 @@ def metrics_after(deployment: Deployment, project: str, job_id: str, after: int)
 
 
 def load_series(deployment: Deployment, job: str, up_to: int | None = None) -> list[Measured]:
-    """All that counts of a job's points, with their smoothed loss."""
+    """Return the points of a job that count, with their smoothed loss: those of steps that a later attempt redid are left out."""
     rows = deployment.store.load("metrics", job=job)
     stretches = [
         AttemptPoints(

@@ -1,4 +1,4 @@
-"""What users ask to see. Reads only."""
+"""Answer what users ask about jobs and nodes. Writes nothing."""
 
 import json
 from collections.abc import Callable
@@ -50,7 +50,9 @@ def jobs(deployment: Deployment, project: str, now_ms: int, *, limit: int, curso
 
 
 def jobs_named(deployment: Deployment, project: str, named: str, now_ms: int, *, limit: int) -> JobPage:
-    """Jobs whose name this is, or whose id it is, begins or ends with, with or without `job-`; the newest first, `limit` at most."""
+    """Return the jobs that have this name, or whose id is this, or begins or ends with it, with or without `job-`; newest first, at most
+    `limit`.
+    """
     rows = deployment.store.load(
         "jobs_named", project=project, named=named, length=len(named), limit=min(limit, PAGE_MAX)
     )
@@ -77,7 +79,7 @@ def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobVi
 
 
 def owned(deployment: Deployment, project: str, job_id: str) -> Row:
-    """Raises `NotFound`, also where the job is another project's, or was deleted."""
+    """Return the job's row. Raise `NotFound` if there is none, if it belongs to another project, or if it was deleted."""
     rows = deployment.store.load("job", id=job_id)
     if not rows or rows[0]["project"] != project or rows[0]["removed_ms"] is not None:
         raise NotFound(f"there is no job {job_id}", hint="`gangline jobs ls` lists them")
@@ -103,14 +105,14 @@ def artifacts_of(deployment: Deployment, project: str, job_id: str, now_ms: int)
 
 
 def log_page(deployment: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
-    """What the trainers of all attempts printed, in order, after `cursor`; a page at a time."""
+    """Return one page of what the trainers of all attempts printed, in order, after `cursor`."""
     owned(deployment, project, job_id)
     fencing, first_byte = _parse_log_cursor(cursor)
     return read_log(deployment, job_id, fencing, first_byte, LOG_PAGE_BYTES)
 
 
 def read_log(deployment: Deployment, job_id: str, fencing: int, first_byte: int, bytes_max: int) -> LogView:
-    """From a byte of an attempt on; a piece that is begun is read to its end."""
+    """Read the log from a byte of an attempt on. The last chunk is read to its end, so the text may be longer than `bytes_max`."""
     text, size = "", 0
     for row in deployment.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
         if size >= bytes_max:
@@ -122,7 +124,7 @@ def read_log(deployment: Deployment, job_id: str, fencing: int, first_byte: int,
 
 
 def _chunk(deployment: Deployment, row: Row, before: str) -> str:
-    """Return a chunk of a log; for one that the store has lost, a line that says so."""
+    """Return a chunk of a log; if the object store has lost it, a line that says so."""
     try:
         return deployment.objects.read(row["key"]).decode(errors="replace")
     except NotFound:
@@ -131,7 +133,7 @@ def _chunk(deployment: Deployment, row: Row, before: str) -> str:
 
 
 def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
-    """The fleet is everybody's; what a node works on is shown to the job's own project, or, without one, to the operator."""
+    """List all nodes. A node's job is shown to the job's project only, and to the operator (`project` is None)."""
     return [
         NodeView(
             id=row["id"],
@@ -163,7 +165,7 @@ class _Here:
 
 
 def _here(deployment: Deployment, project: str) -> Callable[[], _Here]:
-    """Looked at once, and only where a queued job asks."""
+    """Return a function that loads it at the first call only: most pages have no queued job."""
 
     def look() -> _Here:
         nodes = tuple(Node(**row) for row in deployment.store.load("nodes_here"))
@@ -173,7 +175,7 @@ def _here(deployment: Deployment, project: str) -> Callable[[], _Here]:
 
 
 def _because(deployment: Deployment, job: Row, here: Callable[[], _Here], now_ms: int) -> str:
-    """What was said when its state changed; of a queued job, why it waits now."""
+    """Return the reason of the job's state; for a queued job, why it waits now."""
     if job["state"] != "queued":
         return job["because"]
     if job["fetching"]:
@@ -191,7 +193,7 @@ def _summary(deployment: Deployment, row: Row, here: Callable[[], _Here], now_ms
     last = attempts[-1] if attempts else None
     live = last if last and last["state"] == "live" else None
     committed = checkpoints[0]["step"] if checkpoints else _committed(row, attempts)
-    taken = last["step"] if last else 0  # 0 until an attempt says how far it is
+    taken = last["step"] if last else 0  # 0 until the attempt reports a step
     step = row["steps"] if row["state"] == "succeeded" else max(taken, committed)
     pausing = live is not None and live["stop_kind"] == "paused"
     pace = last["seconds_per_step"] if last else None
@@ -220,7 +222,7 @@ def _summary(deployment: Deployment, row: Row, here: Callable[[], _Here], now_ms
 
 
 def _committed(job: Row, attempts: list[Row]) -> int:
-    """After the end checkpoints go by age: what was reached stays true."""
+    """Return the committed step of a job that has ended: its checkpoints may have expired, but the step was reached."""
     return max((attempt["committed_step"] for attempt in attempts), default=0) if job["ended_ms"] else 0
 
 
@@ -231,13 +233,13 @@ def _attempt(row: Row, now_ms: int) -> AttemptView:
 
 
 def _lacks(deployment: Deployment, attempts: list[Row]) -> tuple[CostPart, ...]:
-    """Return what is not known of the cost of these attempts; where there was none, nothing is unknown."""
+    """Return which parts of these attempts' cost are unknown; none if there was no attempt."""
     unpriced = any(not attempt["price_known"] for attempt in attempts)
     return unknown_parts(deployment.policy, node_time=unpriced) if attempts else ()
 
 
 def _micro_usd(attempt: Row, now_ms: int) -> int:
-    """What the ledger says, and of one that lives what it would say of its time if it ended now."""
+    """Return the attempt's cost in the ledger; for a live attempt, plus what its time would cost if it ended now."""
     known = attempt["micro_usd"] or 0
     if attempt["state"] != "live":
         return known
@@ -267,5 +269,5 @@ def _parse_log_cursor(cursor: str | None) -> tuple[int, int]:
 
 
 def is_number(text: str) -> bool:
-    """One that the store can hold."""
+    """Return whether the text is a number that fits into a column of the store."""
     return text.isdecimal() and len(text) < 19

@@ -1,4 +1,4 @@
-"""Renew: a heartbeat, and what the trainer printed meanwhile."""
+"""Renew a lease with each heartbeat, and store what the trainer printed."""
 
 from gangline.core.jobs.keys import attempt_prefix, log_key
 from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
@@ -9,7 +9,7 @@ from gangline.service.jobs.budget import out_of_money
 
 
 def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
-    """The answer says whether the node is to save and hand its job back."""
+    """Renew the lease. The answer says whether the node must save and release its job."""
     held = deployment.store.change(
         "renew_lease",
         **lease_of(node, hold),
@@ -34,7 +34,10 @@ def _without_money(deployment: Deployment, lease: Row, now_ms: int) -> str:
 
 
 def _training_ms(beat: Beat, now_ms: int) -> int | None:
-    """When its first step was: how long ago is the node's to say. Who has a loss has made a step."""
+    """Return when the attempt's first step was.
+
+    The node reports how long ago that is, as clocks differ; a loss without it means that a step was made.
+    """
     if beat.training_s is None:
         return None if beat.loss is None else now_ms
     return now_ms - round(beat.training_s * 1000)

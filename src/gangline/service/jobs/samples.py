@@ -1,7 +1,7 @@
-"""Samples: pictures of a training job at its checkpoints and of its result, rendered where that holds nobody up.
+"""Render samples: pictures of a training job's checkpoints and of its result, wherever that delays nobody.
 
-A checkpoint that pictures are due of becomes a job of its own, or its node is asked to render; a result always becomes a job.
-Nothing of it is ever waited for.
+If pictures of a checkpoint are due, they become a job, or the training node is asked to render them. Those of a result always become a job.
+No training ever waits for them.
 """
 
 import json
@@ -31,7 +31,7 @@ ATTEMPTS_MAX = 2
 
 
 def due(deployment: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int) -> list[Write]:
-    """What belongs into the transaction that commits a checkpoint: the pictures that are due of it are asked for, once."""
+    """Return the writes, for the transaction that commits a checkpoint, that request its pictures if they are due."""
     if held["sampled_step"] is None:
         return []
     rhythm = Rhythm(
@@ -54,8 +54,11 @@ def due(deployment: Deployment, held: Row, node: str, checkpoint: str, step: int
 
 
 def may_render_steps(deployment: Deployment, node: Node, now_ms: int) -> bool:
-    """Pictures of steps keep no node: a rented one that has had nothing to train for long is left idle, and so given back, where
-    its pool has more than the least. Results are shown first: once it is gone nobody may come for long, and each is shown once."""
+    """Return whether this node may render pictures of steps. They do not keep a node rented: one that has had nothing to train for `idle_s`
+    is left idle, and so returned, if its pool has more nodes than its minimum.
+
+    Pictures of results are exempt: each is rendered once, and when the node is gone another may not come for long.
+    """
     pool = deployment.pools.get(node.pool)
     if not node.rented or pool is None:
         return True
@@ -67,7 +70,7 @@ def may_render_steps(deployment: Deployment, node: Node, now_ms: int) -> bool:
 
 
 def give_way(deployment: Deployment, now_ms: int) -> None:
-    """Training that waits, and that no free node takes, goes where pictures are rendered: as many nodes as there are jobs."""
+    """Stop rendering on as many nodes as there are training jobs that wait and that no free node takes."""
     before = now_ms - round(deployment.policy.claim_interval_s * 1000)
     money = {"reserve_h": deployment.policy.reserve_s / 3600, "egress": deployment.policy.egress_micro_usd_per_byte}
     rows = deployment.store.load("in_the_way", before=before, **money)
@@ -78,7 +81,7 @@ def give_way(deployment: Deployment, now_ms: int) -> None:
 
 
 def to_render_here(deployment: Deployment, held: Row, step: int) -> bool:
-    """Also where this is asked again, because the answer was lost."""
+    """Return whether the training node should render this step. A repeated request, after a lost answer, gets the same answer."""
     if held["sampled_step"] is None:
         return False
     path = f"samples/{pictures_name(step)}/{PICTURES}"
@@ -86,14 +89,14 @@ def to_render_here(deployment: Deployment, held: Row, step: int) -> bool:
 
 
 def _candidate(parent: Row) -> ClaimCandidate:
-    """A job that renders, as the claim will see it."""
+    """Return the rendering job as the claim will see it."""
     known = {name: parent[name] for name in ("project", "priority", "base", "gpu", "gpu_memory_gb", "pool", "trust")}
     new = {"id": "", "fencing": 0, "version": 1, "queued_ms": 0, "ready_ms": 0, "slots": 1, "download_bytes": 0}
     return ClaimCandidate(**known, **new, kind="sample", numerics="", banned=False)
 
 
 def of_result(deployment: Deployment, job: str, now_ms: int) -> list[Write]:
-    """What belongs into the transaction that ends a training job: its result is to be shown, beside the base."""
+    """Return the writes, for the transaction that ends a training job, that request pictures of its result, beside the base's."""
     parent = deployment.store.load("job", id=job)[0]
     spec = parse_spec(json.loads(parent["spec"]))
     wanted = spec.sample_result and spec.prompts_to_sample
@@ -101,7 +104,7 @@ def of_result(deployment: Deployment, job: str, now_ms: int) -> list[Write]:
 
 
 def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
-    """A new job that shows what this one was to show; its id. Raises `BadInput` where that may be gone."""
+    """Submit a new job that renders what this one should have, and return its id. Raise `BadInput` if its checkpoint may be gone."""
     task = parse_task(json.loads(ended["spec"]))
     assert isinstance(task, SampleSpec), "it renders"
     if task.checkpoint:
@@ -110,7 +113,7 @@ def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
         job, parent = deployment.new_id("job"), deployment.store.load("job", id=task.job)[0]
         if parent["removed_ms"] is not None:
             raise BadInput(f"{task.job} was deleted, and there is nothing to show of it")
-        # Who deletes the parent at the same time looks again, and ends this job first.
+        # If the parent is being deleted concurrently, the guard makes `remove` look again, and it cancels this job first.
         moved = guard("say_why", id=parent["id"], version=parent["version"], because=parent["because"])
         check_here(deployment, parent["project"], task.input_files())
         used = naming(parent["project"], task.input_files().values(), now_ms)
@@ -149,7 +152,7 @@ def _adding_job(
 
 
 def drop_overtaken(deployment: Deployment, parent: str, now_ms: int) -> None:
-    """Of what waits to be rendered only the newest is worth a node."""
+    """Cancel queued samples of a job, except for the newest: older steps are not worth a node."""
     rows = deployment.store.load("open_samples", parent=parent)
     for row in rows[1:]:
         if row["state"] == "queued":
@@ -157,7 +160,7 @@ def drop_overtaken(deployment: Deployment, parent: str, now_ms: int) -> None:
 
 
 def drop_late(deployment: Deployment, now_ms: int) -> None:
-    """Pictures alone start no node: after a while they are given up, those of a result much later than those of a step."""
+    """Cancel samples that waited too long, as samples alone start no node. Those of a result wait much longer than those of a step."""
     steps_ms, results_ms = (
         round(wait_s * 1000) for wait_s in (deployment.policy.samples_wait_s, deployment.policy.results_wait_s)
     )
@@ -166,7 +169,7 @@ def drop_late(deployment: Deployment, now_ms: int) -> None:
 
 
 def _drop(deployment: Deployment, row: Row, because: str, now_ms: int) -> None:
-    """Unless a node has just taken it."""
+    """Cancel the job, unless a node has just taken it."""
     job = as_job(row)
     verdict = Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
     deployment.store.apply(moving(job, verdict, now_ms), event(job.id, "canceled", because, now_ms))
@@ -174,14 +177,14 @@ def _drop(deployment: Deployment, row: Row, because: str, now_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SampleFolder:
-    """Where pictures belong: which job's results, and in which folder of them."""
+    """Where pictures are stored: the job among whose results they appear, and the folder there."""
 
     job: str
     folder: str
 
 
 def sample_folder_of(deployment: Deployment, job: str) -> SampleFolder:
-    """Of a job that renders: among the results of what it shows, those of a step by themselves."""
+    """Return where a rendering job's pictures belong: among the results of the job that it shows, with a folder for each step."""
     row = deployment.store.load("sample", job=job)[0]
     return SampleFolder(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
 
@@ -193,7 +196,7 @@ def adding_artifact(target: SampleFolder, attempt: str, key: str, file: File, no
 
 
 def rendered(target: SampleFolder, live: Row, now_ms: int) -> list[Write]:
-    """Who renders holds the base from now on; those who follow the training job hear of it."""
+    """Return the writes after a rendering: the node has the base on disk, trackers get the pictures, followers get an event."""
     return [
         write("add_base", node=live["node"], base=live["job_base"]),
         write("track_again", job=target.job),
@@ -202,7 +205,7 @@ def rendered(target: SampleFolder, live: Row, now_ms: int) -> list[Write]:
 
 
 def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, now_ms: int) -> Done | Stale | Refused:
-    """Pictures that the training node made between its steps: results from here on, whatever becomes of the attempt."""
+    """Record pictures that the training node rendered between two steps. They are results from now on, however the attempt ends."""
     job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
@@ -238,7 +241,10 @@ def samples_view(deployment: Deployment, job: str) -> SamplesView:
 
 
 def _missed(rows: list[Row]) -> list[Row]:
-    """Of steps the newest are enough; a result is missed until it is shown, also where nobody tries any more."""
+    """Return the samples to report as failed.
+
+    A result counts until it is shown, also if it was canceled; a step only if it failed, as newer steps replace it.
+    """
     results = [row for row in rows if not row["checkpoint"]]
     steps = [row for row in rows if row["checkpoint"] and row["state"] == "failed"]
     if any(row["state"] == "succeeded" for row in results):

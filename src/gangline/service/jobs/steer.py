@@ -1,4 +1,4 @@
-"""What a job's owner may do with it: cancel, pause, resume, retry. At once, whatever its node is doing."""
+"""Cancel, pause, resume and retry a job for its owner, at once, whatever its node is doing."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PAUSED = "paused by its owner"
 
 
 def cancel(deployment: Deployment, job_id: str, now_ms: int) -> bool:
-    """With the pictures that are to be made of it. False where the job had ended already: then nothing changes."""
+    """Cancel a job, and the rendering of its pictures. Return False if it had ended already; then nothing changes."""
     for row in deployment.store.load("open_samples", parent=job_id):
         cancel(deployment, row["id"], now_ms)
 
@@ -33,7 +33,7 @@ def cancel(deployment: Deployment, job_id: str, now_ms: int) -> bool:
 
 
 def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
-    """A node at work saves and hands the job back first. False where it is paused already. Raises `BadInput` where it has ended."""
+    """Pause a job; a node at work saves and releases it first. Return False if it is paused already. Raise `BadInput` if it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] == "paused":
@@ -49,7 +49,7 @@ def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
 
 
 def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
-    """A paused job waits again. False where it was not paused. Raises `BadInput` where it has ended."""
+    """Put a paused job back into the queue. Return False if it was not paused. Raise `BadInput` if it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] != "paused":
@@ -67,8 +67,10 @@ def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
 def submit_again(
     deployment: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False
 ) -> str:
-    """A new job from the same spec, and if asked for from the checkpoint that the old one reached; its id. Raises `BadInput` while the
-    old one may still succeed, or where it keeps no checkpoint."""
+    """Submit the same spec as a new job, optionally from the checkpoint that the old one reached, and return its id.
+
+    Raise `BadInput` while the old job may still succeed, or if it has no checkpoint to begin from.
+    """
     row = deployment.store.load("job", id=job_id)[0]
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
@@ -82,7 +84,7 @@ def submit_again(
 
 
 def _heritage(deployment: Deployment, job: Row) -> str:
-    """The job whose checkpoints are meant: its own, or those that it was itself to begin from."""
+    """Return the job whose checkpoints to begin from: this one, or the one that it was to begin from itself."""
     found = checkpoints_to_resume(deployment, job["id"], job["begins_from"])
     if not found:
         raise BadInput(f"{job['id']} keeps no checkpoint", hint="without --from-checkpoint it begins at step 0")
@@ -92,14 +94,19 @@ def _heritage(deployment: Deployment, job: Row) -> str:
 _HAS = {"succeeded": "succeeded", "failed": "failed", "canceled": "been canceled"}
 
 JobChange = Callable[[Job, Row | None], bool | None]
-"""Given the job and its live attempt. False where somebody moved it on in between, None where there is nothing to do."""
+"""A change of a job, given the job and its live attempt.
+
+It returns False if the job changed concurrently, None if there is nothing to do.
+"""
 
 
 def _until_done(
     deployment: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = ""
 ) -> bool:
-    """Again while others move the job on in between; False where it is in a state to `leave` alone, or nothing is to do.
-    What has ended cannot be what `refuse` says."""
+    """Apply `act`, and retry while others change the job. Return False if it is in a state of `leave`, or there is nothing to do.
+
+    Raise `BadInput` if the job has ended; `refuse` is the verb for the message.
+    """
     for _ in range(TRIES_MAX):
         row = deployment.store.load("job", id=job_id)[0]
         if row["state"] in leave:

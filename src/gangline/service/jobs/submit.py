@@ -1,4 +1,4 @@
-"""Submit: photos and bases handed in by content, then a job that names them; or a job that says where its photos lie."""
+"""Submit a job: upload photos and bases by content, then name them in a spec; or submit a spec that says where its photos are."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ from gangline.service.deployment import Deployment
 def blob_here(
     deployment: Deployment, project: str, sha256: str, size: int, now_ms: int, parts: tuple[str, ...] = ()
 ) -> BlobView:
-    """Ask before sending, and once more after: then the store is asked, and that they are there is recorded."""
+    """Return whether a file is stored, and record it if so; else return how to upload it. Clients call this before and after an upload."""
     key, file = blob_key(project, sha256), File(path=sha256, bytes=size, sha256=sha256)
     refuse_going(deployment, project, file)
     if isinstance(stored_as(deployment, key, file, parts), Refused):
@@ -44,9 +44,10 @@ def blob_here(
 def submit(
     deployment: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int
 ) -> str:
-    """The id of a new job, or of the one that the same `request` made before. Raises `BadInput`, `InvalidSpec`.
+    """Submit a job and return its id, or that of the job that the same `request` created before. Raise `BadInput` or `InvalidSpec`.
 
-    The name that a user gives to a job is its LoRA's, too, unless the spec has one: two LoRAs of one prompt stay two files."""
+    The name that a user gives to a job is its LoRA's as well, unless the spec has one: two LoRAs of one prompt stay two files.
+    """
     spec, places = read_submission(deployment, project, value)
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
@@ -56,7 +57,10 @@ def submit(
 def read_submission(
     deployment: Deployment, project: str, value: dict[str, Any], parse: Callable[[object], Spec] = parse_submitted
 ) -> tuple[Spec, tuple[PhotoPlace, ...]]:
-    """The spec, its models pinned; where it says where the photos lie, those places, and a stand-in for photos. Raises as `submit`."""
+    """Return the spec with its models pinned, and the places of its photos if it names some; the spec then has a stand-in for the photos.
+
+    Raise as `submit` does.
+    """
     places = places_of(deployment, project, value["photos"]) if names_places(value.get("photos")) else ()
     if places and value.get("captions"):
         raise BadInput(
@@ -78,8 +82,10 @@ def queue(
     now_ms: int,
     begins_from: str | None = None,
 ) -> str:
-    """Do the same with a spec that was read. The job may begin from the checkpoints of another one, which stay until it has one of its
-    own."""
+    """Submit a spec that was read already.
+
+    The job may begin from the checkpoints of the job `begins_from`, which are kept until it has its first one.
+    """
     _check_sets(spec)
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
     check_here(deployment, project, inputs)
@@ -120,7 +126,7 @@ def queue(
 
 
 def _earlier(deployment: Deployment, project: str, request: str | None, asked: str, inputs: Mapping[str, File]) -> str:
-    """The job that the same request made before. Raises `BadInput` where that asked for something else."""
+    """Return the job that the same request created before. Raise `BadInput` if that request had another spec."""
     earlier = deployment.store.load("job_of_request", project=project, request=request)
     if not earlier:
         check_here(deployment, project, inputs)
@@ -131,7 +137,10 @@ def _earlier(deployment: Deployment, project: str, request: str | None, asked: s
 
 
 def _inheriting(job: str, begins_from: str | None) -> list[Write]:
-    """The checkpoints are marked, so that nobody deletes them who looked before."""
+    """Return the writes that let the job begin from another one's checkpoints.
+
+    The mark on them fails every deletion that was decided before.
+    """
     if begins_from is None:
         return []
     return [
@@ -142,8 +151,10 @@ def _inheriting(job: str, begins_from: str | None) -> list[Write]:
 
 
 def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **facts: object) -> Write:
-    """A new job; `settings` say what it starts from, where it may run, and how often it is tried; `copied_bytes` of that are
-    copied from the hub."""
+    """Return the write of a new job.
+
+    `settings` has its base, needs and number of attempts; `copied_bytes` of its inputs were copied from the hub.
+    """
     needs = settings.needs
     return guard(
         "add_job",
@@ -164,7 +175,7 @@ def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **
 
 
 def _check_sets(spec: Spec) -> None:
-    """No node has a path of its own that a job may name."""
+    """Raise `BadInput` if a data set is a local path: no node could read it."""
     sets = spec.data if needs_data_sets(spec) else ()
     for data in sets:
         if not data.is_remote and not data.files:
@@ -175,7 +186,7 @@ def _check_sets(spec: Spec) -> None:
 
 
 def _rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:
-    """When pictures of it are due, where any are."""
+    """Return the write of when pictures of the job are due, if any are."""
     every = {"every_steps": spec.sample_every_steps, "every_s": spec.sample_every_s}
     return (
         [write("add_sampling", job=job, now=now_ms, **every)] if any(every.values()) and spec.prompts_to_sample else []

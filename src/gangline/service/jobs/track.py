@@ -1,7 +1,7 @@
-"""Tell a tracker of every job: only what nothing can take back, and every step once.
+"""Send every job's metrics and pictures to a tracker: only steps that can no longer be undone, and each step once.
 
-A job's mark in the store says how far a tracker was told. It moves after the tracker has what lies before it, so whoever goes on
-from there, after whatever end of this server, first asks the tracker what it holds. One server tells: the one whose turn it is.
+A mark in the store says how far a job was sent. It moves only after the tracker has everything before it. A server that takes over, however
+the last one ended, therefore asks the tracker first what it has. One server at a time sends: the one whose turn it is.
 """
 
 import json
@@ -39,7 +39,7 @@ class _Trouble:
 
 
 class Tracking:
-    """Remembers which runs it holds open, how far each was told, and which did not work a moment ago."""
+    """Sends jobs to one tracker. It remembers the open runs, the last step that each has, and which runs failed a moment ago."""
 
     def __init__(self, deployment: Deployment, tracker: Tracker, rng: Random) -> None:
         self._at = deployment
@@ -49,7 +49,7 @@ class Tracking:
         self._troubles: dict[str, _Trouble] = {}
 
     def look(self, now_ms: int) -> None:
-        """All jobs that are not told yet, once. Where the tracker is away, the others are not tried."""
+        """Send what is new of every job, once. If the tracker does not answer, the remaining jobs are not tried."""
         if not has_turn(self._at, now_ms):
             self.close()
             return
@@ -89,8 +89,10 @@ class Tracking:
             del self._told[job]
 
     def _open(self, row: Row) -> int:
-        """Up to where the tracker was told. Where the mark is not as this server left it, another server told it meanwhile, or
-        this one has just started."""
+        """Return the last step that the tracker has.
+
+        If the mark changed since this server set it, or this server has just started, the tracker is asked.
+        """
         job, mark = row["job"], row["step"]
         if self._told.get(job) != mark:
             told = self._tracker.open(self._run(job), mark)
@@ -113,7 +115,7 @@ class Tracking:
         self._told[job] = told
 
     def _pictures(self, job: str) -> list[TrackedPicture]:
-        """Those that are next. One whose bytes are gone has no content."""
+        """Return the next pictures to send. A picture whose bytes are gone has empty content."""
         last = self._at.store.load("job", id=job)[0]["steps"]
         wanted = {"tracker": self._tracker.name, "bytes_max": PICTURE_BYTES_MAX, "limit": PICTURES_AT_ONCE}
         return [
@@ -153,7 +155,7 @@ class Tracking:
         )
 
     def _failed(self, row: Row, error: GanglineError, now_ms: int) -> None:
-        """It is said where people look, once for each reason. Another try begins with a look at what the tracker holds."""
+        """Record the error where people look, once for each reason, and schedule a retry, which asks the tracker first what it has."""
         job, tracker = row["job"], self._tracker.name
         tries = self._troubles[job].tries + 1 if job in self._troubles else 0
         self._troubles[job] = _Trouble(tries, now_ms + round(1000 * retry_s(tries, self._rng)))
@@ -170,7 +172,7 @@ def _step_of(path: str, last: int) -> int:
 
 
 def _short(value: Any) -> Any:
-    """A spec's settings: of a long list, such as photos, how many there are."""
+    """Return a spec's settings for a tracker, with long lists, such as photos, replaced by their length."""
     if isinstance(value, dict):
         return {name: _short(part) for name, part in value.items()}
     return len(value) if isinstance(value, list) and (len(value) > LIST_MAX or _are_files(value)) else value

@@ -1,4 +1,4 @@
-"""Verify: where the object store attests nothing, the bytes of a checkpoint are read back before it counts as verified."""
+"""Read checkpoints back before they count as verified, if the object store attests no checksums."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,10 @@ AT_ONCE = 100
 
 
 def verify(deployment: Deployment) -> Iterator[None]:
-    """The newest of each job. Reading takes long: who goes through this may stop after each file, and loses that checkpoint's."""
+    """Verify the newest checkpoint of each job.
+
+    It yields after each file: a caller may stop there, and that checkpoint starts over next time.
+    """
     for row in deployment.store.load("checkpoints_to_verify", limit=AT_ONCE):
         manifest, damaged = parse_manifest(json.loads(row["manifest"])), ""
         for file in manifest.files:

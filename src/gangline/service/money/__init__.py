@@ -1,1 +1,1 @@
-"""The ledger."""
+"""Bills: the rows of the ledger, and the writes that add them."""

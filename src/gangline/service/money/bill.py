@@ -1,4 +1,4 @@
-"""The ledger's writes: every part of a node's time once, what attempts spent, what is stored and sent."""
+"""Write the ledger: each part of a node's time exactly once, what attempts spent, what is stored and what is downloaded."""
 
 from gangline.core.job import Attempt, AttemptState, Job, Node
 from gangline.core.jobs.claim import decayed
@@ -18,8 +18,10 @@ from gangline.service.deployment import Deployment
 
 
 def meter(node: Node, now_ms: int, *, heard_ms: int) -> list[Write]:
-    """Bill the time of the free slots up to now. Belongs into every transaction that changes what a node's slots are used for;
-    `heard_ms` is when the node was heard of last."""
+    """Return the writes that bill the node's free slots up to now. `heard_ms` is when the node was last heard from.
+
+    Every transaction that changes what a node's slots are used for must contain them.
+    """
     writes = [guard("meter_node", id=node.id, seen=node.meter_ms, now=now_ms, heard=heard_ms)]
     if node.slots_free and now_ms > node.meter_ms:
         line = time_line("idle", node.price_of(node.slots_free), node.meter_ms, now_ms)
@@ -30,7 +32,10 @@ def meter(node: Node, now_ms: int, *, heard_ms: int) -> list[Write]:
 def spend(
     deployment: Deployment, job: Job, attempt: Attempt, state: AttemptState, ending: Row, now_ms: int
 ) -> tuple[Write, list[Write]]:
-    """The bill of an attempt that ends now: what its project has spent instead of what was reserved, and the ledger's lines."""
+    """Bill an attempt that ends now.
+
+    Return the write that replaces the project's reservation by what was spent, and the lines of the ledger.
+    """
     renders = KINDS[ending["job_kind"]].renders
     price = attempt.price_micro_usd_per_hour
     lines = [time_line("samples", price, attempt.started_ms, now_ms)] if renders else []
@@ -46,12 +51,15 @@ def spend(
 
 
 def bill_storage(deployment: Deployment, checkpoint: Row, now_ms: int) -> list[Write]:
-    """What a checkpoint cost from its commit until now, when it goes."""
+    """Return the writes that bill a checkpoint, which is deleted now, from its commit on."""
     return storage_since(deployment, checkpoint, checkpoint["committed_ms"], now_ms)
 
 
 def storage_since(deployment: Deployment, kept: Row, from_ms: int, now_ms: int) -> list[Write]:
-    """What a checkpoint or an artifact cost, with `bytes`, and whose it is: node, attempt, job, project."""
+    """Return the writes that bill the storage of a checkpoint or an artifact.
+
+    `kept` has its `bytes` and its node, attempt, job and project.
+    """
     cost = storage_micro_usd(kept["bytes"], from_ms, now_ms, deployment.policy.storage_usd_per_gb_month)
     if not cost:
         return []
@@ -61,14 +69,14 @@ def storage_since(deployment: Deployment, kept: Row, from_ms: int, now_ms: int) 
 
 
 def stored_micro_usd(deployment: Deployment, job: str, now_ms: int) -> int:
-    """What the checkpoints and results that a job keeps have cost so far. The ledger has what is deleted."""
+    """Return what the job's current checkpoints and results have cost so far. Those that were deleted are in the ledger."""
     rate = deployment.policy.storage_usd_per_gb_month
     kept = deployment.store.load("stored", job=job) if rate else []
     return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
 
 
 def bill_of(price_micro_usd_per_hour: int, instance: Row) -> int:
-    """What the provider bills for an instance that has ended, in micro-dollars."""
+    """Return what the provider bills for an instance that has ended, in micro-dollars."""
     return time_cost_micro_usd(
         price_micro_usd_per_hour=price_micro_usd_per_hour,
         from_ms=instance["billed_from_ms"],
@@ -77,7 +85,7 @@ def bill_of(price_micro_usd_per_hour: int, instance: Row) -> int:
 
 
 def settlement(instance: Row, known_micro_usd: int, settled_micro_usd: int, node: str) -> list[Write]:
-    """The lines that bring what the ledger knows of a node's time to what the provider bills for its instances."""
+    """Return the lines that make the ledger's total for a node equal to the provider's bill for its instances."""
     from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
     price, joined_ms = instance["price_micro_usd_per_hour"], to_ms
     if instance["joined_ms"] is not None and instance["id"] == instance["instance"]:

@@ -1,1 +1,1 @@
-"""Where jobs that wait, or are only asked about, could run."""
+"""Find where jobs could run, whether they wait or are only asked about."""

@@ -1,4 +1,4 @@
-"""Where a job could run, before it is submitted: a look that changes nothing and asks no provider and no hub."""
+"""Show where a job could run before it is submitted. This changes nothing and asks no provider and no hub."""
 
 from gangline.core.job import Node
 from gangline.core.jobs.claim import ClaimCandidate
@@ -15,11 +15,11 @@ from gangline.service.money.bill import as_purse
 
 AHEAD_MAX = 1000
 PACES_MAX = 1000
-"""So many machines tell how fast such work was."""
+"""The number of machines whose pace at this workload is compared, at most."""
 
 
 def placement(deployment: Deployment, project: str, value: dict[str, object], now_ms: int) -> PlacementView:
-    """Its files need not be here. Raises `InvalidSpec`."""
+    """Return where the job could run. Its files need not be uploaded. Raise `InvalidSpec` if the spec is invalid."""
     spec = parse_spec(value)
     nodes = [Node(**row) for row in deployment.store.load("nodes_here")]
     known = deployment.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
@@ -39,7 +39,7 @@ def placement(deployment: Deployment, project: str, value: dict[str, object], no
 
 
 def _candidate(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> ClaimCandidate:
-    """As it would stand in the queue."""
+    """Return the job as it would stand in the queue."""
     files = spec.input_files() | copied_files(deployment, project, spec)
     return ClaimCandidate(
         id="",
@@ -63,7 +63,7 @@ def _candidate(deployment: Deployment, project: str, spec: Spec, now_ms: int) ->
 
 
 def _purse(deployment: Deployment, project: str) -> Purse:
-    """A project is made with its first job."""
+    """Return the project's purse; an empty one if it does not exist yet, as a project is created with its first job."""
     rows = deployment.store.load("project", id=project)
     if rows:
         return as_purse(rows[0])
@@ -71,7 +71,7 @@ def _purse(deployment: Deployment, project: str) -> Purse:
 
 
 def _copies(deployment: Deployment, project: str, spec: Spec) -> dict[str, str]:
-    """Of models by their commits; a branch's copy is found by nobody."""
+    """Return how far the mirrors of the job's hub models are, by role. Only models that are named by commit are found, not by branch."""
     models = zip(ROLES, (spec.base, spec.vae), strict=True)
     rows = {role: find(deployment, project, model.id, role) for role, model in models if isinstance(model, HubBase)}
     return {role: row["state"] if row["state"] == "ready" else how_far(row) for role, row in rows.items() if row}

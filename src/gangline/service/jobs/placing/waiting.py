@@ -1,4 +1,4 @@
-"""Jobs that wait for what will not come by itself."""
+"""Handle queued jobs for which no suitable node will come by itself."""
 
 from gangline.core.errors import Unreachable
 from gangline.core.jobs.failure import Verdict
@@ -11,7 +11,10 @@ from gangline.service.fleet.demand import fits, kinds_of_pool
 
 
 def yield_bans(deployment: Deployment, now_ms: int) -> None:
-    """A job that was refused every machine here, for so long that no other came, may go back to them: its tries are counted."""
+    """Lift the bans of jobs that are banned from every machine here, if no other machine came for `ban_yields_s`.
+
+    Their failures still count.
+    """
     before = now_ms - round(deployment.policy.ban_yields_s * 1000)
     for row in deployment.store.load("banned_jobs", before=before):
         because = f"every machine here had failed it; no other came in {deployment.policy.ban_yields_s / 60:.0f} min, so they may try again"
@@ -23,7 +26,7 @@ def yield_bans(deployment: Deployment, now_ms: int) -> None:
 
 
 def fail_unmatched(deployment: Deployment, now_ms: int) -> None:
-    """A job that nothing here and nothing for rent can run does not wait for ever."""
+    """Fail jobs that no node here and no offer can run, so that they do not wait for ever."""
     before = now_ms - round(deployment.policy.unmatched_s * 1000)
     for row in deployment.store.load("queued_for_long", before=before):
         if _may_be_offered(deployment, row, now_ms):
@@ -35,7 +38,10 @@ def fail_unmatched(deployment: Deployment, now_ms: int) -> None:
 
 
 def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
-    """Whether a pool that rents could have such a node, or is away. Numerics are known only of nodes that are here."""
+    """Return whether a rented pool could offer such a node, or does not answer.
+
+    Numerics are ignored: they are known only of nodes that are here.
+    """
     may = {name: pool for name, pool in deployment.pools.items() if job["pool"] in ("", name)}
     pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])]
     try:
@@ -45,5 +51,5 @@ def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
 
 
 def _needs(job: Row) -> str:
-    """What it asks of a node, for people."""
+    """Return what the job asks of a node, as words for people."""
     return needs(**{name: job[name] for name in ("gpu_memory_gb", "gpu", "slots", "pool", "trust", "numerics")})

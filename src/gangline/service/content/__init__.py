@@ -1,1 +1,1 @@
-"""Bytes that jobs use and make: uploads, inputs, bases, prepared files."""
+"""The bytes that jobs use and make: uploads, inputs, bases, prepared files, deliveries."""

@@ -1,4 +1,7 @@
-"""The registry: a project's bases by name, pinned, with what they are. A gated one on the hub is copied before it can be used."""
+"""The registry of a project's bases: each has a name, a pinned content and what is known about it.
+
+A gated one is mirrored before it is used.
+"""
 
 import json
 from dataclasses import dataclass, replace
@@ -22,7 +25,7 @@ from gangline.service.deployment import Deployment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseStatement:
-    """What its owner says of a base; it goes before what is found out."""
+    """What the owner states about a base. It overrides what was detected."""
 
     family: str = ""
     prediction_type: str = ""
@@ -32,7 +35,7 @@ class BaseStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pinned:
-    """A model whose content is fixed: with its length, and what the hub says of it where it lies there."""
+    """A model pinned to its content, with its length in bytes, and the hub's answer if it is on the hub."""
 
     model: Base
     bytes: int
@@ -42,7 +45,7 @@ class _Pinned:
 def add(
     deployment: Deployment, project: str, name: str, base: Base, vae: Base | None, said: BaseStatement, now_ms: int
 ) -> BaseView:
-    """Raises `BadInput` where the name is none, or stands for another base; or where a base is none."""
+    """Add a base under a name. Raise `BadInput` if the name is invalid or stands for another base, or the base cannot be trained."""
     if not is_base_name(name):
         raise BadInput(f"{name!r} is no name for a base", hint="take letters, digits, dots and hyphens, up to 100")
     model, own_vae = _pin(deployment, project, base, "base"), _pin(deployment, project, vae, "vae") if vae else None
@@ -78,7 +81,7 @@ def bases_of(deployment: Deployment, project: str) -> list[BaseView]:
 
 
 def get_base(deployment: Deployment, project: str, name: str) -> BaseView:
-    """Raises `NotFound`."""
+    """Return the base of this name. Raise `NotFound` if there is none."""
     rows = deployment.store.load("base", project=project, name=name)
     if not rows:
         raise NotFound(
@@ -88,13 +91,15 @@ def get_base(deployment: Deployment, project: str, name: str) -> BaseView:
 
 
 def forget(deployment: Deployment, project: str, name: str) -> None:
-    """The name only: jobs name content."""
+    """Delete the name only: jobs refer to bases by content."""
     deployment.store.apply(write("forget_base", project=project, name=name))
 
 
 def with_base_named(deployment: Deployment, project: str, value: dict[str, Any]) -> dict[str, Any]:
-    """A spec in which base and VAE may be texts: a name of the project's, with the VAE and the prediction type that it was given, or
-    ORGANISATION/NAME on the hub. Raises `BadInput`, `NotFound`."""
+    """Return the spec with base and VAE resolved, which may be texts: a name of the project's, or ORGANISATION/NAME on the hub.
+
+    A name brings the VAE and the prediction type that were given with it, unless the spec has its own. Raise `BadInput` or `NotFound`.
+    """
     named = dict[str, Any]()
     if isinstance(name := value.get("base"), str) and is_base_name(name):
         found = base_named(deployment, project, name)
@@ -110,7 +115,7 @@ def with_base_named(deployment: Deployment, project: str, value: dict[str, Any])
 
 
 def base_named(deployment: Deployment, project: str, name: str) -> BaseView:
-    """One that can be used now."""
+    """Return the base of this name. Raise `BadInput` if it is still being mirrored."""
     found = get_base(deployment, project, name)
     if found.state != "ready":
         raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
@@ -118,8 +123,10 @@ def base_named(deployment: Deployment, project: str, name: str) -> BaseView:
 
 
 def pinned(deployment: Deployment, project: str, spec: Spec) -> Spec:
-    """With commits for revisions, so that the job means the same for ever. Raises `BadInput` where a model is gated and not here, or
-    none that can be trained."""
+    """Return the spec with commits for revisions, so that the job means the same for ever.
+
+    Raise `BadInput` if a model is gated and not mirrored, or cannot be trained.
+    """
     base = _pinned(deployment, project, spec.base, "base")
     licence = spec.base_licence or _known_licence(deployment, project, base)
     vae = {"vae": _pinned(deployment, project, spec.vae, "vae")} if spec.vae else {}
@@ -127,7 +134,7 @@ def pinned(deployment: Deployment, project: str, spec: Spec) -> Spec:
 
 
 def _known_licence(deployment: Deployment, project: str, base: Base) -> str:
-    """Empty where no base of that content has a name."""
+    """Return the licence of a named base with this content; "" if there is none."""
     known = {row["base_id"]: row["licence"] for row in deployment.store.load("bases", project=project)}
     return known.get(base.id, UNKNOWN).replace(UNKNOWN, "")
 
@@ -183,7 +190,7 @@ def _mirroring(project: str, model: _Pinned, role: ModelRole) -> Write:
 
 
 def _recognise(deployment: Deployment, model: _Pinned) -> RecognisedModel | None:
-    """What a base on the hub is. Of files, nobody but their owner knows."""
+    """Return what a base on the hub was recognised as. For uploaded files, return None: only their owner knows."""
     if model.on_hub is None or not isinstance(model.model, HubBase):
         return None
     return recognise(deployment.hub, model.model, model.on_hub)

@@ -1,8 +1,8 @@
-"""Uploaded files: who uses them, and how those that nobody has used for long are deleted.
+"""Track which jobs and bases use an uploaded file, and delete files that were unused for long.
 
-Their names say their content, so a name that was deleted may come back. Three steps keep that apart: a file is given up, unless
-somebody has named it since it was looked at; one server takes it and deletes its bytes; then its row goes. In between it can be
-neither handed in nor named, and who tries is asked to try again.
+Files are named by their content, so a name that was deleted may be uploaded again. Three steps keep the two apart: a file is marked as
+going, unless it was named since it was looked at; one server takes it and deletes its bytes; then its row is deleted. In between it can be
+neither uploaded nor named, and the client is asked to try again.
 """
 
 import json
@@ -19,17 +19,19 @@ from gangline.service.deployment import Deployment
 
 AT_ONCE = 200
 LATE_MS = 3_600_000
-"""A server that took a file to delete it and has not for so long is not waited for."""
+"""Another server takes over a deletion that was begun longer ago than this."""
 
 
 def naming(project: str, files: Iterable[File], now_ms: int) -> list[Write]:
-    """What belongs before the write of a job or a base that names these: who was about to delete one looks again, and none is being
-    deleted. In an order that is the same for all, so that two jobs never wait for each other."""
+    """Return the guards that come before the write of a job or a base that names these files.
+
+    They fail if one is being deleted, and they make a concurrent deletion look again. Files are sorted, so that two jobs never deadlock.
+    """
     return [guard("use_blob", project=project, sha256=sha256, now=now_ms) for sha256 in _contents(files)]
 
 
 def listing(project: str, job: str, files: Iterable[File]) -> list[Write]:
-    """What belongs after the write of a job: as long as it needs them, nobody deletes them."""
+    """Return the writes that come after the write of a job: its files are not deleted while it needs them."""
     return [write("add_job_file", project=project, sha256=sha256, job=job) for sha256 in _contents(files)]
 
 
@@ -38,13 +40,13 @@ def _contents(files: Iterable[File]) -> list[str]:
 
 
 def record_blob(deployment: Deployment, project: str, file: File, now_ms: int) -> None:
-    """It is there. Raises `Unreachable` while it is being deleted."""
+    """Record that the file is stored. Raise `Unreachable` while it is being deleted."""
     if not deployment.store.apply(guard("add_blob", project=project, sha256=file.sha256, bytes=file.bytes, now=now_ms)):
         raise going_just_now(file)
 
 
 def refuse_going(deployment: Deployment, project: str, file: File) -> None:
-    """Raises `Unreachable` while it is being deleted: what is uploaded now might be deleted with it."""
+    """Raise `Unreachable` while the file is being deleted: an upload now might be deleted with it."""
     rows = deployment.store.load("blob", project=project, sha256=file.sha256)
     if rows and rows[0]["going"]:
         raise going_just_now(file)
@@ -55,7 +57,7 @@ def going_just_now(file: File) -> Unreachable:
 
 
 def check_here(deployment: Deployment, project: str, files: Mapping[str, File]) -> None:
-    """Raises `BadInput` where one of these was not handed in."""
+    """Raise `BadInput` if one of these files was not uploaded."""
     missing = [path for path, file in sorted(files.items()) if not _is_here(deployment, project, file)]
     if missing:
         raise BadInput(
@@ -70,7 +72,7 @@ def _is_here(deployment: Deployment, project: str, file: File) -> bool:
 
 
 def give_up_unused(deployment: Deployment, now_ms: int) -> None:
-    """A little at a time. As long as there are jobs whose files nobody has listed, nothing is given up."""
+    """Mark a batch of unused files for deletion. While there are jobs whose files are not listed yet, mark none."""
     if _list_inputs(deployment):
         return
     rows = deployment.store.load("blobs_unused", before=before_ms(now_ms, deployment.policy.inputs_s), limit=AT_ONCE)
@@ -81,12 +83,12 @@ def give_up_unused(deployment: Deployment, now_ms: int) -> None:
 
 
 def giving_up(project: str, blob: Row, now_ms: int) -> Write:
-    """Nothing happens where somebody has named it since it was seen."""
+    """Return the write that marks a file for deletion. It changes nothing if the file was named since it was loaded."""
     return write("give_up_blob", project=project, sha256=blob["sha256"], seen=blob["used_ms"], now=now_ms)
 
 
 def delete_given_up(deployment: Deployment, now_ms: int) -> None:
-    """The bytes first: as long as the row stands, nobody puts them there again."""
+    """Delete marked files: first the bytes, then the row. As long as the row exists, nobody can upload the file again."""
     going = deployment.store.load("blobs_going", server=deployment.server, late=now_ms - LATE_MS, limit=AT_ONCE)
     for row in going:
         which = {"project": row["project"], "sha256": row["sha256"], "server": deployment.server}
@@ -96,7 +98,7 @@ def delete_given_up(deployment: Deployment, now_ms: int) -> None:
 
 
 def files_of_bases(deployment: Deployment, project: str) -> set[str]:
-    """The SHA-256 of all files of a project's bases: those with a name, and copies from the hub."""
+    """Return the SHA-256 of all files of a project's bases: named ones, and mirrors of the hub."""
     found = set[str]()
     for row in deployment.store.load("bases", project=project):
         for text in filter(None, (row["base"], row["vae"])):
@@ -108,7 +110,7 @@ def files_of_bases(deployment: Deployment, project: str) -> set[str]:
 
 
 def _list_inputs(deployment: Deployment) -> bool:
-    """Whether there were jobs whose files had to be listed: those of servers that do not do it."""
+    """List the files of jobs that an older server submitted without doing so. Return whether there were any."""
     rows = deployment.store.load("jobs_unlisted", limit=AT_ONCE)
     for row in rows:
         deployment.store.apply(guard("mark_listed", id=row["id"]), *listing(row["project"], row["id"], _inputs(row)))
@@ -116,7 +118,7 @@ def _list_inputs(deployment: Deployment) -> bool:
 
 
 def _inputs(job: Row) -> list[File]:
-    """What nobody can read any more can neither run nor be retried."""
+    """Return the input files of a job; none if its spec can no longer be parsed, as it can then neither run nor be retried."""
     try:
         return list(parse_task(json.loads(job["spec"])).input_files().values())
     except UserError:

@@ -1,7 +1,7 @@
-"""Results are copied to where their owner wants them: a prefix of a bucket, or a repository of the hub, with keys that the operator named.
+"""Copy results to where their owner wants them: a prefix of a bucket, or a repository of the hub, with keys that the operator configured.
 
-After a job's success, off anybody's path, and as often as it takes: what is there is compared with what should be. Pictures of the result
-that are rendered later follow. Whatever becomes of it, the job stays as it is, and its results stay here.
+This happens after the job's success, in the background, with as many retries as it takes: the target is compared with the results. Pictures
+of the result that are rendered later follow. If a delivery fails, the job stays as it is, and its results stay here.
 """
 
 import json
@@ -23,7 +23,7 @@ from gangline.service.deployment import Deployment
 log = logging.getLogger("gangline.deliveries")
 
 TURN_S = 3600.0
-"""Without a word for so long, another server goes on. To copy one file takes less."""
+"""Another server takes over a delivery that made no progress for this long. Copying one file takes less."""
 PICTURES_S = 20.0
 
 
@@ -39,7 +39,7 @@ def check_target(deployment: Deployment, project: str, address: str) -> None:
 
 
 def delivering(job: str, address: str) -> list[Write]:
-    """What belongs after the write of a job whose results are to go somewhere."""
+    """Return the write that comes after the write of a job whose results are to be delivered."""
     return [write("add_delivery", job=job, address=address)] if address else []
 
 
@@ -64,7 +64,7 @@ class _Turn:
 
 
 def deliver(deployment: Deployment, thread: int = 0) -> Iterator[None]:
-    """All that is to be delivered. It takes long: who goes through this may stop after each step."""
+    """Make all pending deliveries. This takes long, so it yields after each step: a caller may stop there."""
     if deployment.deliverer is None:
         return
     server = f"{deployment.server}/{thread}"
@@ -99,7 +99,7 @@ def _go_on(turn: _Turn) -> Iterator[None]:
 
 
 def _again(turn: _Turn, because: str) -> None:
-    """Later; after very many tries it has failed."""
+    """Schedule a retry; after `tries_max` tries, fail the delivery."""
     tries = (_find(turn.deployment, turn.row["job"]) or turn.row)["tries"] + 1
     if tries >= turn.deployment.fetching.tries_max:
         _fail(turn, f"{because}, in {tries} tries")
@@ -108,7 +108,7 @@ def _again(turn: _Turn, because: str) -> None:
 
 
 def _copy(turn: _Turn) -> Iterator[None]:
-    """Stops where another server has taken over."""
+    """Copy what is missing at the target. Stop if another server has taken over."""
     at, job = turn.deployment, turn.row["job"]
     done: dict[str, str] = json.loads(turn.row["done"])
     files = {row["path"]: row for row in at.store.load("artifacts", job=job) if not row["path"].startswith(PREVIEWS)}

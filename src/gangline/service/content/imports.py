@@ -1,7 +1,7 @@
-"""Photos that lie elsewhere are fetched for a job, a file at a time and off the request's path; then the job's spec is whole, for good.
+"""Download the photos of jobs that name other places, one file at a time in the background; then complete the job's spec, for good.
 
-A job waits meanwhile: no node may have it while `job.fetching` is 1. What comes is checked as a user's own machine checks photos, and
-goes into the object store by content as uploads do. One server at a time does it, in turns as with gated models (`mirror.py`).
+The job waits meanwhile: no node gets it while `job.fetching` is 1. The files are checked as a user's own machine checks photos, and stored
+by content as uploads are. One server at a time works on a job, in turns as with gated models (`mirror.py`).
 """
 
 import hashlib
@@ -37,14 +37,14 @@ log = logging.getLogger("gangline.imports")
 FETCHING = "its photos are being fetched"
 FASTER = "name fewer or smaller photos, or a place that is faster; job_s in [fetching] of the server's settings bounds the time"
 TURN_S = 960.0
-"""Without a word for so long, beside the time that one file may take, another server goes on. A look at the photos takes less."""
+"""Another server takes over a job without progress for this long plus the time limit of one file. Checking the photos takes less."""
 
 
 # Submitting
 
 
 def places_of(deployment: Deployment, project: str, given: object) -> tuple[PhotoPlace, ...]:
-    """The places that `photos` of a submission names. Raises `BadInput` where they may not be fetched."""
+    """Return the places that `photos` of a submission names. Raise `BadInput` if they may not be downloaded."""
     places = parse_places(given)
     if deployment.fetcher is None:
         raise BadInput("this server fetches no photos", hint="upload them, as `gangline train FOLDER` does")
@@ -53,7 +53,7 @@ def places_of(deployment: Deployment, project: str, given: object) -> tuple[Phot
 
 
 def awaiting(job: str, spec: Spec, places: Sequence[PhotoPlace]) -> tuple[str, list[Write]]:
-    """A hash of what was asked for, and what belongs after the write of a job whose photos are still to be fetched."""
+    """Return a hash of the submission, and the writes that come after the write of a job whose photos are still to be downloaded."""
     asked = canonical_json({**to_json(spec), "photos": places_to_json(places)})
     added = {"asked": digest(json.loads(asked)), "places": json.dumps(places_to_json(places))}
     return added["asked"], [write("await_photos", id=job, spec=asked), write("add_import", job=job, **added)]
@@ -75,7 +75,10 @@ def why_waiting(deployment: Deployment, job: str, now_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """Who fetches photos for which job; of several threads of a server, too, one."""
+    """One server's turn at downloading the photos of one job.
+
+    `server` names the thread as well: the threads of a server take turns, too.
+    """
 
     deployment: Deployment
     fetcher: Fetcher
@@ -89,7 +92,7 @@ class _Turn:
 
     @property
     def spent_ms(self) -> int:
-        """The time of all turns up to now."""
+        """Milliseconds that all turns at this job have taken up to now."""
         return self.spent_before_ms + self.deployment.store.now_ms() - self.begun_ms
 
     @property
@@ -97,18 +100,20 @@ class _Turn:
         return {"job": self.job, "server": self.server, "spent_ms": self.spent_ms}
 
     def check(self) -> None:
-        """While a file comes. A database that is away for a moment ends no fetch."""
+        """Check during a download whether to continue. If the database does not answer, continue."""
         with suppress(Unreachable):
             _check(self)
 
 
 class _Unwanted(GanglineError):
-    """Nobody waits for these photos any more."""
+    """Nobody waits for these photos: the job has ended or was deleted."""
 
 
 def fetch_photos(deployment: Deployment, thread: int = 0) -> Iterator[None]:
-    """For all jobs that wait for photos. It takes long: who goes through this may stop after each step, and the next time it goes on
-    there."""
+    """Download the photos of all jobs that wait for them.
+
+    This takes long, so it yields after each step: a caller may stop there and resume later.
+    """
     if deployment.fetcher is None:
         return
     if thread == 0:
@@ -121,7 +126,10 @@ def fetch_photos(deployment: Deployment, thread: int = 0) -> Iterator[None]:
 
 
 def _take_next(deployment: Deployment, server: str, had: Set[str]) -> Row | None:
-    """What to fetch now; after each fetch it may be another's turn. What was tried in this round waits for the next one."""
+    """Take the next job, which may be another project's after each download.
+
+    A job that was tried in this round waits for the next round.
+    """
     who = {"server": server, "at_once_max": deployment.fetching.of_one_project_max}
     for found in deployment.store.load("imports_to_make", now=deployment.store.now_ms(), **who):
         job, project = found["job"], found["project"]
@@ -139,7 +147,7 @@ def _take_next(deployment: Deployment, server: str, had: Set[str]) -> Row | None
 
 
 def _sweep(deployment: Deployment, fetcher: Fetcher) -> None:
-    """What was brought for a job that waits no more: it was deleted or has ended, or another server was faster."""
+    """Delete local downloads for jobs that no longer wait: deleted, ended, or completed by another server."""
     for job in fetcher.kept():
         row = _find(deployment, job)
         if row is None or row["state"] != "fetching":
@@ -167,7 +175,7 @@ def _fetch(deployment: Deployment, fetcher: Fetcher, server: str, row: Row) -> I
         fetcher.forget(job)
     except Unreachable as error:
         _pause(turn, error)
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # e.g. the disk is full
         _pause(turn, Unreachable(f"this server cannot keep what it fetches: {(error.strerror or str(error)).lower()}"))
     except GanglineError as error:
         _fail(turn, error)
@@ -177,7 +185,7 @@ def _fetch(deployment: Deployment, fetcher: Fetcher, server: str, row: Row) -> I
 
 
 def _bring(turn: _Turn, row: Row) -> Iterator[None]:
-    """Stops where another server has taken over. Raises `_Unwanted`."""
+    """Download, check and store the photos of a job. Stop if another server has taken over. Raise `_Unwanted` if nobody waits for them."""
     before = Brought(row["done"], row["files"])
     for brought in turn.fetcher.bring(turn.job, turn.project, turn.places, turn.check):
         before = _further(before, brought)
@@ -195,7 +203,7 @@ def _bring(turn: _Turn, row: Row) -> Iterator[None]:
 
 
 def _check(turn: _Turn) -> None:
-    """Raise `_Unwanted` where nobody waits for the photos, as their job has ended or was deleted; `UserError` where they took too long."""
+    """Raise `_Unwanted` if the job has ended or was deleted; `UserError` if the downloads took longer than `job_s` in all."""
     row, most_s = _find(turn.deployment, turn.job), turn.deployment.fetching.job_s
     if row is None or row["ended_ms"] is not None:
         raise _Unwanted(f"nobody waits for the photos of {turn.job}")
@@ -204,12 +212,12 @@ def _check(turn: _Turn) -> None:
 
 
 def _further(before: Brought, brought: Brought) -> Brought:
-    """What came in an earlier try counts."""
+    """Return the progress, which never falls behind that of an earlier try."""
     return Brought(max(before.done, brought.done), max(before.of, brought.of))
 
 
 def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
-    """Written down, if it is still this server's turn and somebody waits for the photos. What brings a file starts the tries anew."""
+    """Record the progress. Return False if it is no longer this server's turn. A file that arrived resets the number of tries."""
     _check(turn)
     progress = {"done": brought.done, "files": brought.of, "because": ""}
     tries = 0 if brought.done > done_before else turn.tries
@@ -219,7 +227,7 @@ def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
 
 
 def _keep(turn: _Turn, name: str) -> File:
-    """Into the object store, by content."""
+    """Store a downloaded file in the object store, by content."""
     at = turn.deployment
     with turn.fetcher.open(turn.job, name) as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
@@ -252,7 +260,7 @@ def _put(deployment: Deployment, key: str, file: File, content: BufferedIOBase) 
 
 
 def _fill(turn: _Turn, found: FetchedPhotos, files: dict[str, File]) -> None:
-    """The job has its photos, unless it has ended or another server was faster."""
+    """Complete the job's spec and queue it, unless it has ended or another server was faster."""
     at, now_ms = turn.deployment, turn.deployment.store.now_ms()
     asked = json.loads(at.store.load("job", id=turn.job)[0]["spec"])
     photos, captions = ([to_json(files[name]) for name in names] for names in (found.photos, found.captions))
@@ -279,7 +287,7 @@ def _in_words(found: FetchedPhotos) -> str:
 
 
 def _pause(turn: _Turn, error: GanglineError) -> None:
-    """Later again; after very many tries the job has failed."""
+    """Schedule a retry; after `tries_max` tries, fail the job."""
     row = _find(turn.deployment, turn.job)
     tries = 1 + (row["tries"] if row else turn.tries)
     if tries >= turn.deployment.fetching.tries_max:
@@ -289,7 +297,7 @@ def _pause(turn: _Turn, error: GanglineError) -> None:
 
 
 def _fail(turn: _Turn, error: GanglineError) -> None:
-    """The job fails with it, unless it has ended meanwhile."""
+    """Fail the job with this error, unless it has ended meanwhile."""
     at, now_ms = turn.deployment, turn.deployment.store.now_ms()
     rows = at.store.load("job", id=turn.job)
     if not rows or rows[0]["ended_ms"] is not None:  # it may have been deleted

@@ -1,4 +1,4 @@
-"""What a job's node may read: files stored by content, what others prepared, and checkpoints."""
+"""List what a job's node may read: files stored by content, files that other jobs prepared, and checkpoints."""
 
 import json
 
@@ -21,7 +21,7 @@ OPTIMIZER = "optimizer"
 
 
 def inputs_of(deployment: Deployment, job: Row) -> tuple[Stored, ...]:
-    """By their paths below `inputs/`. A job that renders has the weights that it shows among them, while they are kept."""
+    """Return the inputs of a job, with paths below `inputs/`. A job that renders gets the weights that it shows, while they are kept."""
     spec = parse_task(json.loads(job["spec"]))
     files = sorted((spec.input_files() | copied_files(deployment, job["project"], spec)).items())
     found = [stored(file, path, blob_key(job["project"], file.sha256)) for path, file in files]
@@ -45,7 +45,10 @@ def _weights(deployment: Deployment, spec: SampleSpec) -> list[Stored]:
 
 
 def _is_of_result(spec: SampleSpec, path: str) -> bool:
-    """A LoRA is one file, with the photos to be compared with; a whole model is all but pictures and reports."""
+    """Return whether rendering a result needs this file.
+
+    A LoRA is one file, with the photos to compare with; a full model is everything but pictures and reports.
+    """
     return (
         path in (DIFFUSERS_FILE, f"{SAMPLES}/{PHOTOS}")
         if kind_of(spec.of).result == "lora"
@@ -54,7 +57,7 @@ def _is_of_result(spec: SampleSpec, path: str) -> bool:
 
 
 def checkpoints_to_resume(deployment: Deployment, job: str, begins_from: str | None) -> list[Row]:
-    """The checkpoints of a job, newest first; while it has none, those of the job that it begins from."""
+    """Return the checkpoints of a job, newest first; while it has none, those of the job that it begins from."""
     own = deployment.store.load("checkpoints", job=job)
     return own if own or begins_from is None else deployment.store.load("checkpoints", job=begins_from)
 
@@ -76,7 +79,7 @@ def stored(file: File, path: str, key: str) -> Stored:
 
 
 def prepared_for(deployment: Deployment, job: Row, node: Node, now_ms: int) -> tuple[Offered, ...]:
-    """What a training job need not make on this node."""
+    """Return the prepared files that this job can download instead of computing them on this node."""
     spec = parse_task(json.loads(job["spec"]))
     if not needs_prepared_files(spec):
         return ()
@@ -84,7 +87,7 @@ def prepared_for(deployment: Deployment, job: Row, node: Node, now_ms: int) -> t
 
 
 def readable_keys(deployment: Deployment, job: str, node: str, now_ms: int) -> dict[str, int]:
-    """With their lengths in bytes."""
+    """Return the keys that the job's node may download, with their lengths in bytes."""
     row = deployment.store.load("job", id=job)[0]
     checkpoints = (resumable(checkpoint) for checkpoint in checkpoints_to_resume(deployment, job, row["begins_from"]))
     folders = (*checkpoints, *prepared_for(deployment, row, load_node(deployment, node), now_ms))

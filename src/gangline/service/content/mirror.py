@@ -1,4 +1,4 @@
-"""Gated models of the hub are copied into the object store, a part at a time: nodes read them there, and need no token of the hub."""
+"""Mirror gated models of the hub in the object store, part by part: nodes read them there and need no token of the hub."""
 
 import hashlib
 import json
@@ -18,11 +18,11 @@ from gangline.ports.store import Row, guard, write
 from gangline.service.deployment import Deployment
 
 TURN_S = 300.0
-"""Without a word for so long, another server goes on. A part of a file takes less."""
+"""Another server takes over a mirror without progress for this long. One part of a file takes less."""
 
 
 def mirror(deployment: Deployment) -> Iterator[None]:
-    """All that is to be copied. It takes long: who goes through this may stop after each step, and the next time it goes on there."""
+    """Make all pending mirrors. This takes long, so it yields after each step: a caller may stop there and resume later."""
     now_ms = deployment.store.now_ms()
     for row in deployment.store.load("mirrors_to_make", now=now_ms, server=deployment.server):
         which = {name: row[name] for name in ("project", "base", "role")}
@@ -31,7 +31,7 @@ def mirror(deployment: Deployment) -> Iterator[None]:
 
 
 def _go_on(deployment: Deployment, which: dict[str, Any]) -> Iterator[None]:
-    """The hub or the object store may be away: then it is tried again, later each time."""
+    """Continue one mirror. If the hub or the object store does not answer, schedule a retry, with a longer pause each time."""
     row = find(deployment, **which)
     if row is None or row["state"] != "fetching":
         return
@@ -46,7 +46,7 @@ def _go_on(deployment: Deployment, which: dict[str, Any]) -> Iterator[None]:
 
 
 def copied_files(deployment: Deployment, project: str, spec: Spec | SampleSpec) -> dict[str, File]:
-    """The files of a spec's hub models that are in the object store, by their path below `inputs/`."""
+    """Return the files of a spec's hub models that are in the object store, by their path below `inputs/`."""
     found: dict[str, File] = {}
     settings = spec.of if isinstance(spec, SampleSpec) else spec
     for role, model in zip(ROLES, (settings.base, settings.vae), strict=True):
@@ -63,7 +63,7 @@ def find(deployment: Deployment, project: str, base: str, role: ModelRole) -> Ro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copy:
-    """How far it is. `begun` is the upload of the file `files[done]`, `parts` what is there of it."""
+    """The progress of a mirror. `begun` is the id of the upload of `files[done]`; `parts` has the SHA-256 of each part that is stored."""
 
     project: str
     base: str
@@ -97,7 +97,7 @@ def _as_copy(row: Row) -> _Copy:
 
 
 def _copy(deployment: Deployment, copy: _Copy) -> Iterator[None]:
-    """Stops where another server has taken over."""
+    """Copy the remaining files. Stop if another server has taken over."""
     for number in range(copy.done, len(copy.files)):
         bring = _large if deployment.objects.in_parts(copy.files[number]["bytes"]) else _small
         for step in bring(deployment, copy):
@@ -119,10 +119,10 @@ def _small(deployment: Deployment, copy: _Copy) -> Iterator[_Copy]:
 
 
 def _large(deployment: Deployment, copy: _Copy) -> Iterator[_Copy]:
-    """One with a SHA-256 of the hub's, which holds once all of it is read back."""
+    """Copy a file in parts. The hub lists its SHA-256, which is checked by reading the complete file back."""
     each, model = copy.files[copy.done], copy.model
     key, ranges = blob_key(copy.project, each["sha256"]), part_ranges(each["bytes"])
-    if deployment.objects.stat(key):  # of another model, or complete before that could be written down
+    if deployment.objects.stat(key):  # another model has it, or a server stopped before it could record it
         yield _checked(deployment, copy, key)
         return
     if not copy.begun or deployment.objects.parts(key, copy.begun) is None:
@@ -162,7 +162,7 @@ def _done(copy: _Copy, sha256: str) -> _Copy:
 
 
 def _advance(deployment: Deployment, copy: _Copy, before: _Copy) -> bool:
-    """Written down, if it is still this server's turn, and nothing of it is just being deleted."""
+    """Record the progress. Return False if it is no longer this server's turn, or one of the files is being deleted."""
     now_ms = deployment.store.now_ms()
     here = copy.files[before.done : copy.done]
     progress = {"files": json.dumps(copy.files), "done_files": copy.done, "done_bytes": copy.done_bytes}

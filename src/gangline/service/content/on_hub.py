@@ -1,4 +1,4 @@
-"""What a model on the hub is: which commit, which files a node fetches of it, whether it is gated, and of which family."""
+"""Find out what a model on the hub is: its commit, the files that a node downloads, whether it is gated, and its family."""
 
 import json
 from dataclasses import dataclass, replace
@@ -26,8 +26,11 @@ HEADER_BYTES_MAX = 32 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnHub:
-    """`model` is pinned to a commit, `files` are those that a node fetches. `opens`: whether who asked may read them. What a closed
-    one is, the hub alone says: its family may be known, `recognised` is None. That is None of a VAE, too."""
+    """A model on the hub. `model` is pinned to a commit; `files` are those that a node downloads.
+
+    `opens` says whether the given token may read them. If not, only the hub's own data are known: `family` perhaps, and `recognised` is
+    None. It is None for a VAE, too.
+    """
 
     model: HubBase
     files: tuple[HubFile, ...]
@@ -43,8 +46,10 @@ class OnHub:
 
 
 def look_up(hub: Hub, model: HubBase, role: ModelRole, *, whole: bool = True) -> OnHub:
-    """Read configurations and headers alone; `whole`: no part's weights may lack. Raises `BadInput` where it is no model that can be
-    trained, `NotFound`, `Unreachable`."""
+    """Look a model up; of its files, read only configurations and headers. `whole` requires the weights of all parts.
+
+    Raise `BadInput` if it is no model that can be trained, `NotFound`, or `Unreachable`.
+    """
     found = hub.look(model.repo, model.revision)
     fixed = replace(model, revision=found.commit)
     seen = OnHub(
@@ -64,7 +69,7 @@ def look_up(hub: Hub, model: HubBase, role: ModelRole, *, whole: bool = True) ->
 
 
 def files_wanted(model: HubBase, found: HubModel, role: ModelRole) -> list[HubFile]:
-    """The files that a node fetches. Raises `BadInput` where there are none."""
+    """Return the files that a node downloads. Raise `BadInput` if there are none."""
     if role == "base" and found.pipeline:
         pipeline_of(model.repo, {"_class_name": found.pipeline})
     known = {each.path: each for each in found.files}
@@ -77,7 +82,7 @@ def files_wanted(model: HubBase, found: HubModel, role: ModelRole) -> list[HubFi
 
 
 def recognise(hub: Hub, model: HubBase, found: HubModel, *, whole: bool = True) -> RecognisedModel:
-    """What a base is, from its configurations or the header of its file. Raises `BadInput`, and `Denied` where it is closed."""
+    """Recognise a base by its configurations or the header of its file. Raise `BadInput` if it is unknown, `Denied` if it is gated."""
     names = [each.path for each in found.files]
 
     def read(path: str) -> Any:
@@ -106,7 +111,7 @@ def _header(hub: Hub, repo: str, commit: str, file: HubFile) -> Header:
 
 
 def _family_of_pipeline(pipeline: str) -> Family | None:
-    """By the class in diffusers, where no two families share it."""
+    """Return the family whose class in diffusers this is, if only one family has it."""
     possible = [family for family in FAMILIES.values() if family.pipeline == pipeline]
     return possible[0] if len(possible) == 1 else None
 

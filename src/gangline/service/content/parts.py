@@ -1,4 +1,4 @@
-"""How a file comes into the object store, and whether it is there: what follows from the `objects` port alone."""
+"""Upload files to the object store, in one request or in parts, and check that they are there. Needs only the `objects` port."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from gangline.ports.objects import Objects, UploadPart
 
 
 def single_upload(objects: Objects, key: str, file: File, now_ms: int, seconds: float) -> Grant:
-    """One request that brings all of it."""
+    """Return one request that uploads the complete file."""
     return Grant(parts=(objects.sign_put(key, bytes=file.bytes, sha256=file.sha256, now_ms=now_ms, seconds=seconds),))
 
 
@@ -21,7 +21,7 @@ def in_parts(
     now_ms: int,
     seconds: float,
 ) -> Grant:
-    """A request for each of the `parts` that is not `here`."""
+    """Return a request for each of the `parts` that is not `here`."""
     return Grant(
         parts=tuple(
             None
@@ -33,12 +33,12 @@ def in_parts(
 
 
 def declared(size: int, parts: Sequence[str]) -> list[UploadPart]:
-    """The parts of a file of this length, which have these SHA-256s."""
+    """Return the parts, with these SHA-256s, of a file of this length."""
     return [UploadPart(length, sha256) for length, sha256 in zip(part_lengths(size), parts, strict=True)]
 
 
 def attested(objects: Objects, key: str, file: File, parts: tuple[str, ...]) -> bool:
-    """Whether the store attests `file`, which lies under `key`. Raises `Damaged` where it does not lie there."""
+    """Return whether the store attests the checksum of `file` under `key`. Raise `Damaged` if the file is missing or another one."""
     found = objects.stat(key)
     if found is None:
         raise Damaged(f"{file.path} is not in the object store")

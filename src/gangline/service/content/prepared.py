@@ -1,4 +1,4 @@
-"""What one attempt prepares and others of its project need not: recorded under its key, offered with a claim, forgotten when unused."""
+"""Share what one attempt prepared with other jobs of its project: record it under its key, offer it with a claim, delete it when unused."""
 
 import json
 
@@ -22,7 +22,7 @@ AT_ONCE = 200
 def record_prepared(
     deployment: Deployment, node: str, hold: Hold, request: Keep, now_ms: int
 ) -> Done | Stale | Refused:
-    """From here on it is offered to other jobs: every byte is in the object store."""
+    """Record prepared files, whose bytes are all in the object store, and offer them to other jobs from now on."""
     job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
@@ -55,14 +55,14 @@ def record_prepared(
         event(job["id"], "prepared", _told(prepared), now_ms, attempt=hold.attempt, node=node),
     )
     if kept or job_of_hold(deployment, node, hold):
-        return Done()  # the second: it was kept before, and the answer was lost
+        return Done()  # else it was recorded before, and the answer was lost
     return LOST
 
 
 def offered_files(
     deployment: Deployment, project: str, job: str, spec: Spec, numerics: str, now_ms: int
 ) -> tuple[Offered, ...]:
-    """What a run of `spec` need not make on a node of these `numerics`."""
+    """Return the prepared files that a run of `spec` can download on a node of these `numerics`."""
     found = dict.fromkeys(KINDS, "") | {prepared_kind(subject): subject for subject in _subjects_of(spec)}
     rows = deployment.store.load(
         "prepared_for", project=project, job=job, numerics=numerics, trust=spec.needs.trust, **found
@@ -80,7 +80,7 @@ def offered_files(
 
 
 def prune_prepared(deployment: Deployment, now_ms: int) -> None:
-    """Forgotten first, then their bytes go: what is offered is there."""
+    """Delete prepared files that were unused for long: the rows first, so that everything that is offered exists."""
     before = now_ms - round(deployment.policy.prepared_s * 1000)
     for row in deployment.store.load("prepared_unused", before=before, limit=AT_ONCE):
         which = {name: row[name] for name in ("project", "key", "attempt")}
@@ -95,7 +95,7 @@ def _subjects(deployment: Deployment, job: str) -> tuple[str, ...]:
 
 
 def _subjects_of(spec: Spec | SampleSpec) -> tuple[str, ...]:
-    """What is prepared from a data set lies in the data set."""
+    """Return what a job of this spec prepares. Jobs on data sets prepare nothing: their prepared files are in the data set."""
     return subjects(spec) if needs_prepared_files(spec) else ()
 
 

@@ -1,6 +1,7 @@
-"""What nobody refers to goes from the object store: what attempts left there that have ended, and uploads that users gave up.
+"""Delete from the object store what no row refers to: files of ended attempts, and uploads that users abandoned.
 
-What goes by its age (`service/retention`) is forgotten there and swept here."""
+What expires by age (`service/retention`) loses its rows there and its bytes here.
+"""
 
 import json
 
@@ -9,12 +10,15 @@ from gangline.ports.store import Row, write
 from gangline.service.deployment import Deployment
 
 AT_ONCE = 200
-"""So much is swept in one call; the next one goes on."""
+"""The number of attempts, or uploads, that one call sweeps at most; the next call continues."""
 
 
 def sweep_attempts(deployment: Deployment, now_ms: int) -> None:
-    """Each once, when the last URL that it was given has expired for long; and again where something of it was given up, even while it
-    was swept. Looks only at what these attempts wrote."""
+    """Sweep each ended attempt once, long after its last signed URL has expired; and again if one of its files was given up, even during a
+    sweep.
+
+    Only the attempts' own prefixes are listed.
+    """
     before = now_ms - round(deployment.policy.orphans_s * 1000)
     for attempt in deployment.store.load("attempts_to_sweep", before=before, limit=AT_ONCE):
         for upload in deployment.store.load("uploads_of_attempt", attempt=attempt["id"]):
@@ -24,28 +28,28 @@ def sweep_attempts(deployment: Deployment, now_ms: int) -> None:
 
 
 def delete_unreferred(deployment: Deployment, project: str, job: str, attempt: str) -> None:
-    """What an attempt wrote that nothing refers to. Its names are its own, so none of them comes back."""
+    """Delete what an attempt wrote and nothing refers to. No other attempt writes under its prefix, so no key comes back."""
     kept = _referred(deployment, attempt)
     keys = deployment.objects.list(attempt_prefix(project, job, attempt))
     deployment.objects.delete([key for key in keys if key not in kept])
 
 
 def sweep_uploads(deployment: Deployment, now_ms: int) -> None:
-    """Those of users that were begun long ago: they are finished, or will not be."""
+    """Abort uploads of users that began long ago: they are complete, or never will be."""
     before = now_ms - round(deployment.policy.uploads_s * 1000)
     for upload in deployment.store.load("uploads_left", before=before, limit=AT_ONCE):
         _give_up(deployment, upload)
 
 
 def _give_up(deployment: Deployment, upload: Row) -> None:
-    """With all that were begun under its key: a server may have died before it wrote down which one counts."""
+    """Abort all uploads under this key: a server may have died before it recorded which one counts."""
     for begun in deployment.objects.uploads(upload["key"]):
         deployment.objects.abort(upload["key"], begun)
     deployment.store.apply(write("drop_upload", key=upload["key"], begun=upload["begun"]))
 
 
 def _referred(deployment: Deployment, attempt: str) -> set[str]:
-    """The keys of its checkpoints, results and log."""
+    """Return the keys of an attempt's checkpoints, results and log."""
     keys = set[str]()
     for row in deployment.store.load("referred", attempt=attempt):
         if row["manifest"]:

@@ -1,7 +1,7 @@
-"""Uploads: how bytes come into the object store, and whether they are there.
+"""Grant uploads to the object store and check that they arrived.
 
-A small file is one signed request. A large one goes up in parts, and asking again goes on with those that are missing; an object
-is made of them here, by who has just looked whether the lease is held.
+A small file is one signed request. A large one is uploaded in parts, and a repeated request grants the missing ones. The parts are joined
+here, by the server, after it has checked that the lease is held.
 """
 
 import json
@@ -18,7 +18,7 @@ from gangline.service.deployment import Deployment
 
 
 def grant(deployment: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
-    """Requests that bring exactly these bytes under `key`, as far as the store has not got them."""
+    """Return requests that upload exactly these bytes under `key`, except for parts that are stored already."""
     if not deployment.objects.in_parts(file.bytes):
         return single_upload(deployment.objects, key, file, now_ms, deployment.policy.url_s)
     parts = file.parts or (file.sha256,)
@@ -27,8 +27,10 @@ def grant(deployment: Deployment, key: str, file: Upload, now_ms: int, *, attemp
 
 
 def stored_as(deployment: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
-    """Whether the store attests `file`, which lies under `key`; `Refused` where it does not lie there. An upload whose parts
-    have all come becomes an object now. Who names no `parts` means those with which it was begun."""
+    """Return whether the store attests the checksum of `file` under `key`; `Refused` if it is not there.
+
+    An upload whose parts have all arrived becomes an object now. Without `parts`, those with which the upload began are meant.
+    """
     rows = deployment.store.load("upload", key=key) if deployment.objects.in_parts(file.bytes) else []
     begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
     if rows and rows[0]["begun"]:
@@ -46,7 +48,9 @@ def _stands(deployment: Deployment, key: str, file: File, parts: tuple[str, ...]
 def _begun(
     deployment: Deployment, key: str, file: Upload, parts: tuple[str, ...], now_ms: int, attempt: str
 ) -> tuple[str, Mapping[int, UploadPart]]:
-    """The upload of just these bytes, begun where there is none, and what the store has of it: all, where it is an object already."""
+    """Return the upload of exactly these bytes, which is begun if there is none, and the parts that the store has: all, if it is an object
+    already.
+    """
     said = {"bytes": file.bytes, "sha256": file.sha256, "parts": json.dumps(parts)}
     for _ in range(TRIES_MAX):
         rows = deployment.store.load("upload", key=key)
@@ -58,7 +62,7 @@ def _begun(
             if isinstance(_stands(deployment, key, file, parts), bool):
                 return seen, dict(enumerate(declared(file.bytes, parts), 1))
         kept = {"key": key, "attempt": attempt, "now": now_ms} | said
-        # If this server dies before it can write down what it began, a sweep knows under which key to look.
+        # If this server dies before it records the upload that it began, a sweep knows which key to look under.
         deployment.store.apply(write("keep_upload", begun="", seen=seen, **kept))
         if seen:
             deployment.objects.abort(key, seen)

@@ -1,1 +1,1 @@
-"""What is kept after a job's end: for how long, by whose wish, how much it is; and jobs that are deleted."""
+"""Expire, list and delete what jobs keep after their end."""

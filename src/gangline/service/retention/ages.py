@@ -1,7 +1,7 @@
-"""What ended jobs keep goes by its age: their checkpoints, logs and pictures of steps. Results stay.
+"""Expire the checkpoints, logs and pictures of steps of ended jobs by age. Results stay.
 
-It is forgotten here, once, and an event says so; the sweep of attempts deletes the bytes (`service/content/sweep.py`). An ended job
-never goes on: a retry is a new job from the same spec, so nobody reads what is forgotten.
+The rows are deleted here, once, and an event says so; the sweep of attempts deletes the bytes (`service/content/sweep.py`). An ended job
+never resumes: a retry is a new job from the same spec, so nobody reads what expired.
 """
 
 from itertools import groupby
@@ -14,11 +14,14 @@ from gangline.service.deployment import Deployment
 from gangline.service.money import bill
 
 AT_ONCE = 200
-"""So much goes in one call; the next one goes on."""
+"""The number of rows that one call deletes at most; the next call continues."""
 
 
 def expire_checkpoints(deployment: Deployment, now_ms: int) -> None:
-    """Those of one job in one transaction. Where one was pinned meanwhile, the next look tells the others."""
+    """Expire checkpoints, those of one job in one transaction.
+
+    If one was pinned concurrently, it fails, and the next call expires the others.
+    """
     rows = deployment.store.load(
         "checkpoints_to_expire",
         succeeded_before=before_ms(now_ms, checkpoints_s("succeeded", deployment.policy)),
@@ -57,7 +60,7 @@ def expire_logs(deployment: Deployment, now_ms: int) -> None:
 
 
 def expire_previews(deployment: Deployment, now_ms: int) -> None:
-    """Pictures of steps; those of a result stay with it."""
+    """Expire pictures of steps. Pictures of a result stay with it."""
     before = before_ms(now_ms, deployment.policy.previews_s)
     for row in deployment.store.load("jobs_with_old_previews", before=before, limit=AT_ONCE):
         job, state = row["id"], row["state"]

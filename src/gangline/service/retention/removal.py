@@ -1,6 +1,6 @@
-"""Delete an ended job: its photos that no other job uses, weights, pictures, checkpoints, logs, and all that its owner wrote.
+"""Delete an ended job: its weights, pictures, checkpoints and logs, everything its owner wrote, and photos that no other job uses.
 
-The rows of the job and its attempts stay without words, and with them its lines in the ledger: what is billed adds up for ever.
+The rows of the job and its attempts stay, without texts, and so do its lines in the ledger: the sum of what was billed never changes.
 """
 
 import json
@@ -23,12 +23,12 @@ from gangline.service.jobs import steer
 from gangline.service.money import bill
 
 HANDED_IN_MS = 3_600_000
-"""What was handed in again so short a while ago, perhaps another job is about to name."""
+"""A file that was uploaded again within this time is not deleted: another job may be about to name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """All that goes with a job; of the jobs that rendered its pictures, too."""
+    """What is deleted with a job, or with a job that rendered its pictures."""
 
     job: Row
     attempts: list[str]
@@ -40,7 +40,7 @@ class _Found:
 
 
 def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
-    """What `remove` would delete. Raises `BadInput` where the job has not ended."""
+    """Return what `remove` would delete. Raise `BadInput` if the job has not ended, or another job begins from its checkpoint."""
     refuse_open(job)
     _refuse_heirs(deployment, job)
     found = [_find(deployment, row, now_ms) for row in _with_beside(deployment, job)]
@@ -48,7 +48,7 @@ def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
 
 
 def remove(deployment: Deployment, job_id: str, now_ms: int) -> RemovalView:
-    """What was deleted. Photos go within a minute. Raises `BadInput` where the job has not ended."""
+    """Delete a job and return what was deleted. The bytes of photos are deleted within a minute. Raise `BadInput` as `what_goes` does."""
     for _ in range(TRIES_MAX):
         job = deployment.store.load("job", id=job_id)[0]
         refuse_open(job)
@@ -57,7 +57,7 @@ def remove(deployment: Deployment, job_id: str, now_ms: int) -> RemovalView:
             steer.cancel(deployment, row["id"], now_ms)
         found = [_find(deployment, row, now_ms) for row in _with_beside(deployment, job)]
         if deployment.store.apply(*(each for part in found for each in _removing(deployment, part, now_ms))):
-            for part in found:  # should this server end here, the sweep of attempts does it later
+            for part in found:  # if this server stops here, the sweep of attempts does it later
                 for attempt in part.attempts:
                     delete_unreferred(deployment, job["project"], part.job["id"], attempt)
             return _view(job, found)
@@ -85,7 +85,7 @@ def _refuse_heirs(deployment: Deployment, job: Row) -> None:
 
 
 def _with_beside(deployment: Deployment, job: Row) -> list[Row]:
-    """With the jobs that render its pictures, these first: what they made lies among its results."""
+    """Return the job and those that render its pictures, these first: what they made is among the job's results."""
     beside = [
         deployment.store.load("job", id=row["id"])[0]
         for row in deployment.store.load("samples_beside", parent=job["id"])
@@ -120,7 +120,10 @@ def _is_its_own(blob: Row, job: Row, now_ms: int) -> bool:
 
 
 def _subjects_at_work(deployment: Deployment, job: Row) -> set[str]:
-    """What jobs that wait or run may take from others of their project. Who was offered it in this very moment tries again."""
+    """Return the subjects that queued and running jobs may take from other jobs of their project.
+
+    A job that was offered one in this very moment, and finds it gone, tries again.
+    """
     found = set[str]()
     for row in deployment.store.load("specs_at_work", project=job["project"], base=job["base"], but=job["id"]):
         spec = parse_task(json.loads(row["spec"]))
@@ -129,7 +132,11 @@ def _subjects_at_work(deployment: Deployment, job: Row) -> set[str]:
 
 
 def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Write]:
-    """If nobody moved the job on, nor anything of it went meanwhile, so that each is billed once. Attempts first, then the job."""
+    """Yield the writes that delete a job. Guards make them fail if the job or any part of it changed since it was loaded, so each part is
+    billed once.
+
+    The attempts come before the job, in the order that every transaction uses.
+    """
     job = found.job["id"]
     for attempt in found.attempts:
         yield write("sweep_attempt_again", attempt=attempt)

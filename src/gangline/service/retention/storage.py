@@ -1,4 +1,4 @@
-"""What a project keeps in the object store, and which checkpoints its owner wants kept."""
+"""Show what a project keeps in the object store, and pin checkpoints for its owner."""
 
 import json
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def storage_view(deployment: Deployment, project: str) -> StorageView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Some of a kind; `goes_ms`: the first of it goes by age then; None: it stays until somebody does something."""
+    """Some of the stored files of a kind. `goes_ms` is when the first of them expires; None if they stay until somebody deletes them."""
 
     kind: KeptKind
     files: int
@@ -78,7 +78,7 @@ def _rules(policy: Policy) -> dict[KeptKind, str]:
 
 
 def _usd_per_month(policy: Policy, size: int) -> float | None:
-    """Nothing bills storage where it has no price: what it costs is not known."""
+    """Return the price per month; None if storage has no price, so the cost is unknown."""
     price = policy.storage_usd_per_gb_month
     return None if price is None else round(price * size / GB, 6)
 
@@ -126,7 +126,7 @@ def _prepared(deployment: Deployment, project: str) -> list[_Part]:
 
 
 def checkpoints(deployment: Deployment, job: Row) -> list[CheckpointView]:
-    """Those that a job keeps, newest first."""
+    """Return the checkpoints that a job keeps, newest first."""
     return [
         _checkpoint(deployment.policy, job, row) for row in deployment.store.load("checkpoints_of_job", job=job["id"])
     ]
@@ -157,7 +157,7 @@ def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
 
 
 def pin(deployment: Deployment, job: Row, step: int, *, pinned: bool) -> list[CheckpointView]:
-    """The newest checkpoint of a step stays until it is unpinned. Raises `NotFound` where none of that step is kept."""
+    """Pin the newest checkpoint of a step, or unpin it. Raise `NotFound` if the job keeps none of that step."""
     kept = deployment.store.load("checkpoints_of_job", job=job["id"])
     chosen = next((row for row in kept if row["step"] == step), None)
     if chosen is None or not deployment.store.apply(guard("pin_checkpoint", id=chosen["id"], pinned=int(pinned))):

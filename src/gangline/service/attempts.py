@@ -219,7 +219,7 @@ def end_unheeded(deployment: Deployment, now_ms: int) -> None:
 
 
 def end_attempts_of_node(deployment: Deployment, node: str, now_ms: int, *, told: bool) -> None:
-    """Return every job that `node` still holds to the queue. `told` says that the node had notice, and time to save."""
+    """Return every job that `node` still has to the queue. `told` says that the node had notice, and so time to save."""
     for row in deployment.store.load("leases_of_node", node=node):
         conclude(deployment, row["attempt"], interruption(deployment, released=told), now_ms)
 

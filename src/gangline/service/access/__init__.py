@@ -1,1 +1,1 @@
-"""Projects, and who may do what."""
+"""Projects, and the credentials that grant access to them."""

@@ -1,5 +1,7 @@
-"""Who is asking, and who may ask: users' keys, join tokens, nodes' tokens. The store holds only hashes of them; they are
-random, so a plain SHA-256 is enough."""
+"""Authenticate and authorize: users' keys, join tokens and nodes' tokens.
+
+The store has only their hashes. The secrets are random, so a plain SHA-256 is enough: a slow hash protects passwords that can be guessed.
+"""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -19,7 +21,7 @@ FIRST = "made at the first start"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """`project` is None for an operator; a join token has a `pool`, a node's token its `node`."""
+    """The holder of a credential. `project` is None for an operator; a join token has a `pool`, a node's token a `node`."""
 
     id: str
     role: Role
@@ -31,8 +33,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a join token says of the nodes that join with it: price in US dollars an hour and trust (None: their pool's), how many may be
-    here at once, and join within an hour (None: any number)."""
+    """The terms for nodes that join with a token.
+
+    The price is in US dollars per hour; without one, or without a trust, the pool's is used. `nodes_max` may be here at once, and
+    `nodes_per_hour` join within an hour (None: any number).
+    """
 
     price_usd_per_hour: float | None = None
     trust: int | None = None
@@ -40,7 +45,7 @@ class Terms:
     nodes_per_hour: int | None = None
 
     def columns(self) -> dict[str, int | None]:
-        """Return them as the store has them."""
+        """Return them as columns of the store."""
         price = None if self.price_usd_per_hour is None else round(self.price_usd_per_hour * 1e6)
         limits = {"nodes_max": self.nodes_max, "nodes_per_hour": self.nodes_per_hour}
         return {"price_micro_usd_per_hour": price, "trust": self.trust, **limits}
@@ -50,20 +55,25 @@ NO_TERMS = Terms()
 
 
 def identify(deployment: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
-    """Raises `Denied` where `secret` opens nothing (any more), `Forbidden` where it does not open this."""
+    """Return the holder of this secret.
+
+    Raise `Denied` if it is unknown, revoked or expired, `Forbidden` if its role does not permit this.
+    """
     return permitted(recognize(deployment, secret, needed, now_ms), needed)
 
 
 def permitted(identity: Identity, needed: Role) -> Identity:
-    """Return the identity. Raises `Forbidden` where its role does not reach so far."""
+    """Return the identity. Raise `Forbidden` if its role permits less than `needed`."""
     if not permits(identity.role, needed):
         raise _too_little(needed, identity.role)
     return identity
 
 
 def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
-    """Return who has this secret. Raises `Denied` where it opens nothing (any more), with a hint at where one that is `needed` comes
-    from."""
+    """Return the holder of this secret.
+
+    Raise `Denied` if it is unknown, revoked or expired, with a hint where to get one for the role `needed`.
+    """
     rows = deployment.store.load("credential", hash=_hash(secret)) if secret else []
     if not rows:
         raise _unknown(needed, given=bool(secret))
@@ -77,13 +87,13 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
 
 
 def note_use(deployment: Deployment, identity: Identity, now_ms: int) -> None:
-    """When a key was used last, to the hour. Nodes ask too often."""
+    """Record when a credential was used last, to the hour. Nodes' tokens are left out: nodes ask too often."""
     if identity.role != "node" and now_ms - (identity.used_ms or 0) >= HOUR_MS:
         deployment.store.apply(write("use_credential", id=identity.id, now=now_ms))
 
 
 def ensure_secret(deployment: Deployment, secret: str, role: Role, *, now_ms: int) -> None:
-    """Make an operator's key, or the default pool's join token, known if it is not."""
+    """Add an operator's key, or the default pool's join token, if it is unknown."""
     pool = DEFAULT_POOL if role == "join" else None
     deployment.store.apply(
         write("add_project", id=DEFAULT_PROJECT), _adding(secret, role, name=FIRST, pool=pool, now_ms=now_ms)
@@ -97,7 +107,10 @@ def adding_node(secret: str, node: str, now_ms: int) -> Write:
 def create_key(
     deployment: Deployment, maker: Role, project: str, role: KeyRole, *, name: str, lasts_s: float | None, now_ms: int
 ) -> NewKey:
-    """The only time that its secret is seen. Raises `Forbidden` where it would open more than its `maker`'s."""
+    """Create a key and return it with its secret, which is never shown again.
+
+    Raise `Forbidden` if it would permit more than its `maker`'s role.
+    """
     if not permits(maker, role):
         raise _too_little(role, maker)
     secret, ends_ms = deployment.new_secret(role), _ends_ms(lasts_s, now_ms)
@@ -108,12 +121,12 @@ def create_key(
 
 
 def keys(deployment: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
-    """Of a project; without one, all of them and the operators' too."""
+    """List the keys of a project; without one, all keys, the operators' included."""
     return [KeyView(**row, standing=_standing(row, now_ms)) for row in deployment.store.load("keys", project=project)]
 
 
 def end_key(deployment: Deployment, project: str | None, key: str, now_ms: int) -> None:
-    """At once, and for good. Raises `NotFound`, also where the key is another project's."""
+    """Revoke a key at once and for good. Raise `NotFound` if there is none, or if it is another project's."""
     if not deployment.store.apply(guard("revoke_key", id=key, project=project, now=now_ms)):
         raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
 
@@ -121,7 +134,7 @@ def end_key(deployment: Deployment, project: str | None, key: str, now_ms: int) 
 def create_join_token(
     deployment: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = NO_TERMS
 ) -> NewJoinToken:
-    """The only time that its secret is seen."""
+    """Create a join token and return it with its secret, which is never shown again."""
     secret, ends_ms = deployment.new_secret("join"), _ends_ms(lasts_s, now_ms)
     deployment.store.apply(
         _adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms, terms=terms)
@@ -143,13 +156,13 @@ def _join_token(row: Row, now_ms: int) -> JoinTokenView:
 
 
 def end_join_token(deployment: Deployment, join_token: str, now_ms: int) -> None:
-    """Nobody joins with it any more; nodes that have, stay. Raises `NotFound`."""
+    """Revoke a join token: no more nodes join with it, and those that did stay. Raise `NotFound` if there is none."""
     if not deployment.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
         raise NotFound(f"there is no join token {join_token}", hint="`gangline join-tokens ls` lists them")
 
 
 def _made(role: Role, secret: str, name: str, ends_ms: int | None, now_ms: int) -> dict[str, Any]:
-    """What is told of a key or a token that is new."""
+    """Return the fields that new keys and new join tokens have in common."""
     unused = {"revoked_ms": None, "used_ms": None, "standing": "valid"}
     return {"id": _id(role, secret), "name": name, "made_ms": now_ms, "expires_ms": ends_ms} | unused
 

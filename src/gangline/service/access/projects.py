@@ -1,4 +1,4 @@
-"""Projects: whose jobs, keys and money are kept apart, and what each may have."""
+"""Projects: each has jobs, keys and money apart from the others', and a share and a budget."""
 
 from gangline.core.access import is_project_name
 from gangline.core.errors import BadInput, NotFound
@@ -12,7 +12,7 @@ from gangline.service.money.bill import as_purse
 
 
 def reachable_project(deployment: Deployment, identity: Identity, wanted: str | None) -> str | None:
-    """The project that a request is about; None is all of them, which only an operator has. Raises `NotFound`."""
+    """Return the project that a request is about; None means all, which only an operator may ask for. Raise `NotFound`."""
     if wanted is None:
         return identity.project
     if identity.project is None:
@@ -23,7 +23,7 @@ def reachable_project(deployment: Deployment, identity: Identity, wanted: str | 
 
 
 def create_project(deployment: Deployment, project: str) -> None:
-    """One that is there already stays as it is. Raises `BadInput` for a name that is none."""
+    """Create a project; an existing one stays as it is. Raise `BadInput` if the name is invalid."""
     if not is_project_name(project):
         raise BadInput(
             f"{project!r} is no name for a project",
@@ -33,14 +33,14 @@ def create_project(deployment: Deployment, project: str) -> None:
 
 
 def set_allowance(deployment: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
-    """What a project may have. A budget below what is spent stops what runs at its next heartbeats. Raises `NotFound`."""
+    """Set a project's share and budget. A budget below what is spent stops its jobs at their next heartbeats. Raise `NotFound`."""
     budget = None if budget_usd is None else round(budget_usd * 1e6)
     if not deployment.store.apply(guard("set_project", id=project, share=share, budget=budget)):
         raise no_project(project)
 
 
 def project(deployment: Deployment, project: str) -> ProjectView:
-    """Raises `NotFound`."""
+    """Return a project. Raise `NotFound` if there is none."""
     found = deployment.store.load("project", id=project)
     if not found:
         raise no_project(project)

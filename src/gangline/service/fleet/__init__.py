@@ -1,1 +1,1 @@
-"""Nodes: rented, joined, watched, and given back."""
+"""Nodes: they are rented or join, are watched, and are returned."""

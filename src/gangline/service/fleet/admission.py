@@ -1,4 +1,4 @@
-"""What a join token says of the nodes that join with it: what they cost, how far they are trusted, how many there may be."""
+"""Apply the terms of a join token to nodes that join with it: their price, their trust, and how many there may be."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from gangline.service.deployment import Deployment
 
 
 def terms_of(deployment: Deployment, pool: str, join_token: str | None, now_ms: int) -> dict[str, object]:
-    """Return price and trust of a node that joins by hand: what its token (an id) says, else what its pool's settings say."""
+    """Return the price and trust of a node that joins by hand: its join token's (an id), else those of its pool's settings."""
     settings, said = deployment.settings_of_pools.get(pool, PoolSettings()), _said(deployment, join_token, now_ms)
     price = _first(said.get("price_micro_usd_per_hour"), settings.price_micro_usd_per_hour)
     return {
@@ -27,7 +27,7 @@ def _first(said: int | None, otherwise: int | None) -> int | None:
 
 
 def admit(deployment: Deployment, join_token: str | None, joining: Sequence[Write], now_ms: int) -> None:
-    """Write what makes a node, unless its join token lets no more of them in. Raises `TooMany` then."""
+    """Write a new node. Raise `TooMany` if its join token admits no more now."""
     since_ms = now_ms - HOUR_MS
     counted = [
         write("hold_join_token", id=join_token),

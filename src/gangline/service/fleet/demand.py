@@ -1,4 +1,4 @@
-"""Queued jobs that a further node of a pool could take, given what the pool's provider offers and what budgets pay."""
+"""Find the queued jobs that one more node of a pool could take, given the provider's offers and the projects' budgets."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ from gangline.service.deployment import Deployment
 def find_demand(
     deployment: Deployment, pool: PoolLimits, offers: list[Offer], covered: set[str], now_ms: int
 ) -> tuple[list[Row], list[Row]]:
-    """Jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
+    """Return the jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
     stuck, found = dict[str, Row](), dict[str, Row]()
     kinds, lacking = kinds_of_pool(deployment, pool.name, now_ms), _lacking(deployment)
     smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
@@ -44,20 +44,21 @@ def find_demand(
 
 
 def kinds_of_pool(deployment: Deployment, pool: str, now_ms: int) -> str:
-    """Return the kinds of jobs that a further node of this pool is expected to have the libraries for: those of the nodes that came
-    of late; all where none came."""
+    """Return the kinds of jobs that a new node of this pool is expected to have the libraries for: those of its recent nodes, or all if
+    none came.
+    """
     rows = deployment.store.load("kinds_of_pool", pool=pool, since=now_ms - round(deployment.policy.lacking_s * 1000))
     return kinds_text({kind for row in rows for kind in kinds_in(row["kinds"])} or KINDS)
 
 
 def _lacking(deployment: Deployment) -> str:
-    """Return the kinds that some node lacks libraries for, of those nodes that get work."""
+    """Return the kinds of jobs that some node in service lacks the libraries for."""
     rows = deployment.store.load("kinds_of_nodes")
     return kinds_text({kind for row in rows for kind in KINDS if not has_kind(row["kinds"], kind)})
 
 
 def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Row]:
-    """As many of each project's as its budget has reservations left for, on the cheapest nodes that fit."""
+    """Return the jobs of each project that its budget can still reserve, on the cheapest offers that fit."""
     taken: Counter[str] = Counter()
     found: list[Row] = []
     for job in jobs:
@@ -73,18 +74,18 @@ def _reserve(offer: Offer, job: Row, policy: Policy) -> int:
 
 
 def _reserve_slots(offer: Offer, slots: int, download_bytes: int, policy: Policy) -> int:
-    """Return what a job on so many slots reserves of a budget, in micro-dollars: more than there is where the price is not known."""
+    """Return what a job on this many slots reserves of a budget, in micro-dollars; if the price is unknown, more than any budget has."""
     if not offer.price_known:
         return UNPRICED_MICRO_USD * slots
     return reservation(offer.price_micro_usd_per_hour * slots // offer.slots, download_bytes, policy)
 
 
 def suits(offer: Offer, job: Row, policy: Policy) -> bool:
-    """Whether a node of this offer could run the job, and its project's budget pays for that."""
+    """Return whether a node of this offer could run the job, and its project's budget pays for that."""
     return fits(offer, job) and (job["left"] is None or _reserve(offer, job, policy) <= job["left"])
 
 
 def fits(offer: Offer, job: Row) -> bool:
-    """Whether a node of this offer could run the job; its pool and the job's bans aside."""
+    """Return whether a node of this offer could run the job, apart from the job's pool and bans."""
     large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
     return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust

@@ -1,4 +1,4 @@
-"""The fleet: what providers rent us beside what we want, until they agree; nodes rented for work, and given back without it."""
+"""Reconcile the fleet: what providers list against what the store has; rent nodes for queued jobs, and return nodes without work."""
 
 import logging
 from contextlib import suppress
@@ -33,7 +33,7 @@ log = logging.getLogger("gangline.fleet")
 
 
 def tend(deployment: Deployment, now_ms: int) -> None:
-    """One look at every pool. A provider that is away is asked again at the next."""
+    """Reconcile and scale every pool once. If a provider does not answer, it is asked again at the next tick."""
     covered: set[str] = set()
     for name, pool in deployment.pools.items():
         try:
@@ -46,7 +46,7 @@ def tend(deployment: Deployment, now_ms: int) -> None:
 
 
 def _agree(deployment: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
-    """Ours as they are after it."""
+    """Reconcile the pool's nodes with the provider's instances. Return our nodes as they are afterwards."""
     _note_bills(deployment, instances, now_ms)
     listed = {instance.id for instance in instances}
     ours = _rented(deployment, pool, now_ms)
@@ -69,8 +69,10 @@ def _agree(deployment: Deployment, pool: RentedPool, instances: list[Instance], 
 
 
 def give_back(deployment: Deployment, node: str) -> None:
-    """End at once what a node that has no more to do here is rented as: it costs until then. Where the provider is away, a
-    tick will do it."""
+    """Stop the instance of a node that has no more work, at once, as it costs until then.
+
+    If the provider does not answer, a tick will do it.
+    """
     for row in deployment.store.load("instance_to_end", node=node):
         if row["pool"] in deployment.pools:
             with suppress(GanglineError):
@@ -79,7 +81,7 @@ def give_back(deployment: Deployment, node: str) -> None:
 
 
 def _note_bills(deployment: Deployment, instances: list[Instance], now_ms: int) -> None:
-    """What is billed, from when until when; written where it is news."""
+    """Record from when until when the provider bills each instance, if that is new."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
     known = {
         row["id"]: row["billed_to_ms"]
@@ -112,7 +114,7 @@ def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rente
 def _scale(
     deployment: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
 ) -> set[str]:
-    """The jobs for which this pool has, or will have, nodes. `covered`: those of other pools."""
+    """Rent and drain nodes of this pool. Return the jobs that its nodes, present or coming, cover. `covered` are those of other pools."""
     waiting, stuck = find_demand(deployment, pool.limits, offers, covered, now_ms)
     since_ms = min((job["ready_ms"] for job in waiting), default=now_ms)
     demand = Demand(takable=len(waiting), stuck=len(stuck), since_ms=since_ms)
@@ -142,8 +144,10 @@ def _scale(
 
 
 def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> int:
-    """How many nodes may be asked for now. None where one that was asked for a moment ago has come to nothing: no capacity, or a worker
-    that ends at once; few where nodes fail their probe."""
+    """Return how many nodes may be started now.
+
+    None for a while after a start has failed, for lack of capacity or because the worker ended at once; few while nodes fail their probe.
+    """
     since = now_ms - round(deployment.policy.start_pause_s * 1000)
     if deployment.store.load("failed_starts", pool=pool.limits.name, since=since):
         return 0
@@ -152,7 +156,7 @@ def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], 
 
 
 def _ranked(deployment: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
-    """The cheapest per expected step first, by what is known of each class."""
+    """Return the offers, the cheapest per expected step first, by what is known about each GPU class."""
     rates = [_rate(deployment, offer, now_ms) for offer in offers]
     by_id = {offer.id: offer for offer in offers}
     return [by_id[rate.offer] for rate in cheapest(rates, deployment.policy)]
@@ -177,8 +181,10 @@ def _seen(instance: Instance) -> SeenInstance:
 def _rent(
     deployment: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: StartNode, now_ms: int
 ) -> bool:
-    """The first offer that is to be had; whether there was one. `refused` grows by those that are not. The row comes first, so
-    that no node is ever unknown."""
+    """Rent from the first offer that has capacity, and return whether there was one. Offers without capacity are added to `refused`.
+
+    The node's row is written before the request, so that no instance is ever unknown.
+    """
     for offer in ranked:
         if offer.id in refused:
             continue
@@ -202,7 +208,7 @@ def _rent(
         try:
             pool.driver.start(offer.id, node)
         except Unreachable:
-            return True  # it may have been rented all the same: the list will tell
+            return True  # the node may have been rented all the same: the provider's list will show it
         except GanglineError as error:
             gone(deployment, node, error.message, now_ms)
             refused.add(offer.id)
@@ -213,7 +219,7 @@ def _rent(
 
 
 def settle(deployment: Deployment) -> None:
-    """Once a node and its instance have ended, the ledger says of it what the provider's bill says."""
+    """Make the ledger agree with the provider's bill for every node that has ended together with its instance."""
     for row in deployment.store.load("instances_to_settle"):
         known = deployment.store.load("known_bill", node=row["node"])[0]["micro_usd"]
         settled = sum(

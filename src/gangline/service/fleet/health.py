@@ -1,4 +1,4 @@
-"""Whom to trust: machines judged by their strikes, and attempts from which nothing comes."""
+"""Judge machines by their strikes, and end attempts that make no progress."""
 
 import logging
 
@@ -18,7 +18,9 @@ log = logging.getLogger("gangline.health")
 
 
 def judge_machines(deployment: Deployment, now_ms: int) -> None:
-    """Contrast may come later than the strike: another machine does well what this one failed."""
+    """Judge every machine with recent strikes again: the contrast, another machine that succeeds at the same work, may come after the
+    strike.
+    """
     since = now_ms - round(deployment.policy.strike_window_s * 1000)
     for machine in deployment.store.load("struck_machines", since=since, now=now_ms):
         judge_machine(deployment, machine["id"], machine["pool"], now_ms)
@@ -45,7 +47,7 @@ def judge_machine(deployment: Deployment, machine_id: str, pool: str, now_ms: in
 
 
 def _pool(deployment: Deployment, name: str, machine: str, now_ms: int) -> PoolHealth:
-    """What is known of the pool of a machine."""
+    """Return the health of a machine's pool."""
     here = deployment.store.load("nodes_working", pool=name, machine=machine)[0]
     own = sum(node["rented"] for node in deployment.store.load("nodes_of_machine", machine=machine))
     rented = deployment.store.load("rented_in_pool", pool=name)[0]["nodes"]
@@ -103,7 +105,7 @@ def _alarm(deployment: Deployment, machine: str, because: str) -> None:
 
 
 def _saying(deployment: Deployment, machine: str, because: str, state: NodeState | None = None) -> list[Write]:
-    """Have the nodes of a machine that work say why, in another state or in their own."""
+    """Return the writes that give a machine's working nodes this reason, and a new state if there is one."""
     return [
         write("set_node_state", id=node["id"], before=node["state"], state=state or node["state"], because=because)
         for node in deployment.store.load("nodes_of_machine", machine=machine)
@@ -112,7 +114,7 @@ def _saying(deployment: Deployment, machine: str, because: str, state: NodeState
 
 
 def begin_trials(deployment: Deployment, now_ms: int) -> None:
-    """A machine that has served its time gets work again, and goes back at its first failure."""
+    """Put machines on trial whose quarantine is over: they get work again, and return to quarantine at their first failure."""
     for row in deployment.store.load("quarantines_over", now=now_ms):
         because = "on trial after a quarantine"
         deployment.store.apply(
@@ -121,7 +123,7 @@ def begin_trials(deployment: Deployment, now_ms: int) -> None:
 
 
 def watch_attempts(deployment: Deployment, now_ms: int) -> None:
-    """Over everything that runs: end what makes no progress, and move what another machine would do for less."""
+    """End attempts that make no progress, and move jobs that another machine would do for less."""
     leases, back_ms = deployment.store.load("live_leases"), back_since_ms(deployment, now_ms)
     for lease in leases:
         because = no_progress(_watched(lease), now_ms, back_ms, deployment.policy)

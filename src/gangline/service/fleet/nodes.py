@@ -1,4 +1,4 @@
-"""Nodes come and go."""
+"""Let nodes join and leave, and give up those that are silent."""
 
 import logging
 from collections.abc import Mapping
@@ -24,9 +24,12 @@ log = logging.getLogger("gangline.nodes")
 def join_pool(
     deployment: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None
 ) -> Joined:
-    """A worker of a node that was rented for `pool` becomes that node; any other makes a node of its own there, whose price and trust
-    its join token (an id) says, else its pool's settings. One that failed its probe is here, but gets no job. Raises `Denied` for a
-    node that was given up, or is another pool's; `TooMany` where the join token lets no more of them in now."""
+    """Let a node join a pool. A worker on a node that was rented for `pool` becomes that node; any other becomes a new node, whose price
+    and trust are its join token's (an id), else those of the pool's settings.
+
+    A node that failed its probe joins, but gets no job. Raise `Denied` for a node that was given up or belongs to another pool, and
+    `TooMany` if the join token admits no more now.
+    """
     if request.node and _pool_of(deployment, request.node) != pool:
         raise _not_waited_for(request.node)
     request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
@@ -50,7 +53,8 @@ def join_pool(
     node = request.node or deployment.new_id("node")
     admission = [adding_node(token, node, now_ms), *(write("add_base", node=node, base=base) for base in request.bases)]
     if BURST in request.problems:
-        admission.append(write("put_on_trial", id=request.machine))  # it may pass the next time: that is no proof yet
+        # it may pass the next time: one failure proves nothing
+        admission.append(write("put_on_trial", id=request.machine))
     if request.node:
         admitted = deployment.store.apply(guard("node_joined", id=node, **facts), *admission)
         if not admitted and not _joined_before(deployment, node, request.machine):
@@ -84,7 +88,7 @@ def _not_waited_for(node: str) -> Denied:
 
 
 def _joined_before(deployment: Deployment, node: str, machine: str) -> bool:
-    """The answer was lost, or the worker started again."""
+    """Return whether this machine joined as this node before: the answer was lost, or the worker restarted."""
     rows = deployment.store.load("node", id=node)
     return bool(rows) and rows[0]["machine"] == machine and rows[0]["state"] != "gone"
 
@@ -103,13 +107,13 @@ def _welcome(deployment: Deployment, request: Join, now_ms: int) -> tuple[NodeSt
 
 
 def leave_pool(deployment: Deployment, node: str, now_ms: int) -> None:
-    """Nothing is to be expected from this node any more; what it still held goes back to the queue."""
+    """Let a node leave: the jobs that it still has return to the queue."""
     end_attempts_of_node(deployment, node, now_ms, told=True)
     gone(deployment, node, "left", now_ms)
 
 
 def give_up_silent(deployment: Deployment, now_ms: int) -> None:
-    """Nodes without a word for long are gone, unless it was we who could not hear."""
+    """Give up nodes that were silent for `node_silent_s`, unless the service itself was down in that time."""
     silent_ms = round(deployment.policy.node_silent_s * 1000)
     rows = deployment.store.load("silent_nodes", before=now_ms - silent_ms)
     if not rows or now_ms - back_since_ms(deployment, now_ms) < silent_ms:
@@ -119,7 +123,7 @@ def give_up_silent(deployment: Deployment, now_ms: int) -> None:
 
 
 def gone(deployment: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:
-    """It is not coming back: its idle time is billed up to now, or to when it `ended`; what it held is interrupted."""
+    """Give a node up for good: bill its idle time up to now, or to when its instance ended (`ended_ms`), and interrupt its attempts."""
     until_ms = min(now_ms, ended_ms or now_ms)
     for _ in range(TRIES_MAX):
         end_attempts_of_node(deployment, node_id, now_ms, told=False)

@@ -1,5 +1,7 @@
-"""Machines that are slow beside their peers lose their job; sound ones are given back where others are expected to do the work
-ahead for less: at their work, or when they come again."""
+"""Find machines to replace, while they work and when they come again.
+
+Those that are slow beside their peers lose their job; sound ones are returned if others are expected to do the work ahead for less.
+"""
 
 import logging
 import math
@@ -14,18 +16,18 @@ from gangline.service.attempts import ask_to_stop
 from gangline.service.deployment import Deployment, RentedPool
 
 PACES_MAX = 250
-"""So many machines tell what is usual."""
+"""The number of machines whose paces are compared, at most."""
 
 WAITING_MAX = 10_000
 TRIED_LAST = 100
-"""So many of the nodes that came last tell how likely the next one is a machine that never came before."""
+"""The number of most recent nodes from which the chance is estimated that the next machine never came before."""
 
 log = logging.getLogger("gangline.fleet")
 
 
 @dataclass(frozen=True, slots=True)
 class PeerGroup:
-    """Leases of one workload on one GPU class, of those whose speed is known, and that are to go on."""
+    """The leases of one workload on one GPU class whose speed is known and that were not asked to stop."""
 
     leases: list[Row]
     seen: Paces
@@ -33,7 +35,7 @@ class PeerGroup:
 
 
 def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
-    """Of everything that runs, ask those to stop whose work another machine would do for less."""
+    """Ask those attempts to stop whose work another machine would do for less."""
     groups = _groups(deployment, leases)
     for group in groups:
         _move_slow(deployment, group, now_ms)
@@ -50,7 +52,7 @@ def _groups(deployment: Deployment, leases: list[Row]) -> list[PeerGroup]:
 
 
 def _paces(deployment: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[Paces, Paces]:
-    """Of all machines that were tried, as they were last heard of; and of those among them that are not here now."""
+    """Return the last known paces of all machines that were tried, and of those among them that are not here now."""
     rows = deployment.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
     now = {lease["machine"]: lease["seconds_per_step"] for lease in leases}
     known = {row["machine"]: row["seconds_per_step"] for row in rows} | now
@@ -69,7 +71,7 @@ def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
 
 
 def _seek_faster(deployment: Deployment, pool: RentedPool, groups: list[PeerGroup], now_ms: int) -> None:
-    """The slowest of a pool first, `most` at a time."""
+    """Drain the slowest nodes of a pool that are worth replacing, at most a share of `seek_share_max` at a time."""
     here = deployment.store.load("rented_in_pool", pool=pool.limits.name)[0]
     waiting = deployment.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, here["nodes"])
     new_share = _new_share(deployment, pool.limits.name)
@@ -93,7 +95,10 @@ def _seek_faster(deployment: Deployment, pool: RentedPool, groups: list[PeerGrou
 
 
 def _outpaced(deployment: Deployment, lease: Row, outlook: Outlook, waiting: float) -> str | None:
-    """Why a node is to give way to a faster one, or None. A job that has moved often moves only for its own sake."""
+    """Return why to replace a node by a faster one, or None.
+
+    A job that has moved often moves only if its own remaining steps justify it.
+    """
     left = lease["steps"] - lease["step"]
     because = worth_replacing(lease["seconds_per_step"], outlook, left + waiting * lease["steps"], deployment.policy)
     if because and deployment.store.load("moves", job=lease["job"])[0]["moves"] >= deployment.policy.moves_max:
@@ -102,7 +107,7 @@ def _outpaced(deployment: Deployment, lease: Row, outlook: Outlook, waiting: flo
 
 
 def turned_away(deployment: Deployment, node: Node, job: str, now_ms: int) -> str | None:
-    """Why a machine that comes again, and is known to be slow at such jobs, is given back before it has work; or None."""
+    """Return why to return a machine before it has work, as it came before and was slow at such jobs; or None."""
     if not deployment.policy.seek_faster or not node.rented:
         return None
     known = deployment.store.load("pace_at_job", job=job, gpu=node.gpu, machine=node.machine)
@@ -114,7 +119,7 @@ def turned_away(deployment: Deployment, node: Node, job: str, now_ms: int) -> st
     mine, steps, workload = (known[0][name] for name in ("seconds_per_step", "steps", "workload"))
     came = deployment.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]
     if came > deployment.policy.moves_max:
-        return None  # there seems to be no other
+        return None  # the provider seems to have no other machine
     seen, returned = _paces(deployment, workload, node.gpu, [])
     outlook = Outlook(seen=seen, returned=returned, new_share=ahead[0]["new_share"])
     because = worth_replacing(mine, outlook, steps * (1 + ahead[0]["waiting"]), deployment.policy)
@@ -128,6 +133,6 @@ def turned_away(deployment: Deployment, node: Node, job: str, now_ms: int) -> st
 
 
 def _new_share(deployment: Deployment, pool: str) -> float:
-    """The chance that the next machine of a pool was never there."""
+    """Return the chance that the next machine of a pool never came before; 1 if none came yet."""
     tried = deployment.store.load("machines_tried", pool=pool, last=TRIED_LAST)[0]
     return tried["new"] / tried["nodes"] if tried["nodes"] else 1.0

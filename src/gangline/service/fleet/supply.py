@@ -1,4 +1,4 @@
-"""What could be started, as this process knows it: no request of a user waits for a provider."""
+"""Return what could be rented, from this process's memory of the providers' answers: no user's request waits for a provider."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from gangline.service.deployment import Deployment
 
 
 def load_supply(deployment: Deployment, nodes: Iterable[Node]) -> Supply:
-    """A pool exists where a provider rents for it, a join token opens it, or a node is in it."""
+    """Return the supply. A pool exists if a provider rents for it, a join token opens it, or a node is in it."""
     joinable = (token["pool"] for token in deployment.store.load("join_tokens") if token["revoked_ms"] is None)
     names = frozenset({DEFAULT_POOL, *deployment.pools, *joinable, *(node.pool for node in nodes)})
     return Supply(pools=tuple(_seen(deployment, name) for name in deployment.pools), names=names)

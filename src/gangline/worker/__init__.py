@@ -1,1 +1,4 @@
-"""The agent on a node: claims, downloads, supervises the trainer, uploads, heartbeats. Speaks outward only, through ports."""
+"""The agent on a node: it claims jobs, downloads, supervises the trainer, uploads and sends heartbeats.
+
+It connects outward only, through ports.
+"""

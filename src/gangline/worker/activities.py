@@ -1,4 +1,4 @@
-"""Activities side by side: each is resumed at each step, and none of them blocks."""
+"""Run activities side by side in one thread: each is resumed at each step, and none of them blocks."""
 
 from collections.abc import Iterable
 
@@ -6,19 +6,22 @@ from gangline.worker.edges import Activity, Clock
 
 
 class Activities:
-    """They are resumed in the order in which they began."""
+    """A set of activities, resumed in the order in which they began."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until_s: dict[Activity[None], float] = {}
 
     def begin(self, *activities: Activity[None]) -> None:
-        """Add them. Their first turn is in the next step, which is due at once: who begins them is in the midst of its own."""
+        """Add activities.
+
+        They are first resumed in the next step, which is due at once: the caller may itself be an activity in the middle of this one.
+        """
         for activity in activities:
             self._until_s[activity] = self._clock.now_s
 
     def go_on(self) -> None:
-        """Resume each of them once. What one raises goes through to the caller, and the rest have no turn in this step."""
+        """Resume each activity once. An exception of one is raised to the caller, and the remaining ones are not resumed in this step."""
         for activity in list(self._until_s):
             until_s = next(activity, None)
             if until_s is None:
@@ -27,7 +30,7 @@ class Activities:
                 self._until_s[activity] = until_s
 
     def drop(self) -> None:
-        """Resume none of them again."""
+        """Drop all activities; none is resumed again."""
         self._until_s.clear()
 
     def any_running(self, activities: Iterable[Activity[None]]) -> bool:
@@ -40,5 +43,5 @@ class Activities:
 
     @property
     def due_s(self) -> float:
-        """When one of them is to be resumed at the latest, if no edge has news before. Some have not ended."""
+        """The latest moment at which one of them must be resumed, unless an edge has news before. At least one has not ended."""
         return min(self._until_s.values())

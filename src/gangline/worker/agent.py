@@ -1,4 +1,4 @@
-"""The agent: joins, asks for work, does it, until it is told to stop. `step` never waits for anything."""
+"""The agent: it joins, claims jobs and works on them, until it is asked to stop. `step` never blocks."""
 
 import math
 from dataclasses import replace
@@ -12,12 +12,15 @@ from gangline.worker.move import LeaseLost
 from gangline.worker.work import AttemptWork
 
 PROVE_EVERY_S = 0.2
-"""How often to look whether the proof is there."""
+"""Seconds between two checks whether the probe has finished."""
 
 
 class Agent:
-    """`news` are lines for people about what happened since they were last taken. `failed` says why the node is of no use, and is empty
-    where it is: one that fails its probe joins, so that the operator sees it, and stops."""
+    """The agent of one node.
+
+    `news` has lines for people about what happened since they were last taken. `failed` says why the node is unusable, else "": a node that
+    fails its probe still joins, so that the operator sees it, and then stops.
+    """
 
     def __init__(self, edges: Edges, join: Join) -> None:
         self.stopped = False
@@ -34,23 +37,23 @@ class Agent:
         self._locked_out = ""
 
     def ask_to_stop(self) -> None:
-        """Hand the job back at its newest step, leave, and be `stopped`. Safe in a signal handler."""
+        """Release the job at its newest step, leave, and become `stopped`. Safe in a signal handler."""
         self._stopping = True
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has a job."""
+        """Whether the agent has a job."""
         return self._work is not None
 
     @property
     def due_s(self) -> float:
-        """When it is to be stepped at the latest, if no edge has news before."""
+        """The latest moment of the next step, unless an edge has news before."""
         if self._work:
             return self._work.due_s
         return -math.inf if self._stopping else self._next_s
 
     def step(self, now_s: float) -> None:
-        """Raises `Denied` where the join token is refused: only a person can help then."""
+        """Do one step. Raise `Denied` if the join token is refused, as only a person can help then."""
         if self._work:
             self._step_work(self._work, now_s)
         elif self._stopping:
@@ -90,7 +93,7 @@ class Agent:
             self._tries += 1
 
     def _prove(self) -> bool:
-        """Tell whether the node has proved itself by now; what came of it goes into its request to join."""
+        """Return whether the probe has finished; its findings become part of the request to join."""
         proof, join = self._edges.trainer.prove(), self._join
         if proof is None:
             return False

@@ -1,4 +1,4 @@
-"""What all activities of one attempt share: its edges, the moment, and how far it is on this node."""
+"""The state that all activities of an attempt share: its edges, the time, and its progress on this node."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,11 @@ REFUSED_PAUSE_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class LiveAttempt:
-    """Everybody reads it. `phase`, `from_step` and `run` are the course's to write, `first_step_s` is the heartbeat's, and `stop_s` is
-    written by `ask_to_stop` alone. `run` is the newest trainer, also when that has ended."""
+    """The state of a live attempt, which every activity may read.
+
+    Only the course writes `phase`, `from_step` and `run`, only the heartbeat `first_step_s`, and only `ask_to_stop` `stop_s`. `run` is the
+    newest trainer, also after it has ended.
+    """
 
     edges: Edges
     clock: Clock
@@ -41,7 +44,7 @@ class LiveAttempt:
         return self.stop_s is not None
 
     def ask_to_stop(self) -> None:
-        """Let the trainer save and end. Asking again is no error; the moment of the first time counts."""
+        """Ask the trainer to save and exit. Repeated calls change nothing; the time of the first one counts."""
         if self.stopping:
             return
         if self.run:
@@ -49,7 +52,7 @@ class LiveAttempt:
         self.stop_s = self.clock.now_s
 
     def insistently(self, ask: Callable[[], T | Stale | Refused]) -> Activity[T | Refused]:
-        """Ask about a refusal again, a few times: what was just uploaded may not be there for everybody yet."""
+        """Repeat a refused request a few times: what was just uploaded may not be visible to every server yet."""
         for _ in range(REFUSED_TRIES_MAX - 1):
             answer = yield from held(self.edges, self.clock, ask)
             if not isinstance(answer, Refused):
@@ -58,6 +61,6 @@ class LiveAttempt:
         return (yield from held(self.edges, self.clock, ask))
 
     def upload(self, run: Run, folder: Folder, files: tuple[File, ...]) -> Activity[None]:
-        """Upload files by their paths below a folder of the run."""
+        """Upload files, given by their paths below a folder of the run."""
         moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
         return upload_all(self.edges, self.clock, self.hold, folder, moves)

@@ -1,4 +1,4 @@
-"""When a trainer is asked for a checkpoint, and what of its checkpoints goes to the server."""
+"""Decide when a trainer must save a checkpoint, and upload its checkpoints to the server."""
 
 import math
 
@@ -15,7 +15,7 @@ SAVE_ANSWER_S_MAX = 60.0
 
 
 class Checkpoints:
-    """Of one attempt, from the step that it goes on from; its trainer may be started more than once."""
+    """The checkpoints of one attempt, from the step that it resumes from. Its trainer may be started more than once."""
 
     def __init__(self, live: LiveAttempt, shipping: Shipping) -> None:
         self._live = live
@@ -24,9 +24,10 @@ class Checkpoints:
         self._asked_s = -math.inf
 
     def ship(self, run: Run) -> Activity[int]:
-        """Ship checkpoints until the trainer has ended, and those that it left; return its exit code.
+        """Upload checkpoints until the trainer has ended, and those that it left; return its exit code.
 
-        To ask comes before to ship: what is asked for is what is shipped next, so it is no older than its own upload.
+        Asking for one comes before uploading: the checkpoint that was asked for is the one uploaded next, so it is no older than its own
+        upload.
         """
         while (code := run.exit_code()) is None:
             if self._live.clock.now_s >= self._save_due_s(run):
@@ -34,11 +35,11 @@ class Checkpoints:
             yield from self._ship_newest(run)
             yield self._save_due_s(run)
         self._live.phase = "uploading"
-        yield from self._ship_newest(run)  # saved after the last look, most of all by one that was asked to stop
+        yield from self._ship_newest(run)  # saved after the last look, usually by a trainer that was asked to stop
         return code
 
     def _save_due_s(self, run: Run) -> float:
-        """Return when to ask for a checkpoint: not so often that saving takes more than its share of the time."""
+        """Return when to ask for a checkpoint: at most so often that saving takes `SAVE_SHARE_MAX` of the time."""
         live, progress = self._live, run.progress()
         if live.first_step_s is None or live.stopping or progress.phase != "training":
             return NEWS
@@ -47,8 +48,10 @@ class Checkpoints:
         return max(self._asked_s, live.first_step_s) + interval_s
 
     def _have_saved(self, run: Run) -> Activity[None]:
-        """Have a checkpoint made of this moment, when the one before has gone up. A kill then costs one upload and a half, on average.
-        A trainer that makes none in time does without."""
+        """Ask for a checkpoint of this moment, once the previous one is uploaded. A kill then costs one and a half uploads, on average.
+
+        If the trainer saves none in time, continue without.
+        """
         clock = self._live.clock
         before, self._asked_s = _newest_step(run), clock.now_s
         until_s = clock.now_s + SAVE_ANSWER_S_MAX
@@ -57,7 +60,7 @@ class Checkpoints:
             yield until_s
 
     def _ship_newest(self, run: Run) -> Activity[None]:
-        """Upload and commit the newest complete checkpoint. Those that it has overtaken are not worth the way."""
+        """Upload and commit the newest complete checkpoint. Older ones are skipped."""
         saved = run.checkpoints()
         if not saved or saved[-1].manifest.step <= self._shipped_step:
             return
@@ -67,13 +70,13 @@ class Checkpoints:
             yield from upload_all(live.edges, live.clock, live.hold, "checkpoints", moves, step=newest.manifest.step)
             yield from self._commit(run, newest)
         except GanglineError:
-            pass  # the store does not take it; the next checkpoint is another chance
+            pass  # the upload failed for good: the next checkpoint is another chance
         self._shipped_step = newest.manifest.step
         for old in saved[:-1]:
             live.edges.host.discard(old.folder)
 
     def _commit(self, run: Run, saved: Saved) -> Activity[None]:
-        """What was measured up to there goes first: who goes on from this checkpoint does not measure those steps again."""
+        """Send all metrics up to a checkpoint, then commit it: a later attempt that resumes from it does not measure those steps again."""
         live = self._live
         yield from self._shipping.send_metrics_of_now(run)
         request = Commit(manifest=saved.manifest.to_json())

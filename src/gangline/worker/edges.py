@@ -1,4 +1,4 @@
-"""What an agent works with, and how an activity of it waits without blocking."""
+"""The ports that an agent uses, and how its activities wait without blocking."""
 
 import math
 from collections.abc import Callable, Generator
@@ -16,11 +16,14 @@ from gangline.ports.transfer import NodeTransfer
 T = TypeVar("T")
 
 Activity = Generator[float, None, T]
-"""Something that takes time: each `yield` gives the agent's step back, until the moment (in seconds) that it yields, or until
-an edge has news: a transfer that ended, a trainer that wrote something. Being resumed earlier does no harm."""
+"""A task that takes time.
+
+Each `yield` ends its turn, until the moment (in seconds) that it yields, or until an edge has news: a transfer that ended, a trainer that
+wrote something. Resuming it earlier does no harm.
+"""
 
 NEWS = math.inf
-"""Yielded by who waits for an edge alone."""
+"""Yielded by an activity that waits for an edge only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Edges:
 
 @dataclass(slots=True)
 class Clock:
-    """The moment of the agent's step, in seconds; set by it alone."""
+    """The time of the agent's current step, in seconds. Only the agent sets it."""
 
     now_s: float
 
@@ -46,7 +49,7 @@ def wait(clock: Clock, seconds: float) -> Activity[None]:
 
 
 def unless(over: Callable[[], bool], activity: Activity[T]) -> Activity[T | None]:
-    """Go on with an activity as long as it is not `over`. Return what it came to, or None where it was left in its midst."""
+    """Resume an activity until it ends or `over` returns True. Return its result, or None if it was abandoned."""
     while True:
         try:
             until_s = next(activity)
@@ -58,7 +61,7 @@ def unless(over: Callable[[], bool], activity: Activity[T]) -> Activity[T | None
 
 
 def patiently(call: Callable[[], T], clock: Clock, rng: Random) -> Activity[T]:
-    """What `call` answers, asked again for as long as nobody is there."""
+    """Return the answer of `call`, retrying while the server does not answer."""
     tries = 0
     while True:
         try:

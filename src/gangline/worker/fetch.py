@@ -1,4 +1,4 @@
-"""Bring a run's inputs and its newest good checkpoint to the node."""
+"""Download a run's inputs and its newest undamaged checkpoint to the node."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +26,10 @@ TRIES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file of a run by its path below `inputs/`. What is `cached` stays on the node, the rest vanishes with the run. It comes from
-    the object store, or from `hub`, where it is called `name`."""
+    """A file of a run, by its path below `inputs/`. A `cached` one stays on the node after the run.
+
+    It comes from the object store, or from `hub`; `name` is its key or path there.
+    """
 
     file: File
     name: str
@@ -36,7 +38,7 @@ class Input:
 
 
 def placing(fetching: Activity[T]) -> Activity[T]:
-    """Blame the inputs, not the machine, where no disk could hold them. Raises `AttemptFailed` then."""
+    """Blame the inputs, not the machine, for an error that no disk could avoid: raise `AttemptFailed` for it."""
     try:
         return (yield from fetching)
     except OSError as error:
@@ -48,7 +50,7 @@ def placing(fetching: Activity[T]) -> Activity[T]:
 
 
 def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[tuple[str, ...]]:
-    """All but the parts of the base that the run need not have; their names."""
+    """Download the inputs, except for the parts of the base that the run can do without. Return the names of those."""
     parts = parts_left_out(_model(assignment), {prepared_kind(offered.key) for offered in assignment.prepared})
     inputs = yield from _inputs(edges, clock, assignment)
     wanted = [each for each in inputs if not _is_of(each, parts)]
@@ -63,7 +65,7 @@ def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: 
 def fetch_left_out(
     edges: Edges, clock: Clock, assignment: Assignment, directory: Path, parts: tuple[str, ...]
 ) -> Activity[None]:
-    """The trainer needs them after all."""
+    """Download the parts that were left out: the trainer needs them after all."""
     inputs = yield from _inputs(edges, clock, assignment)
     yield from _bring(edges, clock, assignment, directory, [each for each in inputs if _is_of(each, parts)])
     edges.host.leave_out(directory, ())
@@ -84,7 +86,7 @@ def _inputs(edges: Edges, clock: Clock, assignment: Assignment) -> Activity[list
 
 
 def _model(assignment: Assignment) -> dict[str, Any]:
-    """What says which model it is: pictures are of a training job's."""
+    """Return the fields that name the models: for a job that renders, those of the training job."""
     return trained(assignment.spec)
 
 
@@ -93,7 +95,7 @@ def _of_store(stored: Stored, path: str, *, cached: bool) -> Input:
 
 
 def _of_hub(edges: Edges, clock: Clock, model: HubBase, role: ModelRole) -> Activity[list[Input]]:
-    """As long as nobody answers it is asked again."""
+    """List the files of a hub model, retrying while the hub does not answer."""
     tries = 0
     while True:
         task = edges.transfer.list_hub(model.repo, model.revision, role)
@@ -108,13 +110,16 @@ def _of_hub(edges: Edges, clock: Clock, model: HubBase, role: ModelRole) -> Acti
 
 
 def _is_of(each: Input, parts: tuple[str, ...]) -> bool:
-    """Whether it is the weights of one of these parts of the base."""
+    """Return whether the file has weights of one of these parts of the base."""
     role, _, path = each.file.path.partition("/")
     return role == "base" and is_weights_of(path, parts)
 
 
 def _bring(edges: Edges, clock: Clock, assignment: Assignment, directory: Path, inputs: list[Input]) -> Activity[None]:
-    """To their places; into the cache first what stays. What another worker of this machine threw out meanwhile comes once more."""
+    """Download files and place them, cached ones by way of the cache.
+
+    If another worker of this machine evicted one meanwhile, download it again.
+    """
     lacking = [each for each in inputs if not _is_placed(edges, directory, each)]
     for _ in range(TRIES_MAX):
         if not lacking:
@@ -153,7 +158,7 @@ def _move(edges: Edges, directory: Path, each: Input) -> Move:
 
 
 def _download_from_hub(edges: Edges, clock: Clock, hub: HubBase, moves: list[Move]) -> Activity[None]:
-    """Where a file lies is asked at each try: its URL expires."""
+    """Download files from the hub. Every try asks for the URL again, as it expires."""
 
     def ask(now: list[Move]) -> Activity[tuple[File, ...]]:
         yield from ()
@@ -170,7 +175,7 @@ def _failed(error: Exception) -> Exception:
 
 
 def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[int]:
-    """The step to go on from: that of the newest checkpoint which is not damaged, else 0. Damaged ones are rejected."""
+    """Download the newest checkpoint that is not damaged and return its step; 0 if there is none. Damaged ones are rejected."""
     for resumable in assignment.resume:
         folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest)
         try:

@@ -1,4 +1,4 @@
-"""The heartbeat of an attempt: it renews the lease and hears of a wish to stop, whatever else the node is waiting for."""
+"""Send the heartbeats of an attempt: each renews the lease, and its answer may ask to stop, whatever else the node is waiting for."""
 
 from gangline.core.errors import Unreachable
 from gangline.ports.server import Beat, Stale
@@ -7,14 +7,14 @@ from gangline.worker.move import LeaseLost
 
 
 class Heartbeat:
-    """From the first second to the last upload: the first beat is due at once."""
+    """The heartbeat of an attempt, from its claim, when the first beat is due, to its last upload."""
 
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
         self.due_s = live.clock.now_s
 
     def beat_if_due(self) -> None:
-        """Beat, or do nothing. Raises `LeaseLost`. The first step is looked for before: it makes a beat due at once."""
+        """Send a heartbeat if one is due; the first training step makes one due at once. Raise `LeaseLost`."""
         self._look_for_first_step()
         if self._live.clock.now_s >= self.due_s:
             self._beat()
@@ -25,7 +25,7 @@ class Heartbeat:
             live.first_step_s = self.due_s = live.clock.now_s
 
     def _beat(self) -> None:
-        """Renew the lease. A server that is away is no reason to stop working: if the lease was lost meanwhile, its next answer says so."""
+        """Renew the lease. If the server does not answer, work continues: if the lease was lost meanwhile, its next answer says so."""
         live = self._live
         self.due_s = live.clock.now_s + live.joined.heartbeat_interval_s
         try:

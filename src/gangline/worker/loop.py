@@ -1,4 +1,4 @@
-"""The worker's only loop: one step after the other, a short wait between. It decides nothing."""
+"""The worker's only loop: it steps the agent with a short wait between, and decides nothing."""
 
 import signal
 import threading
@@ -11,7 +11,7 @@ STEP_EVERY_S = 0.2
 
 
 def run(agent: Agent, tell: Callable[[str], None]) -> None:
-    """Until the agent has stopped, which SIGTERM and SIGINT ask it to. Call it from the main thread."""
+    """Step the agent until it has stopped, which SIGTERM and SIGINT ask it to. Call it from the main thread."""
     woken = threading.Event()
 
     def stop(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What a trainer measured and the server has not heard of yet: bounded, however long it is away."""
+"""Buffer metrics that the server does not have yet. The buffer is bounded, however long the server is away."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ KEPT_MAX = 10_000
 
 
 class MetricsBuffer:
-    """`points` are to be sent, the oldest first."""
+    """A buffer of metrics. `points` are ready to be sent, oldest first."""
 
     def __init__(self, from_step: int = 0) -> None:
         self.points: list[Point] = []
@@ -16,7 +16,7 @@ class MetricsBuffer:
         self._waiting: list[Reading] = []
 
     def take(self, readings: Sequence[Reading], *, ended: bool) -> None:
-        """`ended`: nothing more will come, so nothing waits for more."""
+        """Add readings. `ended` says that no more will come, so that incomplete points are completed now."""
         kept, self._waiting = thin([*self._waiting, *readings], self._last_step)
         self.points += kept
         if ended:

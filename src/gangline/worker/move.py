@@ -1,4 +1,4 @@
-"""Files between the node and the object store, a few at once, tried again as long as that can help."""
+"""Move files between the node and the object store, a few at a time, with retries for as long as they can help."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ TRIES_OF_A_URL = 40
 
 
 class LeaseLost(Exception):
-    """Whatever this node still does about the attempt counts for nothing."""
+    """The lease is lost: whatever this node still does about the attempt has no effect."""
 
 
 class AttemptFailed(Exception):
-    """This node cannot bring the attempt to its end."""
+    """This node cannot complete the attempt."""
 
     def __init__(self, kind: ReportedKind, because: str) -> None:
         super().__init__(because)
@@ -36,7 +36,7 @@ class AttemptFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One file, its place on the node, and the name by which its URL is asked for."""
+    """A file, its place on the node, and the name by which its URL is requested."""
 
     file: File
     local: Path
@@ -44,10 +44,10 @@ class Move:
 
 
 def download_all(edges: Edges, clock: Clock, hold: Hold, moves: list[Move], *, durable: bool) -> Activity[None]:
-    """Until all are there. Raises `LeaseLost`, or the error of a file that failed `TRIES_MAX` times.
+    """Download all files. Raise `LeaseLost`, or the error of a file after `TRIES_MAX` failed tries.
 
-    A URL serves until it is refused, or the store was away for `TRIES_OF_A_URL` tries (it may have moved): what is downloaded
-    is billed by the URLs that were asked for.
+    A URL is used until it is refused, or until the store did not answer for `TRIES_OF_A_URL` tries, as it may have moved. Asking for a URL
+    counts as a download on the bill, so a new one is requested only then.
     """
 
     def ask(now: list[Move]) -> Activity[tuple[Signed, ...]]:
@@ -63,7 +63,7 @@ def download_all(edges: Edges, clock: Clock, hold: Hold, moves: list[Move], *, d
 def upload_all(
     edges: Edges, clock: Clock, hold: Hold, folder: Folder, moves: list[Move], *, step: int = 0
 ) -> Activity[None]:
-    """As `download_all`. How to go on is asked at each try: the answer says which parts have come in."""
+    """Upload all files. Raise as `download_all` does. Each try requests new grants, as the answer leaves out parts that have arrived."""
     uploads = yield from _describe(edges, moves)
 
     def ask(now: list[Move]) -> Activity[tuple[Grant, ...]]:
@@ -77,7 +77,7 @@ def upload_all(
 
 
 def _describe(edges: Edges, moves: list[Move]) -> Activity[dict[Move, Upload]]:
-    """Large files go up in parts that have hashes of their own."""
+    """Return how to declare each file. A large one is uploaded in parts, each with its own hash."""
     tasks = {move: edges.transfer.describe(move.file, move.local) for move in moves if move.file.bytes > PART_BYTES}
     yield from _until_done(tasks.values())
     for task in tasks.values():
@@ -99,7 +99,7 @@ def move_all(
     *,
     tries_of_an_answer: int,
 ) -> Activity[None]:
-    """A store that is away and a URL that has expired are waited for without counting."""
+    """Move all files, `AT_ONCE` at a time. An unreachable store and an expired URL do not count as failures."""
     waiting, answers, failures, pauses = list(moves), dict[Move, T](), 0, 0
     while waiting:
         now, later = waiting[:AT_ONCE], waiting[AT_ONCE:]
@@ -123,7 +123,7 @@ def move_all(
 
 
 def _try(moves: list[Move], tasks: list[Task[None]]) -> Activity[dict[Move, Exception]]:
-    """Those that failed, each with its error."""
+    """Return the moves that failed, each with its error."""
     yield from _until_done(tasks)
     return {move: task.error for move, task in zip(moves, tasks, strict=True) if task.error is not None}
 
@@ -141,7 +141,7 @@ def _granted(edges: Edges, clock: Clock, ask: Callable[[], T | Stale | Refused])
 
 
 def held(edges: Edges, clock: Clock, ask: Callable[[], T | Stale]) -> Activity[T]:
-    """What the server answers, however long that takes, to one who holds the lease. Raises `LeaseLost` otherwise."""
+    """Return the server's answer, retrying while it does not answer. Raise `LeaseLost` if the lease is lost."""
     answer = yield from patiently(ask, clock, edges.rng)
     if isinstance(answer, Stale):
         raise LeaseLost

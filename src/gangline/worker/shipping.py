@@ -1,7 +1,7 @@
-"""What goes from a trainer to the server beside its checkpoints: its log, its metrics, its pictures, what it prepared; last its result.
+"""Send what a trainer makes besides checkpoints to the server: its log, metrics, pictures, prepared files, and at last its result.
 
-Each of the four loops asks first whether the trainer has ended and then what there is. The other way round, what the trainer wrote
-between the two questions would be lost: the loop would end without having seen it.
+Each of the four loops first asks whether the trainer has ended, and then what there is. In the other order, what the trainer wrote between
+the two questions would be lost: the loop would end without having seen it.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ HAND_IN_S = 20.0
 
 
 class Shipping:
-    """Of one attempt, from the step that it goes on from. Its trainer may be started more than once: what has gone does not go again."""
+    """What one attempt sends, from the step that it resumes from. Its trainer may be started more than once, and nothing is sent twice."""
 
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
@@ -36,13 +36,13 @@ class Shipping:
         self._known = {offered.key for offered in live.assignment.prepared}
 
     def loops(self, run: Run) -> tuple[Activity[None], ...]:
-        """Return what is to go on beside the trainer. Each ends once the trainer has, and all of its kind has gone."""
+        """Return the activities that run beside the trainer. Each ends when the trainer has ended and everything of its kind is sent."""
         return self._ship_log(run), self._ship_metrics(run), self._ship_pictures(run), self._ship_prepared(run)
 
     # The log
 
     def _ship_log(self, run: Run) -> Activity[None]:
-        """What the trainer prints, every few seconds, and all of it once it has ended."""
+        """Send what the trainer prints, every few seconds, and all the rest once it has ended."""
         while True:
             ended = run.exit_code() is not None
             piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
@@ -63,14 +63,14 @@ class Shipping:
             yield pause_ends_s
 
     def last_words(self, run: Run) -> str:
-        """Return the last line of what the trainer printed."""
+        """Return the last line that the trainer printed."""
         lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")
         return lines.strip().splitlines()[-1] if lines.strip() else "none"
 
     # Metrics
 
     def _ship_metrics(self, run: Run) -> Activity[None]:
-        """What the trainer measures, a batch every ten seconds, and the rest of it once it has ended."""
+        """Send what the trainer measures, in a batch every ten seconds, and all the rest once it has ended."""
         ended = False
         while not ended:
             ended = run.exit_code() is not None
@@ -81,12 +81,12 @@ class Shipping:
                 yield self._metrics_due_s if self._metrics_buffer.points else NEWS
 
     def send_metrics_of_now(self, run: Run) -> Activity[None]:
-        """Send all that was measured up to now, although no batch is due."""
+        """Send all metrics measured up to now, although no batch is due."""
         self._metrics_buffer.take(run.take_readings(), ended=False)
         yield from self._send_metrics(run)
 
     def _send_metrics(self, run: Run) -> Activity[None]:
-        """All points of now. A server that is away gets them later, and fewer where that is long."""
+        """Send all points that are ready. If the server does not answer, they are kept, and thinned out if that takes long."""
         live, tries = self._live, 0
         while batch := tuple(self._metrics_buffer.points[:POINTS_MAX]):
             try:
@@ -104,7 +104,7 @@ class Shipping:
     # Pictures
 
     def _ship_pictures(self, run: Run) -> Activity[None]:
-        """What the trainer renders between its steps, as it comes. What the store does not take goes with the result."""
+        """Upload pictures that the trainer renders between its steps. Those that fail to upload go with the result."""
         tried = set[int]()
         while True:
             ended = run.exit_code() is not None
@@ -131,13 +131,13 @@ class Shipping:
     # What it prepared
 
     def _ship_prepared(self, run: Run) -> Activity[None]:
-        """What the trainer made before its first step, for other jobs."""
+        """Upload what the trainer prepared before its first step, for other jobs."""
         ended = False
         while not ended:
             ended = run.exit_code() is not None
             for made in run.prepared():
                 if made.manifest.key not in self._known:
-                    self._known.add(made.manifest.key)  # before it is tried: it is tried once
+                    self._known.add(made.manifest.key)  # marked before the try, as there is only one
                     yield from unless(self._has_no_time, self._keep(run, made))
             if not ended:
                 yield NEWS
@@ -150,10 +150,13 @@ class Shipping:
             yield from live.upload(run, "prepared", files)
             yield from live.insistently(lambda: live.edges.server.keep_prepared(live.hold, request))
         except GanglineError:
-            pass  # the store does not take it; other jobs make it themselves
+            pass  # the upload failed: other jobs prepare it themselves
 
     def _has_no_time(self) -> bool:
-        """Where a node is to stop, what it prepared is the work that it leaves behind; once it has trained, its checkpoint is."""
+        """Return whether to give up uploading prepared files, as the node must stop.
+
+        Before its first step they are all the work that it leaves behind, so they get `HAND_IN_S`; after it, its checkpoint is.
+        """
         live = self._live
         trained = live.first_step_s is not None
         return live.stop_s is not None and (trained or live.clock.now_s > live.stop_s + HAND_IN_S)
@@ -161,7 +164,7 @@ class Shipping:
     # The result
 
     def ship_result(self, run: Run) -> Activity[Outcome]:
-        """Upload what a trainer left that went to its end, but for pictures that were shown. Raises `AttemptFailed`."""
+        """Upload the result of a trainer that succeeded, except for pictures that were uploaded before. Raise `AttemptFailed`."""
         while (result := run.result()) is None:
             yield self._live.clock.now_s
         if not result.output:
@@ -178,5 +181,5 @@ class Shipping:
 
 
 def _whole_lines(piece: bytes) -> bytes:
-    """Up to its last line end, so that no character is cut in two; all of it where it has none."""
+    """Return the text up to its last line end, so that no character is cut in two; all of it if it has none."""
     return piece[: piece.rfind(b"\n") + 1] or piece

@@ -1,17 +1,17 @@
 """One attempt on this node, from its claim to its end: activities that never block, each resumed at each step.
 
-    activity     what runs                                              what starts it            what its end leads to
+    activity     what it does                                           what starts it            what follows its end
     -----------  -----------------------------------------------------  ------------------------  -------------------------------------
-    heartbeat    renew the lease, hear of a wish to stop                the claim                 none: it beats until the clean-up
-    course       fetch, train, ship the result, finish                  the claim                 the clean-up: nothing of it stays here
+    heartbeat    renew the lease, learn that the node must stop         the claim                 none: it beats until the clean-up
+    course       download, train, upload the result, finish             the claim                 the clean-up: the run leaves no trace
     checkpoints  ask for them, upload and commit the newest             each start of a trainer   a part of the course: its next part
-    log          what the trainer prints                                each start of a trainer   when all of these have ended, the
-    metrics      what it measures                                       each start of a trainer   course goes on: to the result and the
-    pictures     what it renders between its steps                      each start of a trainer   finish, or to what was left out of the
-    prepared     what it made before its first step, for other jobs     each start of a trainer   inputs and another start
+    log          send what the trainer prints                           each start of a trainer   when all of these have ended, the
+    metrics      send what it measures                                  each start of a trainer   course continues: with the result and
+    pictures     upload what it renders between its steps               each start of a trainer   the finish, or with the inputs that
+    prepared     upload what it prepared, for other jobs                each start of a trainer   were left out and another start
 
-In a step the heartbeat goes first: whatever the others do in it, the lease is renewed before. Then comes the course, then the rest as
-they stand here: always in one order, so that a simulated run can be repeated. A lost lease ends all of them at once, whichever hears
+In each step the heartbeat comes first: whatever the others do, the lease is renewed before. Then comes the course, then the rest in the
+order of the table: always the same order, so that a simulated run can be repeated. A lost lease ends all of them at once, whichever learns
 of it.
 """
 
@@ -35,7 +35,10 @@ from gangline.worker.shipping import Shipping
 
 
 class AttemptWork:
-    """Call `step` again and again until `ended`. The lease may be lost at any moment: then the trainer is killed, and that is all."""
+    """The work on one attempt: call `step` until `ended`.
+
+    If the lease is lost, at any moment, the trainer is killed and nothing more is sent.
+    """
 
     def __init__(self, edges: Edges, assignment: Assignment, joined: Joined, now_s: float) -> None:
         self.assignment = assignment
@@ -63,17 +66,17 @@ class AttemptWork:
 
     @property
     def due_s(self) -> float:
-        """When it is to be stepped at the latest, if no edge has news before."""
+        """The latest moment of the next step, unless an edge has news before."""
         return self._live.clock.now_s if self._over else min(self._heartbeat.due_s, self._activities.due_s)
 
     def ask_to_stop(self) -> None:
-        """Save, hand over what was made, release the job; what is still being fetched is not needed. Asking again is no error."""
+        """Ask to save, upload what was made and release the job; downloads are abandoned. Repeated calls change nothing."""
         self._live.ask_to_stop()
 
     # The course
 
     def _course(self) -> Activity[None]:
-        """Tell the server how the attempt ended, whatever went wrong: else it would learn of that only when the lease runs out."""
+        """Run the attempt and report its outcome, whatever went wrong: else the server would learn of it only when the lease expires."""
         try:
             outcome = yield from self._attempt()
         except AttemptFailed as failure:
@@ -92,11 +95,11 @@ class AttemptWork:
         return live.insistently(lambda: live.edges.server.finish(live.hold, said))
 
     def _attempt(self) -> Activity[Outcome]:
-        """Train until it ends; once more where the trainer needs what was left out of its inputs."""
+        """Train until the trainer ends; start it once more if it needs parts that were left out of its inputs."""
         live = self._live
         directory = self._directory = live.edges.host.lay_out(live.hold.attempt, live.assignment.spec)
         left_out = yield from self._unless_stopping(self._fetch(directory))
-        shipping = Shipping(live)  # now that it is known from which step the attempt goes on
+        shipping = Shipping(live)  # only now is it known from which step the attempt resumes
         checkpoints = Checkpoints(live, shipping)
         while left_out is not None:
             run = live.run = live.edges.trainer.start(live.assignment.kind, directory)
@@ -107,7 +110,7 @@ class AttemptWork:
         return Released()
 
     def _unless_stopping(self, fetching: Activity[tuple[str, ...]]) -> Activity[tuple[str, ...] | None]:
-        """Return which parts of the base are lacking still, or None where the node is to stop: then nobody needs them."""
+        """Return which parts of the base are still missing, or None if the node must stop, as nobody needs them then."""
         live = self._live
         live.phase = "downloading"
         lacking = yield from unless(lambda: live.stopping, fetching)
@@ -128,8 +131,10 @@ class AttemptWork:
         return ()
 
     def _supervise(self, run: Run, shipping: Shipping, checkpoints: Checkpoints) -> Activity[int]:
-        """Ship all that a trainer leaves but its result; return its exit code. Only then may the attempt finish: that ends the lease,
-        and without a lease the server takes nothing more."""
+        """Upload everything but the result of a trainer; return its exit code.
+
+        The attempt may finish only after that: finishing ends the lease, and without a lease the server accepts nothing more.
+        """
         loops = shipping.loops(run)
         self._activities.begin(*loops)
         code = yield from checkpoints.ship(run)
@@ -138,8 +143,10 @@ class AttemptWork:
         return code
 
     def _clean_up(self) -> None:
-        """Nothing of the run stays on the node: no process, no photo. What moves its files is stopped, and waited for: else it
-        would write into a folder that has just been wiped. To be called until it has `ended`."""
+        """Remove the run from the node, its processes and its photos. Call it until it sets `ended`.
+
+        Transfers are stopped and waited for before: else one would write into a folder that was just deleted.
+        """
         self._activities.drop()
         live = self._live
         if live.run:

@@ -1,1 +1,1 @@
-"""HTTP messages and the typed clients: for the worker, the command line and users' Python code alike."""
+"""HTTP messages and the typed clients for the worker, the command line and users' Python code."""

@@ -1,4 +1,4 @@
-"""The `server` port over HTTP: what a worker asks, with a token of its own for this node."""
+"""The `server` port over HTTP: a worker's requests, made with the token of its node."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""`from gangline import Client`: everything a user may ask for, typed.
+"""The Python client: typed methods for everything that a user may ask for (`from gangline import Client`).
 
 client = Client("http://127.0.0.1:8420", token)          # or `with Client(…) as client:`, which closes its connections
 photos = client.hand_in([Path("photos/1.jpg")], below=Path("photos"))
@@ -59,8 +59,10 @@ EXPIRED, TAKEN = 403, 412
 
 
 class Client:
-    """Raises `UserError` for what the caller can mend, `Unreachable` where nobody answers. `token` is a key; the key of an
-    operator opens every project, and `project` says which one is meant."""
+    """A client. Methods raise `UserError` for what the caller can fix, and `Unreachable` if the server does not answer.
+
+    `token` is a key; an operator's key reaches every project, and `project` selects one.
+    """
 
     def __init__(self, server: str, token: str, project: str | None = None) -> None:
         self._http = Http(server, token, project=project, patience_s=PATIENCE_S)
@@ -68,7 +70,7 @@ class Client:
         self._sender = Sender(self._http, self._bytes)
 
     def close(self) -> None:
-        """Close its connections. What was opened by `with` is closed at the end of that."""
+        """Close the connections. Leaving a `with` block does this, too."""
         self._http.close()
         self._bytes.close()
 
@@ -82,17 +84,17 @@ class Client:
 
     @property
     def server(self) -> str:
-        """Its URL."""
+        """Return the server's URL."""
         return self._http.server
 
     def hand_in(
         self, paths: list[Path], below: Path, tell: Callable[[File], None] = lambda _: None
     ) -> tuple[File, ...]:
-        """Put files into the object store by content; those that are there already are not sent again."""
+        """Upload files by content; a file that is stored already is not uploaded again. Return them as a spec names them."""
         return tuple(self._sender.hand_in(path, below, tell) for path in paths)
 
     def place(self, spec: Spec) -> PlacementView:
-        """Ask where a job could run, if it was submitted now; its files need not be there. Nothing is changed."""
+        """Return where a job could run if it was submitted now. Its files need not be uploaded, and nothing changes."""
         return parse_answer(PlacementView, self._http.ask("POST", "/v1/plans", {"spec": to_json(spec)}))
 
     def add_base(
@@ -106,7 +108,7 @@ class Client:
         licence: str = "",
         because: str = "",
     ) -> BaseView:
-        """Of a base on the hub the server finds out itself what is not said here; of files, whoever hands them in says it."""
+        """Add a base. On the hub, the server detects what is left empty; for uploaded files, the caller states it."""
         said = {"family": family, "prediction_type": prediction_type, "licence": licence, "because": because}
         models = {"base": base_to_json(base), "vae": base_to_json(vae) if vae else None}
         return parse_answer(BaseView, self._http.ask("POST", "/v1/bases", {"name": name} | models | said))
@@ -118,23 +120,25 @@ class Client:
         return parse_answer(BaseView, self._http.ask("GET", path_of("bases", name)))
 
     def forget_base(self, name: str) -> None:
-        """The name only: jobs name content, and what they need stays."""
+        """Delete the name only: jobs refer to bases by content, and what they need stays."""
         self._http.ask("DELETE", path_of("bases", name))
 
     def submit(self, spec: Spec | Mapping[str, Any], *, name: str = "", key: str = "") -> JobView:
-        """`key` makes it safe to submit again after an answer was lost: the same key gives the same job. A spec may be JSON values, whose
-        `photos` say where they lie (docs/http.md): the server fetches them."""
+        """Submit a job. A spec may be JSON values whose `photos` say where they are (docs/http.md); the server then downloads them.
+
+        `key` makes a retry safe after a lost answer: the same key returns the same job.
+        """
         body = {"spec": dict(spec) if isinstance(spec, Mapping) else to_json(spec), "name": name}
         return parse_answer(JobView, self._http.ask("POST", "/v1/jobs", body, key=key or uuid4().hex))
 
     def submit_batch(self, specs: Iterable[Spec], *, key: str = "") -> list[BatchLineView]:
-        """Submit many jobs in one request; return a job or a problem for each, in order. `key` makes it safe to submit again."""
+        """Submit many jobs in one request; return a job or a problem for each, in order. `key` makes a retry safe after a lost answer."""
         lines = (json.dumps({"spec": to_json(spec)}) for spec in specs)
         answer = self._http.send_lines("/v1/jobs/batch", lines, key=key or uuid4().hex)
         return parse_lines(BatchLineView, answer)
 
     def jobs(self) -> Iterator[JobSummary]:
-        """Newest first."""
+        """Yield all jobs, newest first."""
         cursor: str | None = None
         while True:
             params = {"cursor": cursor} if cursor else {}
@@ -145,11 +149,13 @@ class Client:
                 return
 
     def find_job(self, given: str) -> str:
-        """Return the id of the job that is meant: by its id, the beginning or the end of it (four characters or more), its name, or
-        `last`, the one that was submitted last. Raises `NotFound`, or `BadInput` where several are meant."""
+        """Return the id of a job, given its id, the first or last characters of it (at least four), its name, or `last` for the newest.
+
+        Raise `NotFound`, or `BadInput` if several jobs match.
+        """
         if is_job_id(given):
             return given
-        if not is_text(given):  # so nothing is called that
+        if not is_text(given):  # no job has such a name
             return the_one(given, [])
         params: dict[str, Any] = {"limit": 1} if given == LAST else {"limit": SHOWN_MAX, "named": given}
         found = parse_answer(JobPage, self._http.ask("GET", "/v1/jobs", params=params)).jobs
@@ -168,66 +174,66 @@ class Client:
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "resume")))
 
     def retry(self, job: str, *, from_checkpoint: bool = False) -> JobView:
-        """Submit a new job from the same spec; from the newest checkpoint of the old one, which stays until the new one has its own."""
+        """Submit the same spec as a new job; with `from_checkpoint`, from the old job's newest one, which is kept while it is needed."""
         params = {"from_checkpoint": "true"} if from_checkpoint else None
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "retry"), params=params))
 
     def storage(self) -> StorageView:
-        """What the project keeps in the object store, until when, and what that costs."""
+        """Return what the project keeps in the object store, until when, and what it costs."""
         return parse_answer(StorageView, self._http.ask("GET", "/v1/storage"))
 
     def checkpoints(self, job: str) -> list[CheckpointView]:
-        """Those that a job keeps, newest first."""
+        """Return the checkpoints that a job keeps, newest first."""
         return parse_answer(list[CheckpointView], self._http.ask("GET", path_of("jobs", job, "checkpoints")))
 
     def pin_checkpoint(self, job: str, step: int, *, pinned: bool = True) -> list[CheckpointView]:
-        """Keep a checkpoint until it is unpinned; with `pinned=False`, let it go by its age again."""
+        """Pin a checkpoint: it is kept until it is unpinned. With `pinned=False`, unpin it: it expires by age again."""
         method = "PUT" if pinned else "DELETE"
         return parse_answer(
             list[CheckpointView], self._http.ask(method, path_of("jobs", job, "checkpoints", str(step), "pin"))
         )
 
     def what_goes(self, job: str) -> RemovalView:
-        """What `remove` would delete."""
+        """Return what `remove` would delete."""
         return parse_answer(RemovalView, self._http.ask("GET", path_of("jobs", job, "removal")))
 
     def remove(self, job: str) -> RemovalView:
-        """Delete a job that has ended, with the photos that nothing else uses, its weights and logs. Its bills stay."""
+        """Delete a job that has ended, with its weights and logs and the photos that no other job uses. Its bills stay."""
         return parse_answer(RemovalView, self._http.ask("DELETE", path_of("jobs", job)))
 
     def project(self) -> ProjectView:
-        """One's own."""
+        """Return the project that the key belongs to, or `project` if the client was created with one."""
         return parse_answer(ProjectView, self._http.ask("GET", "/v1/project"))
 
     def projects(self) -> list[ProjectView]:
-        """For operators."""
+        """Return all projects. Needs an operator's key."""
         return parse_answer(list[ProjectView], self._http.ask("GET", "/v1/projects"))
 
     def add_project(self, project: str) -> ProjectView:
-        """For operators. One that is there already stays as it is."""
+        """Create a project; an existing one stays as it is. Needs an operator's key."""
         return parse_answer(ProjectView, self._http.ask("POST", "/v1/projects", {"project": project}))
 
     def set_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
-        """For operators. Without a budget there is no limit."""
+        """Set a project's share and budget in US dollars; None means no limit. Needs an operator's key."""
         body = {"share": share, "budget_usd": budget_usd}
         return parse_answer(ProjectView, self._http.ask("PUT", path_of("projects", project), body))
 
     def keys(self) -> list[KeyView]:
-        """For admins: of their project. For operators who name no project: all."""
+        """Return the project's keys; for an operator without a project, all keys. Needs an admin's key."""
         return parse_answer(list[KeyView], self._http.ask("GET", "/v1/keys"))
 
     def add_key(self, name: str, role: KeyRole = "member", *, lasts_s: float | None = None) -> NewKey:
-        """For admins. The answer has the secret, which is shown this once."""
+        """Create a key that expires after `lasts_s` (None: never). Only this answer has its secret. Needs an admin's key."""
         return parse_answer(
             NewKey, self._http.ask("POST", "/v1/keys", {"name": name, "role": role, "lasts_s": lasts_s})
         )
 
     def revoke_key(self, key: str) -> None:
-        """For admins, by the key's id: it opens nothing any more, at once and for good."""
+        """Revoke a key, given its id, at once and for good. Needs an admin's key."""
         self._http.ask("DELETE", path_of("keys", key))
 
     def join_tokens(self) -> list[JoinTokenView]:
-        """For operators."""
+        """Return all join tokens. Needs an operator's key."""
         return parse_answer(list[JoinTokenView], self._http.ask("GET", "/v1/join-tokens"))
 
     def add_join_token(
@@ -241,8 +247,10 @@ class Client:
         nodes_max: int | None = None,
         nodes_per_hour: int | None = None,
     ) -> NewJoinToken:
-        """For operators. The answer has the secret, which is shown this once. Price (0: free) and trust are the pool's where they are
-        not given; at most `nodes_max` nodes are here at once, and `nodes_per_hour` join within an hour."""
+        """Create a join token. Its secret is in the answer and never shown again. Needs an operator's key.
+
+        Price (0: free) and trust default to the pool's. At most `nodes_max` are here at once; `nodes_per_hour` join within an hour.
+        """
         terms = {"price_usd_per_hour": price_usd_per_hour, "trust": trust}
         limits = {"nodes_max": nodes_max, "nodes_per_hour": nodes_per_hour}
         given = {name: value for name, value in (terms | limits).items() if value is not None}
@@ -250,7 +258,7 @@ class Client:
         return parse_answer(NewJoinToken, self._http.ask("POST", "/v1/join-tokens", body))
 
     def revoke_join_token(self, join_token: str) -> None:
-        """For operators, by the token's id: nobody joins with it any more. Nodes that have, stay."""
+        """Revoke a join token, given its id: no more nodes join with it, and those that did stay. Needs an operator's key."""
         self._http.ask("DELETE", path_of("join-tokens", join_token))
 
     def events(self, job: str, after: int = 0) -> list[EventView]:
@@ -264,7 +272,7 @@ class Client:
         )
 
     def metrics(self, job: str, after: int = 0) -> MetricsView:
-        """What its trainers measured, as one run; ask again after the answer's `next`."""
+        """Return what the job's trainers measured, as one run, after a step. To follow it, ask again after the answer's `next`."""
         return parse_answer(
             MetricsView, self._http.ask("GET", path_of("jobs", job, "metrics"), params={"after": after})
         )
@@ -272,8 +280,10 @@ class Client:
     def follow_events(
         self, job: str, after: int = 0, *, waiting: Waiting = lambda _: None
     ) -> Iterator[EventView | ProgressView | EndView]:
-        """What happens to a job, and between it how far it is, as it comes; the last is an `EndView`.
-        A server that goes away meanwhile is waited for; `waiting` is called each time that it is not there."""
+        """Yield a job's events as they happen, with its progress in between; the last message is an `EndView`.
+
+        If the server does not answer, the client reconnects; it calls `waiting` each time.
+        """
         for told in follow_stream(self._http, path_of("jobs", job, "events", "stream"), str(after), waiting):
             yield parse_message(told, {"event": EventView, "progress": ProgressView, "end": EndView})
 
@@ -285,7 +295,7 @@ class Client:
         waiting: Waiting = lambda _: None,
         progress: Callable[[ProgressView], None] | None = None,
     ) -> Iterator[LogView]:
-        """What its trainers print, as it comes, until the job has ended. `progress` hears what the job is doing meanwhile."""
+        """Yield what the job's trainers print, until the job has ended. `progress` is called with what the job is doing meanwhile."""
         path = path_of("jobs", job, "logs", "stream") + "?progress=true" * (progress is not None)
         for told in follow_stream(self._http, path, after, waiting):
             if told.event == "log":
@@ -300,8 +310,8 @@ class Client:
         return parse_answer(list[NodeView], self._http.ask("GET", "/v1/nodes"))
 
     def download(self, artifact: ArtifactView, folder: Path) -> Path:
-        """Put it below the folder, whole and with the right SHA-256, or not at all."""
-        if not is_safe_path(artifact.path):  # whatever the server says: it is written here
+        """Download a result below the folder, complete and with the right SHA-256, or not at all. Return its path."""
+        if not is_safe_path(artifact.path):  # a path from the network is never trusted, as a file is written there
             raise Damaged(f"the server calls a result {artifact.path}, which is no name for a file")
         target = folder / artifact.path
         partial = target.with_name(f".{artifact.sha256[:16]}.partial")

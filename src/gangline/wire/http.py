@@ -1,4 +1,4 @@
-"""One way to ask over HTTP: typed bodies out, typed answers in, problems as errors."""
+"""Send HTTP requests: typed bodies out, typed answers in, problems raised as errors."""
 
 import json
 import threading
@@ -21,15 +21,18 @@ from gangline.wire.problem import is_from_gangline, to_error
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(20, connect=5)
 TOO_MANY = 429
-LINES_TIMEOUT = httpx.Timeout(600, connect=5)  # a server that submits thousands of jobs answers when it has done so
+# a server that submits thousands of jobs answers only when it has done so
+LINES_TIMEOUT = httpx.Timeout(600, connect=5)
 LIMITS = httpx.Limits(
     keepalive_expiry=60
-)  # longer than from heartbeat to heartbeat, shorter than a server keeps a connection
+)  # longer than between two heartbeats, shorter than a server keeps a connection
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of a route, each part one segment of it, whatever people typed: `..` leads nowhere else. Raises `NotFound` for a
-    part with a slash, which no id or name has: a server would read it as the path of something else."""
+    """Return the path of a route. Each part becomes one segment, whatever people typed: `..` leads nowhere else.
+
+    Raise `NotFound` for a part with a slash, which no id or name has: a server would read it as another path.
+    """
     wrong = next((part for part in parts if "/" in part), None)
     if wrong is not None:
         raise NotFound(f"there is no {wrong}", hint="ids and names hold no slash")
@@ -46,9 +49,10 @@ class Http:
         project: str | None = None,
         patience_s: float = 0,
     ) -> None:
-        """`patience_s`: a request that came too often is repeated when the server allows it, up to so much later.
+        """Create a connection. A request refused with 429 is repeated when the server allows, for at most `patience_s` seconds in all.
 
-        Raises `BadInput` for a token that can be none, `NotFound` for such a project."""
+        Raise `BadInput` for an invalid token, `NotFound` for an invalid project.
+        """
         if project and not is_project_name(project):
             raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
         self.server = server.rstrip("/")
@@ -69,12 +73,12 @@ class Http:
     def ask(
         self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
     ) -> httpx.Response:
-        """The answer, where it is a success. Raises the error that a problem stands for, or `Unreachable`."""
+        """Return a successful answer. Raise the error of a problem, or `Unreachable`."""
         content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
         return self._send(method, path, content, "application/json", params=params, key=key)
 
     def send_lines(self, path: str, lines: Iterable[str], *, key: str) -> httpx.Response:
-        """Send JSON lines as they are made. Raises as `ask` does."""
+        """Send JSON lines as they are generated. Raise as `ask` does."""
         content = (line.encode() + b"\n" for line in lines)
         return self._send("POST", path, content, "application/jsonl", key=key, timeout=LINES_TIMEOUT)
 
@@ -110,7 +114,7 @@ class Http:
 
     @contextmanager
     def stream(self, path: str, last_event_id: str, *, silent_s_max: float) -> Iterator[httpx.Response]:
-        """An answer that is read while it comes. Raises as `ask` does, also in its midst."""
+        """Open an answer to be read while it arrives. Raise as `ask` does, also in the middle."""
         headers = self._headers() | ({"Last-Event-ID": last_event_id} if last_event_id else {})
         timeout = httpx.Timeout(silent_s_max, connect=5)
         with self._reaching(), self._client.stream("GET", path, headers=headers, timeout=timeout) as answer:
@@ -131,7 +135,7 @@ class Http:
     def _reaching(self) -> Iterator[None]:
         try:
             yield
-        except (httpx.InvalidURL, UnicodeError) as error:  # an address may hold what no encoding has
+        except (httpx.InvalidURL, UnicodeError) as error:  # an address may have characters that no encoding has
             raise transport.not_an_address(self.server, error) from None
         except httpx.HTTPError as error:
             raise transport.not_reached(self.server, error) from None

@@ -1,4 +1,4 @@
-"""Errors on the wire: `application/problem+json` (RFC 9457), and what they are again on the other side."""
+"""Convert errors to `application/problem+json` (RFC 9457), and back on the other side."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +47,7 @@ ERRORS: dict[str, type[GanglineError]] = {
 
 
 class Refusal(GanglineError):
-    """An expected refusal on its way through HTTP; a client hands out its `value`."""
+    """An expected refusal as an exception; a client returns its `value`."""
 
     def __init__(self, value: Stale | Refused) -> None:
         super().__init__(value.because)
@@ -56,7 +56,7 @@ class Refusal(GanglineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemDetails:
-    """`type` names the kind of problem; `hint` says what to do; `problems` lists every field that is wrong."""
+    """A problem. `type` names its kind; `hint` says what to do; `problems` lists every invalid field."""
 
     type: str
     title: str
@@ -67,7 +67,7 @@ class ProblemDetails:
 
 
 def details(code: str, message: str, *, hint: str = "", problems: tuple[Problem, ...] = ()) -> ProblemDetails:
-    """Return what is sent. It names what was given, so characters that no text may have (lone surrogates) are escaped."""
+    """Return the problem to send. It quotes what was given, so characters that no text may have (lone surrogates) are escaped."""
     status, title = TITLES[code]
     fields = tuple({"field": printable(each.field), "message": printable(each.message)} for each in problems)
     return ProblemDetails(
@@ -86,7 +86,7 @@ def of_error(error: GanglineError) -> ProblemDetails:
 
 
 def is_from_gangline(body: dict[str, Any]) -> bool:
-    """Whether a Gangline server wrote this, and nobody who stands before it."""
+    """Return whether a Gangline server wrote this, and not a proxy in front of it."""
     return str(body.get("type", "")).startswith(TYPE)
 
 
@@ -95,7 +95,7 @@ def problem_code(body: dict[str, Any]) -> str:
 
 
 def to_error(status: int, body: dict[str, Any]) -> GanglineError:
-    """The error that a problem stands for. What we cannot read is the server's trouble, and may pass."""
+    """Return the error of a problem. An unknown one becomes `Unreachable` from status 500 on, as it may pass, and `UserError` below."""
     code, message, hint = problem_code(body), str(body.get("detail", "")), str(body.get("hint", ""))
     if code == InvalidSpec.code:
         found = [part for part in body.get("problems", []) if isinstance(part, dict)]

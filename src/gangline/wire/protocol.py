@@ -1,4 +1,4 @@
-"""The version of what goes over the wire. It rises when an older server would misunderstand; new fields do not raise it."""
+"""The version of the protocol. It rises when an older server would misunderstand a request; new fields do not raise it."""
 
 VERSION = 2
 HEADER = "Gangline-Protocol"

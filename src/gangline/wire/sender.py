@@ -1,4 +1,4 @@
-"""Files go into the object store by content, in the parts that it grants; what is there already is not sent again."""
+"""Upload files to the object store by content, in the parts that the server grants; what is stored already is skipped."""
 
 import hashlib
 from collections.abc import Callable
@@ -20,14 +20,17 @@ REMEMBERED_MAX = 10_000
 
 
 class Sender:
-    """`http` asks the server, `store` sends bytes to where it says."""
+    """Uploads files. `http` sends requests to the server, `store` sends bytes to the URLs that it grants."""
 
     def __init__(self, http: Http, store: httpx.Client) -> None:
         self._http = http
         self._bytes = store
 
     def hand_in(self, path: Path, below: Path, tell: Callable[[File], None]) -> File:
-        """Asks again as long as fewer parts are missing each time: what was granted expires, and what has come is not granted again."""
+        """Upload a file and return it as a spec names it.
+
+        Grants expire, so it asks again while each answer lists fewer missing parts: a part that arrived is not granted again.
+        """
         sha256, parts = hashes(path)
         file = File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=sha256)
         tell(file)
@@ -45,7 +48,7 @@ class Sender:
         return parse_answer(BlobView, self._http.ask("POST", "/v1/blobs", body))
 
     def _send(self, grant: Grant, path: Path) -> None:
-        """All that is granted, or what goes through before the URLs expire."""
+        """Send all granted parts, or those that get through before the URLs expire."""
         sent = 0
         with path.open("rb") as content:
             for number, signed in enumerate(grant.parts):
@@ -70,8 +73,10 @@ class Sender:
 
 
 def hashes(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the SHA-256 of a file and, where it is longer than one, of its parts. A file that did not change since is not read again:
-    a plan asks for it, and then the upload."""
+    """Return the SHA-256 of a file and, if it has several parts, of each.
+
+    A plan asks for it, then the upload, so the result is cached until the file changes.
+    """
     seen = path.stat()
     return _hashes(path, seen.st_size, seen.st_mtime_ns)
 

@@ -1,4 +1,4 @@
-"""Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html), read until their end, across interruptions."""
+"""Read server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) until their end, across interruptions."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from gangline.core.jobs.retry import retry_s
 from gangline.wire.http import Http
 
 SILENT_S_MAX = 45.0
-"""A server that has nothing to say says so every 15 s."""
+"""Seconds of silence after which the connection counts as lost: the server sends a keep-alive every 15 s."""
 END = "end"
 Waiting = Callable[[Unreachable], None]
 
@@ -26,7 +26,7 @@ class Message:
 
 
 def follow_stream(http: Http, path: str, last_id: str, waiting: Waiting) -> Iterator[Message]:
-    """Every message once, up to the `end`. Raises `Unreachable` where nobody is there at the start, and what a problem stands for."""
+    """Yield every message once, up to the `end`. Raise the error of a problem, and `Unreachable` if the first connection fails."""
     tries, began, rng = 0, False, Random()  # noqa: S311 - for jitter
     while True:
         try:
@@ -46,7 +46,7 @@ def follow_stream(http: Http, path: str, last_id: str, waiting: Waiting) -> Iter
 
 
 def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Return the lines, each ended by LF or CR LF: Python and httpx end one at U+2028 and form feeds, too."""
+    """Yield the lines, each ended by LF or CR LF: Python and httpx also split at U+2028 and form feeds."""
     held = b""
     for chunk in chunks:
         *whole, held = (held + chunk).split(b"\n")
@@ -54,7 +54,7 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def messages(lines: Iterator[str]) -> Iterator[Message]:
-    """A blank line ends a message; what was begun and not ended does not count."""
+    """Yield the messages. A blank line ends a message; one that is cut off is dropped."""
     fields: dict[str, str] = {}
     for line in lines:
         if line:

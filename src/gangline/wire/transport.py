@@ -1,4 +1,4 @@
-"""What is wrong where a server is not reached, or where somebody else answers: one diagnosis for each fault of transport."""
+"""Diagnose why a server cannot be reached, or why something else answers: one message for each fault of the transport."""
 
 import ssl
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ def not_an_address(server: str, why: object = "") -> Unreachable:
 
 
 def not_reached(server: str, error: httpx.HTTPError) -> Unreachable:
-    """Return what an error of transport means. It never holds the request's headers, which hold the key."""
+    """Return the diagnosis of a transport error. It never has the request's headers, which have the key."""
     if isinstance(error, httpx.UnsupportedProtocol) or not urlsplit(server).hostname:
         return not_an_address(server)
-    if isinstance(error, httpx.LocalProtocolError):  # the error itself may name the key
+    if isinstance(error, httpx.LocalProtocolError):  # the error's own text may have the key
         return Unreachable(f"{server} was not asked: the request is not what HTTP allows", hint="is the key right?")
     tls = next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None:
@@ -76,7 +76,7 @@ def _tls(server: str, error: ssl.SSLError) -> Unreachable:
 
 
 def no_client(server: str, error: Exception) -> UserError:
-    """Return why no request can be made at all: what the environment names is not there."""
+    """Return why no request can be sent at all: the environment names a proxy or certificates that cannot be used."""
     if isinstance(error, ImportError):
         return UserError(
             f"{server} is not asked: the proxy that the environment names is SOCKS", hint="pip install socksio"
@@ -88,7 +88,7 @@ def no_client(server: str, error: Exception) -> UserError:
 
 
 def not_ours(server: str, answer: httpx.Response) -> GanglineError:
-    """Return what an answer means that no Gangline server gives: somebody else is there, or stands before it."""
+    """Return the diagnosis of an answer that no Gangline server gives: another program answers, or a proxy in front of it."""
     status = answer.status_code
     if answer.is_redirect:
         there = answer.headers.get("location", "elsewhere")
@@ -109,7 +109,7 @@ def not_ours(server: str, answer: httpx.Response) -> GanglineError:
 
 
 def proxy_for(server: str) -> str:
-    """Return the proxy that the environment names for this address, without its password; empty where there is none."""
+    """Return the proxy that the environment names for this address, without its password; "" if there is none."""
     parts = urlsplit(server)
     if not parts.hostname or proxy_bypass(parts.hostname):
         return ""

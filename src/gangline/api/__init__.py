@@ -1,1 +1,1 @@
-"""HTTP routes: authenticate, call one use case, map its answer. Decides nothing; knows no adapter."""
+"""The HTTP routes: they authenticate, call one use case and convert its answer. They decide nothing and know no adapter."""

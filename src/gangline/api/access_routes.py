@@ -1,4 +1,4 @@
-"""Who may ask what: projects, their keys, and the pools' join tokens."""
+"""Routes for projects, keys and join tokens."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -21,7 +21,7 @@ LastsS = Annotated[float, Gt(0), Le(10 * 365 * 86_400)] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedKey:
-    """`name` is for people: who or what has it. It opens nothing any more after `lasts_s`; without it, until it is revoked."""
+    """A key to create. `name` says, for people, who or what uses it. It expires after `lasts_s` seconds; without that, never."""
 
     name: GivenName
     role: KeyRole = "member"
@@ -30,9 +30,11 @@ class WantedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedJoinToken:
-    """Workers that join with it are in `pool`, for `lasts_s` or until it is revoked. `price_usd_per_hour` of a node, 0 if it is free, and
-    `trust` are those of the pool where they are not given. At most `nodes_max` nodes are here at once, and `nodes_per_hour` join within
-    an hour."""
+    """A join token to create, for nodes of `pool`. It expires after `lasts_s` seconds; without that, never.
+
+    `price_usd_per_hour` of a node (0: free) and `trust` default to the pool's. At most `nodes_max` nodes may be here at once, and
+    `nodes_per_hour` join within an hour; without them, any number.
+    """
 
     name: GivenName
     pool: GivenName = access.DEFAULT_POOL
@@ -45,14 +47,17 @@ class WantedJoinToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedProject:
-    """Up to 40 lower-case letters, digits and hyphens: the name is a part of the key of every object of it."""
+    """A project to create.
+
+    Its name has up to 40 lower-case letters, digits and hyphens, as it is a part of the key of each of its objects.
+    """
 
     project: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a project may have: its share beside the others', and a budget for all that it ever spends (None: no limit)."""
+    """What a project may use: a share, relative to other projects', and a budget for everything that it ever spends (null: no limit)."""
 
     share: Annotated[float, Gt(0), Le(1e6)] = 1.0
     budget_usd: Annotated[float, Ge(0), Le(1e9)] | None = None
@@ -60,7 +65,7 @@ class Allowance:
 
 @router.post("/keys", status_code=201)
 def add_key(deployment: At, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
-    """Its secret is in this answer and nowhere else. An operator's key is of no project."""
+    """Create a key. Only this answer has its secret. An operator's key belongs to no project. Needs an admin's key."""
     return access.create_key(
         deployment, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now
     )
@@ -68,44 +73,48 @@ def add_key(deployment: At, now: Now, admin: Admin, project: AdminOf, wanted: Wa
 
 @router.get("/keys")
 def list_keys(deployment: At, now: Now, reach: AdminReach) -> list[KeyView]:
-    """The project's; all of them, where an operator names no project."""
+    """List the keys of the project; all keys if an operator names no project. Needs an admin's key."""
     return access.keys(deployment, reach, now)
 
 
 @router.delete("/keys/{key}", status_code=204)
 def revoke_key(deployment: At, now: Now, reach: AdminReach, key: str) -> None:
-    """At once, and for good. Doing it again changes nothing."""
+    """Revoke a key at once and for good. Repeating this changes nothing. Needs an admin's key."""
     access.end_key(deployment, reach, key, now)
 
 
 @router.get("/project")
 def show_project(deployment: At, project: ViewerOf) -> ProjectView:
-    """One's own."""
+    """Show the project of the key."""
     return projects.project(deployment, project)
 
 
 @router.post("/projects", status_code=201)
 def add_project(deployment: At, _: Operator, wanted: WantedProject) -> ProjectView:
-    """One that is there already stays as it is."""
+    """Create a project. An existing one stays as it is. Needs an operator's key."""
     projects.create_project(deployment, wanted.project)
     return projects.project(deployment, wanted.project)
 
 
 @router.get("/projects")
 def list_projects(deployment: At, _: Operator) -> list[ProjectView]:
+    """List all projects. Needs an operator's key."""
     return projects.projects(deployment)
 
 
 @router.put("/projects/{project}")
 def set_project(deployment: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
-    """A budget below what is spent stops what runs at its next heartbeats."""
+    """Set the share and the budget of a project.
+
+    A budget below what is already spent stops its jobs at their next heartbeats. Needs an operator's key.
+    """
     projects.set_allowance(deployment, project, share=allowance.share, budget_usd=allowance.budget_usd)
     return projects.project(deployment, project)
 
 
 @router.post("/join-tokens", status_code=201)
 def add_join_token(deployment: At, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
-    """Its secret is in this answer and nowhere else."""
+    """Create a join token. Only this answer has its secret. Needs an operator's key."""
     terms = access.Terms(
         price_usd_per_hour=wanted.price_usd_per_hour,
         trust=wanted.trust,
@@ -119,10 +128,11 @@ def add_join_token(deployment: At, now: Now, _: Operator, wanted: WantedJoinToke
 
 @router.get("/join-tokens")
 def list_join_tokens(deployment: At, now: Now, _: Operator) -> list[JoinTokenView]:
+    """List all join tokens. Needs an operator's key."""
     return access.join_tokens(deployment, now)
 
 
 @router.delete("/join-tokens/{join_token}", status_code=204)
 def revoke_join_token(deployment: At, now: Now, _: Operator, join_token: str) -> None:
-    """Nobody joins with it any more; nodes that have, stay. Doing it again changes nothing."""
+    """Revoke a join token: no more nodes join with it, and those that did stay. Repeating this changes nothing. Needs an operator's key."""
     access.end_join_token(deployment, join_token, now)

@@ -1,4 +1,4 @@
-"""The HTTP application."""
+"""Assemble the HTTP application."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class Health:
 
 
 def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limits | None = None) -> FastAPI:
-    """`objects` is the object store where this server itself serves it."""
+    """Return the application. `objects` is the object store if this server serves it, else None."""
     limits = limits or Limits()
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
@@ -52,7 +52,7 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
         recognize_user=lambda secret, needed: recognize(deployment, secret, needed, deployment.store.now_ms()),
         recognize_node=lambda secret, _: app.state.remembered_nodes(secret),
     )
-    app.router.routes.append(heartbeats.route)  # before all others, as it is asked most
+    app.router.routes.append(heartbeats.route)  # first, as routes are tried in order and most requests are heartbeats
     app.include_router(user_routes.router)
     app.include_router(retention_routes.router)
     app.include_router(base_routes.router)
@@ -66,7 +66,7 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
 
     @app.get("/healthz", tags=["operations"])
     def healthz() -> Health:
-        """Whether the server and its database answer."""
+        """Check that the server and its database answer. Needs no key."""
         deployment.store.load("queue_length", limit=1)
         return Health(version=__version__, protocol=protocol.VERSION)
 

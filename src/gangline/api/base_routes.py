@@ -1,4 +1,4 @@
-"""A project's bases by name: viewers read, members add and forget."""
+"""Routes for a project's bases: viewers read, members add and delete."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -19,8 +19,11 @@ router = APIRouter(prefix="/v1", tags=["bases"], route_class=UserRoute)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedBase:
-    """What is empty is found out, of a base on the hub: its revision becomes a commit, and a gated one is copied into the object
-    store. Of files, whoever handed them in says what they are."""
+    """A base to add.
+
+    On the hub, empty fields are detected, the revision becomes a commit, and a gated model is mirrored in the object store. For uploaded
+    files, the caller states what they are.
+    """
 
     name: Annotated[str, MaxLen(100)]
     base: Base
@@ -33,7 +36,7 @@ class WantedBase:
 
 @router.post("/bases", status_code=201)
 def add_base(deployment: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
-    """The same again changes nothing. 422 where the name stands for another base."""
+    """Add a base under a name. Adding the same one again changes nothing. 422 if the name stands for another base."""
     said = bases.BaseStatement(
         family=wanted.family,
         prediction_type=wanted.prediction_type,
@@ -45,15 +48,17 @@ def add_base(deployment: At, now: Now, project: MemberOf, wanted: WantedBase) ->
 
 @router.get("/bases")
 def list_bases(deployment: At, project: ViewerOf) -> list[BaseView]:
+    """List the project's bases."""
     return bases.bases_of(deployment, project)
 
 
 @router.get("/bases/{base}")
 def show_base(deployment: At, project: ViewerOf, base: str) -> BaseView:
+    """Show a base: its content, what is known of it, and whether it can be used yet."""
     return bases.get_base(deployment, project, base)
 
 
 @router.delete("/bases/{base}", status_code=204)
 def forget_base(deployment: At, project: MemberOf, base: str) -> None:
-    """Jobs name content, so those that use it go on. Doing it again changes nothing."""
+    """Delete a base's name. Jobs refer to bases by content, so those that use it continue. Repeating this changes nothing."""
     bases.forget(deployment, project, base)

@@ -1,4 +1,4 @@
-"""What users follow, as server-sent events: `id` goes on after an interruption, `end` says that nothing more will come."""
+"""Routes that follow a job by server-sent events. A client resumes with the last `id`; `end` says that nothing more will come."""
 
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ async def follow_events(
     after: str | None = None,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Messages `event` hold an EventView, `progress` a ProgressView, `end` an EndView."""
+    """Follow the events of a job. Messages `event` have an EventView, `progress` a ProgressView, `end` an EndView."""
     return await _follow(request, deployment, project, EVENTS, job, last_event_id or after)
 
 
@@ -44,7 +44,7 @@ async def follow_log(
     *,
     progress: bool = False,
 ) -> Response:
-    """Messages `log` hold a LogView, `end` an EndView and, where it is asked for, `progress` a ProgressView."""
+    """Follow the log of a job. Messages `log` have a LogView, `end` an EndView and, with `progress=true`, `progress` a ProgressView."""
     return await _follow(request, deployment, project, LOG, job, last_event_id or after, progress=progress)
 
 

@@ -1,6 +1,7 @@
-"""The heartbeat. Nearly all requests of a large fleet are this one, so it is read and answered by hand, at a third of the CPU.
+"""The route of heartbeats. Nearly all requests of a large fleet are heartbeats, so they are parsed and answered by hand, for a third of the
+CPU.
 
-FastAPI documents it from the signature of `beat`.
+FastAPI documents the route from the signature of `beat`.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,7 @@ HOLD = TypeAdapter(Hold)
 
 
 def beat(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
+    """Renew the lease and report the attempt's progress. The answer says whether the node must save and release the job."""
     return accepted(renew(deployment, node, hold, request, now))
 
 

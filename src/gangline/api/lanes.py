@@ -1,7 +1,7 @@
-"""Threads in lanes, so that nobody's requests take the threads that others need: least of all a heartbeat's.
+"""Run requests in separate thread pools (lanes), so that no kind of request takes the threads of another: least of all a heartbeat's.
 
-The event loop reads and checks a request; one hop into its lane then looks up who asks, runs the use case and writes the answer.
-A lane's threads live as long as the process, so a store may keep a connection for each.
+The event loop reads and checks a request. One hop into its lane then authenticates, runs the use case and serializes the answer. A lane's
+threads live as long as the process, so a store may keep a connection for each.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ FORM, JSON = b"application/x-www-form-urlencoded", b"application/json"
 
 
 class Lane:
-    """`waiting_max` requests wait for one of its `threads`, none for longer than `wait_s`."""
+    """A pool of `threads`. At most `waiting_max` requests wait for one, none for longer than `wait_s`."""
 
     def __init__(self, name: str, *, threads: int, waiting_max: int, wait_s: float) -> None:
         self.threads = threads
@@ -35,12 +35,15 @@ class Lane:
         self._inside = 0
 
     async def run(self, act: Callable[[], T]) -> T:
-        """What `act` gives, from a thread of this lane. Raises `Unreachable` where none was free in time; then nothing was done."""
+        """Return the result of `act`, run in a thread of this lane.
+
+        Raise `Unreachable` if none was free in time; then `act` was not run.
+        """
         if self._inside >= self._inside_max:
             raise _busy()
         self._inside += 1
         work = self._pool.submit(act)
-        giving_up = asyncio.get_running_loop().call_later(self._wait_s, work.cancel)  # without effect once it has begun
+        giving_up = asyncio.get_running_loop().call_later(self._wait_s, work.cancel)  # no effect once it has begun
         try:
             return await asyncio.wrap_future(work)
         except asyncio.CancelledError:
@@ -67,7 +70,7 @@ FOLLOWING = Lane("following", threads=1, waiting_max=0, wait_s=5)
 
 @dataclass(frozen=True, slots=True)
 class Later(Generic[T]):
-    """Something of a request that only a thread can look up. A route in a lane is given what comes of it."""
+    """A value that only a thread can look up. An endpoint in a lane gets the value itself."""
 
     get: Callable[[], T]
 
@@ -87,8 +90,10 @@ class WorkerRoute(LaneRoute):
 
 
 class UserRoute(LaneRoute):
-    """`curl -d` calls what it sends a form, unless it is told otherwise: here every body is JSON. A key is never sent by a browser on its
-    own, so that no page of others gains by it."""
+    """A route for users, where every body is JSON: `curl -d` declares its data as a form by default.
+
+    That opens no hole for forged requests: a browser never sends a key by itself, so another site's form has none.
+    """
 
     lane = USERS
 
@@ -111,7 +116,7 @@ class OperationsRoute(LaneRoute):
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """Written once, without a second look at what our own types hold."""
+    """Return the response of one of our own values, serialized once and without validation."""
     if value is None:
         return Response(status_code=status)
     return Response(to_json(value, inf_nan_mode="null"), status, media_type="application/json")
@@ -134,7 +139,7 @@ def _in_lane(lane: Lane, endpoint: Callable[..., Any], status: int) -> Callable[
 
 
 def _with_exact_numbers(found: Signature) -> Signature:
-    """Mark what is read of a request's body: there only a number is a number."""
+    """Mark the parameters that are read from the body, so that only a JSON number counts as a number there."""
     return found.replace(
         parameters=[
             parameter.replace(annotation=Annotated[parameter.annotation, EXACT_NUMBERS])

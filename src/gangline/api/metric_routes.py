@@ -1,4 +1,4 @@
-"""What trainers measure: nodes hand it in, viewers look at it."""
+"""Routes for metrics: nodes send them, viewers read them."""
 
 from typing import Annotated
 
@@ -17,6 +17,7 @@ of_users = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 @of_workers.post("/attempts/{attempt}/metrics")
 def take_metrics(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Points) -> Done:
+    """Store a batch of metrics. Sending a batch again changes nothing."""
     return accepted(metrics.take(deployment, node, hold, request, now))
 
 
@@ -24,5 +25,5 @@ def take_metrics(deployment: At, now: Now, node: Holder, hold: HeldLease, reques
 def show_metrics(
     deployment: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> MetricsView:
-    """One run of all attempts, after a step."""
+    """Return the metrics of all attempts as one run, after the step `after`."""
     return metrics.metrics_after(deployment, project, job, after)

@@ -1,4 +1,4 @@
-"""Signed URLs of an object store that this server itself serves. The signature is the only authority here."""
+"""Routes of an object store that this server itself serves, by signed URLs. The signature is the only authorization here."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from gangline.wire.problem import of_error
 
 FORBIDDEN, TAKEN = 403, 412
 SAVED = {"Content-Disposition": "attachment", "Content-Security-Policy": "sandbox"}
-"""A trainer's HTML or SVG, opened in a browser, runs nothing in the name of this server."""
+"""Headers of downloads: a trainer's HTML or SVG, opened in a browser, runs no script with this server's origin."""
 Expires = Annotated[int, Query(ge=0, le=2**62)]
 
 
@@ -23,6 +23,7 @@ def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
 
     @router.get("/{key:path}", response_class=FileResponse)
     def get(key: str, expires: Expires, signature: str) -> Response:
+        """Download an object by its signed URL."""
         try:
             objects.check("GET", key, "", expires, signature, store.now_ms())
         except Denied as error:
@@ -31,6 +32,7 @@ def object_routes(objects: ObjectServer, store: Store) -> APIRouter:
 
     @router.put("/{key:path}", status_code=201)
     async def put(key: str, expires: Expires, signature: str, what: str, request: Request) -> Response:
+        """Upload an object, or a part of one, by its signed URL. 412 if the key has other bytes already."""
         try:
             await OBJECTS.run(lambda: objects.check("PUT", key, what, expires, signature, store.now_ms()))
         except Denied as error:

@@ -1,5 +1,6 @@
-"""Serve the application, tick the controller, read back what is not verified, copy what is gated, fetch photos, deliver results, tell
-trackers. The server's only loops; they decide nothing."""
+"""Run a server's loops, which decide nothing: the application, the controller's ticks, and the threads that verify checkpoints, mirror
+gated models, download photos, deliver results and feed trackers.
+"""
 
 import faulthandler
 import gc
@@ -29,46 +30,50 @@ from gangline.service.jobs.verify import verify
 
 log = logging.getLogger("gangline.controller")
 KEEP_ALIVE_S = 75
-"""Longer than clients keep an idle connection, so that none is closed while a request is on its way."""
+"""Seconds. Longer than clients keep an idle connection, so that none is closed while a request is on its way."""
 
 
 TELLING_ENDS_S = 15.0
-"""So long a tracker is waited for at the end; what it was not told by then, the next server tells."""
+"""Seconds to wait for a tracker at the end. What it did not get by then, the next server sends."""
 
 
 SIGNAL_S = 1.0
-"""A signal that comes in the moment before a thread goes to sleep does not wake it: the server would never hear of it. So it sleeps
-no longer than this."""
+"""Seconds between two checks for a signal.
+
+One that arrives just before a thread goes to sleep does not wake it, so without this limit the server might never notice it.
+"""
 ENDING_S = 30.0
-"""A server that was asked to stop, and whose nodes have left, ends within this time, even if a thread never returns. The timer is
-a thread of C, so a thread that holds the interpreter cannot stop it; it prints where every thread stands."""
+"""Seconds until a stopped server whose nodes have left exits, even if a thread never returns.
+
+The timer is a thread in C, so a thread that holds the interpreter lock cannot block it; it prints the stack of every thread.
+"""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Raises `UserError` where the address is taken or not ours."""
+    """Return a listening socket. Raise `UserError` if the address is taken or not on this machine."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError, UnicodeError) as error:  # no name of a host has such letters
+    except (OSError, OverflowError, UnicodeError) as error:  # no host name has such characters
         raise UserError(
             f"cannot listen on {host}:{port}: {error.strerror if isinstance(error, OSError) else error}",
             hint="is another server running there? choose another port with --port",
         ) from None
     listening.setsockopt(
         socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-    )  # else an answer's second packet waits 40 ms for an ACK
+    )  # else Nagle's algorithm holds an answer's second packet for 40 ms, until an ACK
     return listening
 
 
 class ApiServer(uvicorn.Server):
-    """Ends the streams before it waits for what is still being answered."""
+    """A uvicorn server that ends the streams before it waits for the remaining answers."""
 
     def __init__(self, app: FastAPI) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 log_level="warning",
-                log_config=None,  # its lines go where ours do, and are escaped as they are
+                log_config=None,  # its lines go to our handlers, which escape them
                 access_log=False,
                 server_header=False,
                 http=cast(Any, partial(TimedProtocol, headers_s=app.state.limits.headers_s)),
@@ -91,7 +96,7 @@ def serve(
     ready: Callable[[], None],
     stopping: Callable[[], None],
 ) -> None:
-    """Until SIGTERM or SIGINT. `stopping` is called while requests are still answered. Call it from the main thread."""
+    """Serve until SIGTERM or SIGINT. `stopping` is called while requests are still answered. Call it from the main thread."""
     _collect_seldom()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -120,7 +125,8 @@ def serve(
         stop.set()
         stopping()
         server.should_exit = True
-        faulthandler.dump_traceback_later(ENDING_S, exit=True)  # never canceled: the interpreter waits for threads, too
+        # never canceled: at exit the interpreter waits for threads, too
+        faulthandler.dump_traceback_later(ENDING_S, exit=True)
         ticking.join()
         answering.join()
         for thread in telling:
@@ -128,7 +134,10 @@ def serve(
 
 
 def _collect_seldom() -> None:
-    """Garbage of requests goes without the collector; it would look through all that is loaded, and hold up whoever asks for 0.1 s."""
+    """Let the garbage collector run rarely.
+
+    Reference counting frees what requests leave; a full collection would scan all loaded modules and delay a request by 0.1 s.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
@@ -144,22 +153,24 @@ def _keep_ticking(deployment: Deployment, stopping: threading.Event) -> None:
 
 
 def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
-    """Beside the ticks, and not waited for at the end: to read a large file back takes long, and to begin again is no harm."""
+    """Verify checkpoints in a thread that is not waited for at the end: reading a large file back takes long, and starting over does no
+    harm.
+    """
     _keep_at(lambda: verify(deployment), "reading back", deployment, stopping)
 
 
 def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
-    """Beside the ticks too: what is copied of a gated model is written down part by part."""
+    """Mirror gated models in their own thread. Progress is recorded part by part, so this thread is not waited for either."""
     _keep_at(lambda: mirror(deployment), "copying from the hub", deployment, stopping)
 
 
 def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:
-    """Beside the ticks too, and several at a time: one user's slow addresses hold up nobody else."""
+    """Download photos in several threads: one user's slow addresses delay nobody else."""
     _keep_at(lambda: fetch_photos(deployment, number), "fetching photos", deployment, stopping)
 
 
 def _keep_delivering(deployment: Deployment, number: int, stopping: threading.Event) -> None:
-    """In threads of their own: addresses that users gave hold up no delivery."""
+    """Deliver results in threads apart from downloads: slow addresses of users delay no delivery."""
     _keep_at(lambda: deliver(deployment, number), "delivering results", deployment, stopping)
 
 
@@ -175,7 +186,7 @@ def _keep_at(work: Callable[[], Iterator[None]], what: str, deployment: Deployme
 
 
 def _keep_telling(deployment: Deployment, tracker: Tracker, stopping: threading.Event) -> None:
-    """Beside the ticks, as a tracker may take its time."""
+    """Send metrics to a tracker in its own thread, as a tracker may be slow."""
     tracking = Tracking(deployment, tracker, Random())  # noqa: S311 - jitter, not a secret
     while not stopping.wait(deployment.policy.tick_interval_s):
         try:

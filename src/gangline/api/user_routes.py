@@ -1,4 +1,4 @@
-"""What users ask about their project's jobs: viewers read, members submit and steer."""
+"""Routes for a project's jobs: viewers read, members submit and steer."""
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """Bytes to hand in; with the SHA-256 of each part of 16 MiB where they are more than one."""
+    """A file to upload, with the SHA-256 of each part of 16 MiB if it has more than one."""
 
     sha256: Sha256
     bytes: Annotated[int, Ge(0), Le(FILE_BYTES_MAX)]
@@ -42,14 +42,14 @@ class Blob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A spec (see `LoraSpec`) and a name for people; without one, its prompt."""
+    """A spec (see `LoraSpec`) and a name for people; the default name is its prompt."""
 
     spec: dict[str, Any]
     name: Label = ""
 
 
 def _shape(body: Any) -> str:
-    """A submission whose spec is not apart, as one types it by hand, has the name among the settings."""
+    """Return the shape of a body: one without `spec`, as people type by hand, has the settings and the name side by side."""
     return APART if isinstance(body, Submission) or not isinstance(body, dict) or "spec" in body else PLAIN
 
 
@@ -66,7 +66,7 @@ AnySubmission = Annotated[
 
 
 def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The spec and the name. Raises `InvalidSpec` for a name that is none."""
+    """Return the spec and the name. Raise `InvalidSpec` for an invalid name."""
     if not isinstance(submission, Submission):
         spec = {field: value for field, value in submission.items() if field != "name"}
         read: Submission = parse_as(Submission, {"spec": spec, "name": submission.get("name", "")})
@@ -76,21 +76,23 @@ def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str
 
 @router.post("/blobs")
 def offer_blob(deployment: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
-    """Whether these bytes are here; if not, where to put them. Ask again afterwards."""
+    """Check whether the project has this file. If not, the answer says how to upload it; repeat the request after the upload."""
     return submit.blob_here(deployment, project, blob.sha256, blob.bytes, now, blob.parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A spec (see `LoraSpec`) that is not submitted; its files need not be here."""
+    """A spec (see `LoraSpec`) that is not submitted; its files need not be uploaded."""
 
     spec: dict[str, Any]
 
 
 @router.post("/plans")
 def place_job(deployment: At, now: Now, project: ViewerOf, question: Question) -> PlacementView:
-    """Where such a job could run, if it was submitted now, or why nowhere; what waits before it, and how fast such work was. Nothing is
-    changed."""
+    """Show where a job could run if it was submitted now, or why nowhere; how many jobs come before it, and how fast such work was.
+
+    Nothing is changed.
+    """
     return placement.placement(deployment, project, question.spec, now)
 
 
@@ -102,8 +104,11 @@ def submit_job(
     submission: AnySubmission,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> JobView:
-    """A `Submission`, or the settings of its spec and `name` beside each other. `base` may be a name of `/v1/bases` or ORGANISATION/NAME of
-    the hub, and `photos` may say where they lie: the server fetches them (docs/http.md)."""
+    """Submit a job: a `Submission`, or the settings of its spec and `name` side by side.
+
+    `base` may be the name of a base (`/v1/bases`) or ORGANISATION/NAME on the hub. `photos` may say where they are, and the server
+    downloads them (docs/http.md). A repeated request with the same `Idempotency-Key` returns the same job.
+    """
     spec, name = _parts(submission)
     job = submit.submit(deployment, project, spec, name=name, request=idempotency_key, now_ms=now)
     return query.job(deployment, project, job, now)
@@ -122,8 +127,11 @@ IdempotencyKey = Annotated[str | None, Header(max_length=190)]
 async def submit_batch(
     request: Request, deployment: At, project: MemberOfLater, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Submit the job of each line: JSON lines (application/jsonl), a Submission each. They are parsed one by one as they come, and a
-    line that is refused leaves the others as they are. With an `Idempotency-Key` the whole may be sent again."""
+    """Submit a job for each line of a body in JSON lines (application/jsonl), each a `Submission`.
+
+    Lines are parsed one by one as they arrive, and a refused line does not affect the others. With an `Idempotency-Key`, the complete
+    request can be repeated safely.
+    """
     limits: Limits = request.app.state.limits
     owner, answers, number = await USERS.run(project.get), list[bytes](), 0
     async for line in _lines(request, limits):
@@ -134,7 +142,7 @@ async def submit_batch(
 
 
 async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
-    """Yield the lines that are not blank. Raises `TooLarge` for one that is longer than a request's JSON may be."""
+    """Yield the lines that are not blank. Raise `TooLarge` for one longer than the JSON of a request may be, and for too many lines."""
     rest, count = b"", 0
     async for piece in request.stream():
         *lines, rest = (rest + (piece or b"\n")).split(b"\n")  # an empty piece ends the body
@@ -174,7 +182,10 @@ def list_jobs(
     cursor: str | None = None,
     named: Annotated[str | None, Query(min_length=1, max_length=NAME_MAX)] = None,
 ) -> JobPage:
-    """The newest first. `named`: those alone whose name this is, or whose id it is, begins or ends with; at most `limit`."""
+    """List the project's jobs, newest first.
+
+    With `named`, only those with this name, or whose id is this, or begins or ends with it; at most `limit`.
+    """
     if named is not None:
         return query.jobs_named(deployment, project, named, now, limit=limit)
     return query.jobs(deployment, project, now, limit=limit, cursor=cursor)
@@ -182,12 +193,13 @@ def list_jobs(
 
 @router.get("/jobs/{job}")
 def show_job(deployment: At, now: Now, project: ViewerOf, job: str) -> JobView:
+    """Show a job with its spec, its attempts, its progress and its cost."""
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/cancel")
 def cancel_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
-    """A job that has ended stays as it is."""
+    """Cancel a job. A job that has ended stays as it is."""
     query.owned(deployment, project, job)
     steer.cancel(deployment, job, now)
     return query.job(deployment, project, job, now)
@@ -195,7 +207,7 @@ def cancel_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView
 
 @router.post("/jobs/{job}/pause")
 def pause_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
-    """A node at work saves and hands it back first. 422 for a job that has ended."""
+    """Pause a job. A node at work saves and releases it first. 422 if the job has ended."""
     query.owned(deployment, project, job)
     steer.pause(deployment, job, now)
     return query.job(deployment, project, job, now)
@@ -203,7 +215,7 @@ def pause_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
 
 @router.post("/jobs/{job}/resume")
 def resume_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
-    """One that was not paused stays as it is. 422 for a job that has ended."""
+    """Resume a paused job. A job that was not paused stays as it is. 422 if the job has ended."""
     query.owned(deployment, project, job)
     steer.resume(deployment, job, now)
     return query.job(deployment, project, job, now)
@@ -211,7 +223,10 @@ def resume_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView
 
 @router.post("/jobs/{job}/retry", status_code=201)
 def retry_job(deployment: At, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False) -> JobView:
-    """A new job from the spec of one that has ended; from its newest checkpoint, if asked for. 422 where that is not kept any more."""
+    """Submit the spec of a job that has ended as a new job; with `from_checkpoint`, from its newest checkpoint.
+
+    422 if the job has not ended, or keeps no checkpoint to begin from.
+    """
     query.owned(deployment, project, job)
     return query.job(
         deployment, project, steer.submit_again(deployment, project, job, now, from_checkpoint=from_checkpoint), now
@@ -222,20 +237,23 @@ def retry_job(deployment: At, now: Now, project: MemberOf, job: str, from_checkp
 def list_events(
     deployment: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> list[EventView]:
+    """List the events of a job after the event number `after`."""
     return query.events_after(deployment, project, job, after)
 
 
 @router.get("/jobs/{job}/logs")
 def read_logs(deployment: At, project: ViewerOf, job: str, after: str | None = None) -> LogView:
+    """Return one page of a job's log. Repeat the request with `after` set to `next` of the answer."""
     return query.log_page(deployment, project, job, after)
 
 
 @router.get("/jobs/{job}/artifacts")
 def list_artifacts(deployment: At, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
+    """List the results of a job, each with a signed URL to download it."""
     return query.artifacts_of(deployment, project, job, now)
 
 
 @router.get("/nodes")
 def list_nodes(deployment: At, viewer: Viewer) -> list[NodeView]:
-    """The whole fleet; a node's `job` only where it is one's own, or the operator asks."""
+    """List all nodes. A node's `job` is shown only to the job's own project and to operators."""
     return query.nodes(deployment, viewer.project)

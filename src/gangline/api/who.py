@@ -1,6 +1,6 @@
-"""Who is asking, and about which lease: the dependencies of every route.
+"""Dependencies of the routes: who sends a request, and about which lease.
 
-They run in the event loop and touch nothing. What needs the store is a `Later`, which the route's lane looks up.
+They run in the event loop and do no I/O. What needs the store is a `Later`, which is looked up in the route's lane.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def deployment(request: Request) -> Deployment:
 
 
 def bearer(request: Request) -> str:
-    """The token. Raises `UserError` where the asking program is newer than this one."""
+    """Return the token. Raise `UserError` if the client speaks a newer version of the protocol than this server."""
     spoken = request.headers.get(protocol.HEADER, "")
     if spoken.isdecimal() and len(spoken) < 9 and int(spoken) > protocol.VERSION:
         raise UserError(
@@ -42,8 +42,10 @@ def bearer(request: Request) -> str:
 
 
 def remembered_nodes(deployment: Deployment) -> FindNode:
-    """Whose token it is, for requests that a lease guards: a node's token never becomes another's, and a node that was
-    given up holds no lease. So what is remembered may be old, but lets nobody do anything."""
+    """Return a cached lookup from a node's token to its node, for requests that a lease guards.
+
+    A token never changes its node, and a node that was given up has no lease. So an entry may be old, but permits nothing.
+    """
     return lru_cache(HOLDERS_MAX)(lambda token: _node(identify(deployment, token, "node", deployment.store.now_ms())))
 
 
@@ -76,7 +78,7 @@ def _reach(needed: Role):
         identity: Annotated[Later[Identity], Depends(_has_role(needed))],
         gangline_project: Annotated[str | None, Header(max_length=40)] = None,
     ) -> Later[str | None]:
-        """`Gangline-Project` is for operators to say; all others have one project."""
+        """Return the project. `Gangline-Project` selects one for operators; all other keys belong to one project."""
         at = deployment(request)
         return Later(cache(lambda: reachable_project(at, identity.get(), gangline_project)))
 
@@ -135,7 +137,7 @@ async def _hold(
     return Hold(attempt=attempt, rank=rank, fencing=fencing)
 
 
-# As an endpoint in a lane is given them: what is looked up later is there by then.
+# The types of endpoints' parameters in a lane, where each `Later` has been looked up.
 At = Annotated[Deployment, Depends(_at)]
 Now = Annotated[int, Depends(_now)]
 ViewerOf = Annotated[str, Depends(_project("viewer"))]

@@ -1,1 +1,1 @@
-"""What is answered: problems, streams of events, and the document that describes every answer."""
+"""Answers: problems, streams of events, and the document that describes them all."""

@@ -1,6 +1,7 @@
-"""The OpenAPI document: what FastAPI finds out, with who may ask and every answer that is a problem (RFC 9457).
+"""Generate the OpenAPI document: what FastAPI finds, plus the credentials that each operation needs and the problems (RFC 9457) that it may
+answer.
 
-Which problems a request may meet follows from what it is: one that needs a key, has a body, names something in its path, is fenced.
+The problems follow from the operation's shape: whether it needs a key, has a body, names something in its path, or is guarded by a lease.
 """
 
 from collections.abc import Iterator
@@ -41,11 +42,11 @@ SCHEMES = {
     JOIN: "What lets nodes into a pool: `gangline join-tokens add` makes one.",
 }
 OPEN = ("operations", "objects")
-"""Tags of what needs no key. A signed URL is its own authority."""
+"""The tags of operations that need no key. A signed URL carries its own authorization."""
 
 
 def serve_document(app: FastAPI) -> None:
-    """Let the application give this document."""
+    """Make the application serve this document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -58,7 +59,7 @@ def serve_document(app: FastAPI) -> None:
 def _document(app: FastAPI) -> dict[str, Any]:
     found = get_openapi(title=app.title, version=app.version, routes=app.routes)
     components = found["components"]
-    for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which no answer of ours has
+    for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which no answer uses
         components["schemas"].pop(unused, None)
     components["schemas"]["ProblemDetails"] = TypeAdapter(ProblemDetails).json_schema(ref_template=SCHEMAS)
     components["securitySchemes"] = {
@@ -75,8 +76,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _tell_variants(operation: Operation, schemas: dict[str, Any]) -> None:
-    """A body of several kinds is told from the others by a field. FastAPI writes schemas where OpenAPI wants their names, and says
-    that the field may be left out."""
+    """Correct the schema of a body that is one of several types.
+
+    FastAPI inlines schemas where OpenAPI requires references, and makes the field that tells them apart optional.
+    """
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     if "discriminator" not in body:
         return
@@ -106,7 +109,7 @@ def _answer(status: int) -> dict[str, Any]:
 
 
 def _problems(operation: Operation) -> Iterator[int]:
-    """Yield the statuses of all problems that an operation may answer with."""
+    """Yield the statuses of all problems that an operation may answer."""
     tag = operation["tags"][0]
     given = {parameter["in"] for parameter in operation.get("parameters", ())}
     names = {parameter["name"].lower() for parameter in operation.get("parameters", ())}

@@ -1,4 +1,4 @@
-"""Every error leaves as `application/problem+json`."""
+"""Convert every error to `application/problem+json`."""
 
 import logging
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
 class RefusedRequest(Exception):
-    """An expected refusal, as a value of the use case, on its way out."""
+    """An expected refusal, which use cases return as a value, on its way to the answer."""
 
     def __init__(self, value: Stale | Refused) -> None:
         super().__init__(value.because)
@@ -35,7 +35,7 @@ def accepted(value: T | Stale | Refused) -> T:
 
 
 def install(app: FastAPI) -> None:
-    """Handlers are asynchronous: an error never waits for a thread."""
+    """Install the handlers of errors. They are asynchronous, so that no error waits for a thread."""
 
     @app.exception_handler(RefusedRequest)
     async def refused(_: Request, error: RefusedRequest) -> JSONResponse:
@@ -62,7 +62,7 @@ def install(app: FastAPI) -> None:
 
 
 def of_our(error: GanglineError) -> JSONResponse:
-    """Return the answer that an error of ours is. A body that was refused is not read, so its connection is closed."""
+    """Return the answer for one of our errors. The body of a refused request is not read, so its connection is closed."""
     answer = problem(of_error(error))
     if isinstance(error, TooLarge | TooSlow):
         answer.headers["Connection"] = "close"
@@ -77,15 +77,15 @@ def problem(found: ProblemDetails, *, status: int = 0, headers: Mapping[str, str
 
 
 APART, PLAIN = "apart", "plain"
-"""Shapes of a submission: its spec apart, or the settings beside each other."""
+"""The shapes of a submission: its spec in a field of its own, or its settings at the top level."""
 
 
 def of_body(found: dict[str, Any]) -> Problem:
-    """Leave out of which shape a body was taken to be."""
+    """Return the problem of a body's field, without the name of the shape that the body was taken for."""
     place = found["loc"]
     return as_problem(found | {"loc": place[1:] if place[:1] in ((APART,), (PLAIN,)) else place}, "body")
 
 
 def _of_request(found: dict[str, Any]) -> Problem:
-    """Leave out in which part of the request the field is, too."""
+    """Return the problem of a request's field, without the part of the request (body, query, …) that it is in."""
     return of_body(found | {"loc": found["loc"][1:]})

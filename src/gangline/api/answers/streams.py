@@ -1,8 +1,8 @@
-"""Server-sent events: many follow, one looks.
+"""Serve server-sent events to many followers with one reader.
 
-A follower holds no thread. Once a second a single hop looks at every job that is followed, and what it finds is shared by all who
-follow that job. Only the newest look is kept: who missed it, because he reads slowly or has just come, looks for himself.
-So nothing grows with a slow reader.
+A follower occupies no thread. Once a second, one task reads every job that is followed, and all followers of a job share what it finds.
+Only the newest page is kept: a follower who missed it, as it reads slowly or has just connected, reads by itself. So no memory grows with a
+slow reader.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ log = logging.getLogger("gangline.api")
 
 
 class Tail:
-    """What the last look at a job found: all that came after `start`."""
+    """A followed job: what the last read of it found, which is everything after `start`."""
 
     def __init__(self, channel: Channel, job: str, first: StreamPage) -> None:
         self.channel = channel
@@ -55,11 +55,11 @@ class Tail:
             self.wake()
 
     def has_more(self, place: StreamPosition) -> bool:
-        """For one who was told so much, be it only that he missed something."""
+        """Return whether there is more for a follower at this position, even if it has missed the page that had it."""
         return place < self.latest.place or self.latest.end is not None
 
     async def woken(self) -> bool:
-        """False where nothing happened for long."""
+        """Wait for news. Return False if there was none for `KEEP_ALIVE_S`."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
                 await self.news.wait()
@@ -87,8 +87,10 @@ class Followers:
     def follow(
         self, channel: Channel, project: str, job: str, first: StreamPage, *, progress: bool = True
     ) -> StreamingResponse:
-        """Return the pieces of `first`, and all that come after them; what the job is doing if `progress`. Raises `TooMany` where too
-        many of the project follow already, `Unreachable` where too many follow at all."""
+        """Return a stream of the pieces of `first` and everything after them; with `progress`, also of what the job is doing.
+
+        Raise `TooMany` if the project has too many streams, `Unreachable` if the server has.
+        """
         if self.count >= self._limits.followers_max or self._closing:
             raise Unreachable("the server has no more room for those who follow", hint="try again later")
         if self._of_projects[project] >= self._limits.followers_per_project_max:
@@ -114,13 +116,13 @@ class Followers:
             del self._tails[tail.channel.name, tail.job]
 
     def close(self) -> None:
-        """End all streams now. Who followed comes again, to the next server."""
+        """End all streams now. Followers reconnect, to the next server."""
         self._closing = True
         for tail in self._tails.values():
             tail.wake()
 
     async def tell(self, tail: Tail, found: StreamPage, *, progress: bool) -> AsyncIterator[bytes]:
-        """Until the job ends or this server does, or something is wrong: then the follower comes again."""
+        """Yield messages until the job ends, the server stops or an error occurs; in the last two cases the follower reconnects."""
         place = tail.channel.start
         told: ProgressView | None = None
         yield RETRY
@@ -144,13 +146,13 @@ class Followers:
         return await USERS.run(partial(read_stream, self._at, tail.channel, tail.job, place))
 
     async def _keep_looking(self) -> None:
-        """At every job that is followed, once in `POLL_S`; a few at a time, so that those who follow wake one after the other."""
+        """Read every followed job once in `POLL_S`; a few at a time, so that their followers do not all wake at once."""
         while self._tails and not self._closing:
             tails = list(self._tails.values())
             batches = [tails[begin : begin + BATCH] for begin in range(0, len(tails), BATCH)]
             for batch in batches:
                 await asyncio.sleep(POLL_S / len(batches))
-                with suppress(Unreachable):  # the next look tells the same
+                with suppress(Unreachable):  # the next read finds the same
                     await self._look_at(batch)
         self._looking = None
 
@@ -165,7 +167,7 @@ class Followers:
         try:
             return read_stream(self._at, channel, job, after)
         except Unreachable:
-            return None  # the controller's log tells of it
+            return None  # the controller logs it
         except Exception:
             log.exception("%s could not be looked at for those who follow it; the next look tries again", job)
             return None
@@ -188,7 +190,10 @@ class _Stream(StreamingResponse):
 
 
 def _message(name: str, value: Any, number: str = "") -> bytes:
-    """As the HTML standard has it. JSON in ASCII has no line breaks of its own, for readers that see one in U+2028 or U+0085 too."""
+    """Return a message in the format of the HTML standard.
+
+    JSON in ASCII has no line breaks of its own, even for readers that take U+2028 or U+0085 for one.
+    """
     head = f"event: {name}\nid: {number}\n" if number else f"event: {name}\n"
     data = json.dumps(to_jsonable_python(value, inf_nan_mode="null"), separators=(",", ":"))
     return f"{head}data: {data}\n\n".encode()

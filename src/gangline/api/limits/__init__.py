@@ -1,1 +1,1 @@
-"""What a request meets before it is parsed: the size of its body, the time that it takes, its key, and the rate of its sender."""
+"""Limits that apply before a request is parsed: the size of its body, the time that it takes, its key, and the rate of its sender."""

@@ -1,14 +1,14 @@
-"""The door of the application: what a request must pass before anything of its body is parsed, or even read.
+"""The door of the application: the checks that a request passes before its body is parsed, or even read.
 
-    rate of its key or address        429 and Retry-After
-    length of its body, as announced  413
-    key, where it has a body          401
-    body, as it comes                 413, or 408 where it comes too slowly
+    rate of its key or address         429 and Retry-After
+    declared length of its body        413
+    key, if it has a body              401
+    body, as it arrives                413, or 408 if it arrives too slowly
 
-Of the large bodies of each kind of sender one at a time goes in: the interpreter parses 1 MB in 0.05 s, and what waits for it in
-between are the heartbeats, not the next large body.
+Of each kind of sender, one large body at a time enters: the interpreter needs 0.05 s to parse 1 MB, and between two of them come the
+waiting heartbeats, not the next large body.
 
-Heartbeats have no rate, and their key is looked up by their route: they are nearly all requests of a large fleet. A refused body is
+Heartbeats have no rate limit, and their key is checked by their route, as they are nearly all requests of a large fleet. A refused body is
 never read, so its connection is closed.
 """
 
@@ -35,12 +35,12 @@ from gangline.wire.problem import of_error
 DENIED = 401
 LARGE_BYTES = 65_536
 IDENTITY = "gangline.identity"
-"""Where a request's scope holds who asks, once the door has looked that up."""
+"""The key in a request's scope for the identity of its sender, once the door has looked it up."""
 Recognize = Callable[[str, Role], object]
 
 
 class Door:
-    """An ASGI middleware. `recognize_user` and `recognize_node` raise `Denied` for a token that opens nothing."""
+    """An ASGI middleware. `recognize_user` and `recognize_node` raise `Denied` for an invalid token."""
 
     def __init__(self, app: ASGIApp, limits: Limits, recognize_user: Recognize, recognize_node: Recognize) -> None:
         self._app = app
@@ -70,8 +70,10 @@ class Door:
             await self._app(scope, entering, self._counting_refusals(scope, send))
 
     def _check_rate(self, scope: Scope, headers: Headers, bounds: RequestBounds) -> None:
-        """Raise `TooMany`. A token counts for its own rate, whether it is valid or not; the address of those that are not is counted
-        when they are refused."""
+        """Raise `TooMany` if the sender exceeds its rate.
+
+        A token has its own rate, valid or not. The address of an invalid one is charged when it is refused.
+        """
         if bounds.sender == "heartbeat":
             return
         token, now_s = _token(headers), time.monotonic()
@@ -84,8 +86,10 @@ class Door:
     async def _entering(
         self, scope: Scope, headers: Headers, receive: Receive, bounds: RequestBounds
     ) -> tuple[Receive, int]:
-        """Return what the route receives in place of the connection, and how many bytes of it were read here. Raises `TooLarge`,
-        `TooSlow`, `Denied`."""
+        """Return the `receive` that the route gets instead of the connection's, and how many bytes of the body were read here.
+
+        Raise `TooLarge`, `TooSlow` or `Denied`.
+        """
         announced = headers.get("content-length", "")
         if announced.isdecimal() and int(announced[:19]) > bounds.body_bytes_max:
             raise _too_large(bounds.body_bytes_max)
@@ -103,7 +107,7 @@ class Door:
             raise TooSlow(f"the body was not complete in {self._limits.body_s:g} s") from None
 
     async def _look_up(self, scope: Scope, headers: Headers, bounds: RequestBounds) -> object:
-        """Return who asks, before the body is read."""
+        """Return the identity of the sender, before the body is read."""
         lane = WORKERS if bounds.sender == "worker" else USERS
         try:
             return await lane.run(partial(self._recognize[bounds.sender], _token(headers, hashed=False), bounds.needed))
@@ -121,7 +125,7 @@ class Door:
         return counting
 
     def _while_it_comes(self, receive: Receive, bytes_max: int) -> Receive:
-        """Return a `receive` that raises `TooLarge` or `TooSlow` into the route that reads a body piece by piece."""
+        """Return a `receive` that raises `TooLarge` or `TooSlow` in a route that reads its body piece by piece."""
         left = bytes_max
 
         async def limited() -> Message:
@@ -153,7 +157,7 @@ async def _read(receive: Receive, bounds: RequestBounds) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read, and then what else comes of the connection."""
+    """Return a `receive` that returns the body, which was read already, and then what the connection receives."""
     unread = [body]
 
     async def reading() -> Message:
@@ -176,7 +180,7 @@ def _too_large(bytes_max: int) -> TooLarge:
 
 
 def _token(headers: Headers, *, hashed: bool = True) -> str:
-    """Return the token that a request carries, by default as its SHA-256, so that no table of buckets holds secrets."""
+    """Return the request's token, by default its SHA-256, so that no table of buckets has secrets."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     token = token.strip() if scheme.lower() == "bearer" else ""
     return sha256(token.encode()).hexdigest() if token and hashed else token

@@ -1,10 +1,10 @@
-"""Token buckets: how often each sender may ask."""
+"""Limit the rate of each sender by a token bucket."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
 
 SENDERS_MAX = 10_000
-"""Buckets that are kept; the one that was used longest ago is forgotten, and its sender begins with a full one."""
+"""The number of buckets kept. The least recently used one is dropped, and its sender starts again with a full one."""
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class _Bucket:
 
 
 class RateLimiter:
-    """A bucket for each sender: `burst` requests at once, refilled by `per_s` a second."""
+    """A bucket per sender: `burst` requests at once, refilled by `per_s` per second."""
 
     def __init__(self, per_s: float, burst: int) -> None:
         self._per_s = per_s
@@ -22,14 +22,14 @@ class RateLimiter:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, sender: str, now_s: float) -> float:
-        """Count one request. Return 0, or the seconds after which the sender may ask again; then nothing was counted."""
+        """Count one request and return 0, or return the seconds until the sender may try again and count nothing."""
         wait_s = self.wait_s(sender, now_s)
         if wait_s == 0:
             self._buckets[sender].tokens -= 1
         return wait_s
 
     def wait_s(self, sender: str, now_s: float) -> float:
-        """Return the seconds until the sender may ask again, without counting a request; 0 where it may at once."""
+        """Return the seconds until the sender may send a request, without counting one; 0 if it may now."""
         bucket = self._refilled(sender, now_s)
         return 0.0 if bucket.tokens >= 1 else (1 - bucket.tokens) / self._per_s
 

@@ -1,4 +1,4 @@
-"""Which limits a request has, by its path alone: pure."""
+"""Choose the limits of a request by its path alone, without any I/O."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +13,11 @@ SenderKind = Literal["heartbeat", "worker", "user", "signed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBounds:
-    """`needed`: what a token that is not known here should have been. `whole`: the body is read before the route begins, so it has
-    `body_bytes_max` bytes at most; others are read while they come."""
+    """The limits of a request.
+
+    `needed` is the role that the hint for an invalid token names. If `whole`, the body is read before the route runs, up to
+    `body_bytes_max` bytes; else the route reads it as it arrives.
+    """
 
     sender: SenderKind
     body_bytes_max: int
@@ -23,7 +26,7 @@ class RequestBounds:
 
 
 def bounds_of(path: str, limits: Limits) -> RequestBounds:
-    """Return the limits of a request. What is uploaded by a signed URL has the length that was signed."""
+    """Return the limits of a request. An upload by signed URL has the length that was signed, so no limit applies here."""
     if path.startswith("/v1/objects/"):
         return RequestBounds(sender="signed", body_bytes_max=2**63, whole=False)
     if path.startswith("/v1/attempts/"):

@@ -1,4 +1,4 @@
-"""uvicorn's protocol for HTTP/1.1, with a time limit for the headers of a request: half-open connections cost a descriptor each."""
+"""Add a time limit for a request's headers to uvicorn's protocol for HTTP/1.1, as each half-open connection costs a descriptor."""
 
 import asyncio
 from typing import Any
@@ -9,8 +9,10 @@ SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """Closes a connection whose headers are not complete after `headers_s` seconds: from when it was opened, or from the first byte of
-    a later request. Between two requests uvicorn's own limit holds."""
+    """A connection that is closed if the headers of a request are not complete after `headers_s` seconds.
+
+    The time starts when the connection opens, or with the first byte of a later request. Between two requests uvicorn's own limit applies.
+    """
 
     def __init__(self, *, headers_s: float, **options: Any) -> None:
         super().__init__(**options)
@@ -34,7 +36,7 @@ class TimedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _begin(self) -> None:
-        """Start the clock, if it does not run already."""
+        """Start the timer, unless it is running."""
         self._giving_up = self._giving_up or self.loop.call_later(self._headers_s, self._give_up)
 
     def _end(self) -> None:

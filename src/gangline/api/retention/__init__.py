@@ -1,1 +1,1 @@
-"""HTTP: what is kept, pinned and deleted."""
+"""Routes for what is kept, pinned and deleted."""

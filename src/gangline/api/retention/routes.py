@@ -1,4 +1,4 @@
-"""What users ask about what is kept: viewers look, members pin, unpin and delete."""
+"""Routes for what jobs keep: viewers read, members pin, unpin and delete."""
 
 from typing import Annotated
 
@@ -18,37 +18,41 @@ CheckpointStep = Annotated[int, Path(), Ge(0), Le(NUMBER_MAX)]
 
 @router.get("/storage")
 def show_storage(deployment: At, project: ViewerOf) -> StorageView:
-    """What the project keeps in the object store: how much of each kind, until when, and what that costs."""
+    """Show what the project keeps in the object store: how much of each kind, until when, and what it costs."""
     return storage.storage_view(deployment, project)
 
 
 @router.get("/jobs/{job}/checkpoints")
 def list_checkpoints(deployment: At, project: ViewerOf, job: str) -> list[CheckpointView]:
-    """Those that the job keeps, newest first."""
+    """List the checkpoints that the job keeps, newest first."""
     return storage.checkpoints(deployment, query.owned(deployment, project, job))
 
 
 @router.put("/jobs/{job}/checkpoints/{step}/pin")
 def pin_checkpoint(deployment: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
-    """The checkpoint of this step stays until it is unpinned or the job is deleted. 404 where none of that step is kept."""
+    """Pin the job's checkpoint of this step: it is kept until it is unpinned or the job is deleted. 404 if no checkpoint of that step is
+    kept.
+    """
     return storage.pin(deployment, query.owned(deployment, project, job), step, pinned=True)
 
 
 @router.delete("/jobs/{job}/checkpoints/{step}/pin")
 def unpin_checkpoint(deployment: At, project: MemberOf, job: str, step: CheckpointStep) -> list[CheckpointView]:
-    """The checkpoint of this step goes by its age again."""
+    """Unpin the job's checkpoint of this step: it expires by age again. 404 if no checkpoint of that step is kept."""
     return storage.pin(deployment, query.owned(deployment, project, job), step, pinned=False)
 
 
 @router.get("/jobs/{job}/removal")
 def show_removal(deployment: At, now: Now, project: ViewerOf, job: str) -> RemovalView:
-    """What would be deleted with the job. 422 for one that has not ended."""
+    """Show what would be deleted with the job. 422 if it has not ended."""
     return removal.what_goes(deployment, query.owned(deployment, project, job), now)
 
 
 @router.delete("/jobs/{job}")
 def remove_job(deployment: At, now: Now, project: MemberOf, job: str) -> RemovalView:
-    """Delete a job that has ended, with its weights, pictures, checkpoints and logs, and the uploaded files that nothing else uses,
-    these within a minute. Its bills stay. 422 for a job that has not ended."""
+    """Delete a job that has ended, with its weights, pictures, checkpoints and logs.
+
+    Uploaded files that no other job uses are deleted within a minute. The job's bills stay. 422 if the job has not ended.
+    """
     query.owned(deployment, project, job)
     return removal.remove(deployment, job, now)

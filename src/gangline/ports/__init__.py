@@ -1,1 +1,1 @@
-"""What the edges must offer. A port, its adapter and its contract test have the same name."""
+"""The interfaces that the core requires of the outside world. A port, its adapter and its contract test have the same name."""

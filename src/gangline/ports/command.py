@@ -1,47 +1,49 @@
-"""A program of the user's, with everything that it starts."""
+"""Run a user's program together with every process that it starts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 ShowOutput = Callable[[int, bytes], None]
-"""Is given what was printed: 1 for standard output, 2 for standard error."""
+"""Called with what was printed: file descriptor (1: standard output, 2: standard error) and bytes."""
 
 
 class Command(Protocol):
-    """Ends with who started it, however that one ends."""
+    """A running program. It ends when the process that started it ends, however that happens."""
 
     @property
     def code(self) -> int | None:
-        """The program's exit code as shells tell it (128 and the number of a signal that ended it); None while it runs."""
+        """The program's exit code as shells report it (128 plus the number of a signal that ended it); None while it runs."""
         ...
 
     @property
     def gone(self) -> bool:
-        """Whether none of what it started is left either."""
+        """Return whether the program and every process that it started are gone."""
         ...
 
     @property
     def processes(self) -> int:
-        """How many processes a launcher made of it, as far as their environment tells (WORLD_SIZE); else 1."""
+        """The number of processes that a launcher started for it, as far as their environment shows (WORLD_SIZE); else 1."""
         ...
 
     def signal(self, number: int) -> None:
-        """To the program and what it started, as a terminal does."""
+        """Send a signal to the program and the processes that it started, as a terminal does."""
         ...
 
     def kill(self) -> None:
-        """All of it, at once."""
+        """Kill all its processes at once."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Until something of this changes, or so long."""
+        """Wait until one of these properties changes, at most this long."""
         ...
 
     def close(self) -> None:
-        """Kill what is left, and show what was printed to its end."""
+        """Kill the remaining processes, and show the rest of what was printed."""
         ...
 
 
 StartCommand = Callable[[Sequence[str], ShowOutput, Mapping[str, str]], Command]
-"""Starts a command without a shell. Settings go into its environment, but for those that ours has. Raises
-`UserError` where there is no such program."""
+"""Starts a command without a shell. Settings are added to its environment, unless our own environment has them already.
+
+Raises `UserError` if there is no such program.
+"""

@@ -1,4 +1,4 @@
-"""The disk of a node: a cache by content, and a directory for each run, which goes with it."""
+"""The disk of a node: a cache by content, and a directory for each run that is deleted with it."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,45 +8,48 @@ from gangline.core.files import File
 
 class Host(Protocol):
     def cached(self, sha256: str) -> Path:
-        """Where the bytes with this hash lie, or are to be put."""
+        """Return the path in the cache of the bytes with this hash, whether they are there or not."""
         ...
 
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
-        """A new, empty run directory with its spec.json."""
+        """Create and return an empty run directory with its spec.json."""
         ...
 
     def input_path(self, directory: Path, path: str) -> Path:
-        """Where an input of a run belongs."""
+        """Return the path of an input of a run."""
         ...
 
     def place_cached(self, directory: Path, path: str, file: File) -> bool:
-        """Cached bytes, as `inputs/<path>` of a run: they stay in the cache as long as the run. False where they are not there."""
+        """Place cached bytes as `inputs/<path>` of a run; they stay in the cache as long as the run.
+
+        Return False if they are not cached.
+        """
         ...
 
     def make_room(self, room_bytes: int) -> None:
-        """In the cache, for so much more: what was used longest ago goes. Its limit holds but for what runs use."""
+        """Make room for this many bytes more in the cache: the least recently used go. Its limit holds, except for what runs use."""
         ...
 
     def remember_base(self, base: str, files: tuple[File, ...]) -> None:
-        """That these are what a run needs of `base`, and lie in the cache."""
+        """Record that these files, which are in the cache, are what a run needs of `base`."""
         ...
 
     def bases(self) -> tuple[str, ...]:
-        """Those that lie in the cache."""
+        """Return the bases that are completely in the cache."""
         ...
 
     def place_prepared(self, directory: Path, key: str, manifest: dict[str, Any]) -> None:
-        """The manifest of what was prepared under `key`, when its files are there."""
+        """Write the manifest of files prepared under `key`, once they are there."""
         ...
 
     def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
-        """Tell the trainer which parts of its base did not come."""
+        """Write down for the trainer which parts of its base were not downloaded."""
         ...
 
     def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
-        """The folder that the files of a checkpoint to go on from belong into; its manifest is there already."""
+        """Return the folder for the files of a checkpoint to resume from; its manifest is written there."""
         ...
 
     def discard(self, path: Path) -> None:
-        """Remove a file, or a folder and all below it. No error if it is gone."""
+        """Delete a file, or a folder with everything below it. It is no error if it is gone."""
         ...

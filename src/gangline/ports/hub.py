@@ -1,4 +1,4 @@
-"""A public hub of models, where a name and a revision stand for files."""
+"""A public hub of models, where a name and a revision identify files."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFile:
-    """`sha256` is None of small files, which the hub knows by another hash."""
+    """A file on the hub. `sha256` is None for small files, which the hub knows by another hash."""
 
     path: str
     bytes: int
@@ -15,8 +15,10 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubModel:
-    """What a revision stands for now. A `gated` one is read by those alone whose token its owner let in; `licence` may be empty,
-    and `pipeline`, its class in diffusers."""
+    """What a revision stands for now. A `gated` model can be read only with a token that its owner admitted.
+
+    `licence` may be empty, and so may `pipeline`, its class in diffusers.
+    """
 
     commit: str
     gated: bool
@@ -29,11 +31,11 @@ class Hub(Protocol):
     """Every call may raise `NotFound`, `Denied` or `Unreachable`."""
 
     def pin(self, repo: str, revision: str) -> str:
-        """The commit that `revision` of `repo` stands for now. A commit stands for itself."""
+        """Return the commit that `revision` of `repo` stands for now. A commit stands for itself."""
         ...
 
     def look(self, repo: str, revision: str) -> HubModel: ...
 
     def read(self, repo: str, commit: str, path: str, part: range | None = None) -> bytes:
-        """A file, or a part of it."""
+        """Return the content of a file, or a part of it."""
         ...

@@ -1,4 +1,4 @@
-"""Telling somebody elsewhere what happens."""
+"""Notify another service of what happens."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 class Notifier(Protocol):
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Soon, in the background, tried again for as long as this process lives."""
+        """Deliver this soon, in the background, with retries for as long as this process lives."""
         ...
 
     def close(self, seconds: float) -> int:
-        """Wait at most so long for what was not delivered yet; how much was not."""
+        """Wait at most this long for pending deliveries; return how many are left."""
         ...

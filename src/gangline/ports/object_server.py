@@ -1,4 +1,4 @@
-"""An object store that this server itself serves: what the HTTP route of its signed URLs needs."""
+"""An object store that this server itself serves: the operations that the HTTP routes of its signed URLs need."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,14 +7,17 @@ from typing import Protocol
 
 class ObjectServer(Protocol):
     def check(self, method: str, key: str, what: str, expires_ms: int, signature: str, now_ms: int) -> None:
-        """Raises `Denied` unless the URL was signed here for this and has not expired."""
+        """Raise `Denied` unless the URL was signed here for this operation and has not expired."""
         ...
 
     def locate(self, key: str) -> Path:
-        """Raises `NotFound`."""
+        """Return the path of an object. Raise `NotFound` if there is none."""
         ...
 
     async def receive(self, key: str, what: str, body: AsyncIterator[bytes]) -> None:
-        """Raises `Damaged` where the bytes are not those that were signed for, `BadInput` where the key is taken, `NotFound` where
-        the upload that they are a part of has ended."""
+        """Store an upload of exactly what was signed.
+
+        Raise `Damaged` if the bytes differ, `BadInput` if the key is taken by other bytes, `NotFound` if the upload that this is a part of
+        has ended.
+        """
         ...

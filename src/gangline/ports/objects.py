@@ -1,8 +1,7 @@
-"""The object store: bytes under write-once keys, reached through signed URLs that expire.
+"""The object store: bytes under write-once keys, accessed by signed URLs that expire.
 
-A file that goes up in parts becomes an object only when this server completes its upload; until then, and after it was
-aborted or completed, the URLs of its parts reach nothing that anybody reads. Every call but the signing ones may raise
-`Unreachable`.
+A file that is uploaded in parts becomes an object only when this server completes the upload. Until then, and after it was aborted or
+completed, the URLs of its parts reach nothing that anybody reads. Every call except the signing ones may raise `Unreachable`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from gangline.core.files import Signed
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What the store says of an object. `sha256` is what it attests (see `attestations`); None where it attests nothing."""
+    """What the store knows of an object. `sha256` is the checksum that it attests (see `attestations`), or None if it attests none."""
 
     bytes: int
     sha256: str | None
@@ -22,85 +21,88 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class UploadPart:
-    """A part of an upload, as it was declared or as the store has it; then `sha256` is None where the store does not say."""
+    """A part of an upload, as it was declared, or as the store has it; then `sha256` is None if the store does not return it."""
 
     bytes: int
     sha256: str | None
 
     def is_as(self, declared: "UploadPart") -> bool:
-        """A store that says nothing has checked it when it came, or cannot."""
+        """Return whether this part is the declared one. A store without a checksum has verified the part on arrival, or cannot."""
         return self.bytes == declared.bytes and self.sha256 in (None, declared.sha256)
 
 
 class Objects(Protocol):
     @property
     def creates_only(self) -> bool:
-        """Whether a name that is taken keeps its bytes, whoever writes: of two who `write` it, one is refused."""
+        """Return whether a key that is taken keeps its bytes, whoever writes: of two concurrent calls of `write`, one is refused."""
         ...
 
     def in_parts(self, bytes: int) -> bool:
-        """Whether a file of this length goes up in parts here: a long one, and any where a PUT could change what is there."""
+        """Return whether a file of this length is uploaded in parts: a long one, and any if a PUT could overwrite an object."""
         ...
 
     def sign_put(self, key: str, *, bytes: int, sha256: str, now_ms: int, seconds: float) -> Signed:
-        """A request that puts exactly these bytes, once. Again it is no error, or answered 412 and changes nothing."""
+        """Return a request that uploads exactly these bytes, once. Repeating it is no error, or is answered 412, and changes nothing."""
         ...
 
     def sign_get(self, key: str, *, now_ms: int, seconds: float) -> Signed: ...
 
     def begin(self, key: str) -> str:
-        """The id of a new upload in parts."""
+        """Begin an upload in parts and return its id."""
         ...
 
     def sign_part(self, key: str, upload: str, number: int, part: UploadPart, *, now_ms: int, seconds: float) -> Signed:
-        """A request that puts exactly this as the part `number` (from 1). Again it is no error, while the upload is open."""
+        """Return a request that uploads exactly this as part `number` (from 1). Repeating it is no error while the upload is open."""
         ...
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
-        """A part (from 1), put by the server itself. Raises `NotFound` where the upload has ended."""
+        """Upload a part (numbered from 1) from the server itself. Raise `NotFound` if the upload has ended."""
         ...
 
     def parts(self, key: str, upload: str) -> Mapping[int, UploadPart] | None:
-        """What has come of an open upload, by number; None where there is none such."""
+        """Return the parts of an open upload that have arrived, by number; None if there is no such upload."""
         ...
 
     def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
-        """Make an object of just these parts. Where one is missing or not what was declared, the upload has ended, or the key is
-        taken, nothing changes: `stat` says what is there."""
+        """Join exactly these parts into an object.
+
+        If one is missing or differs from its declaration, the upload has ended, or the key is taken, nothing changes: `stat` shows what is
+        there.
+        """
         ...
 
     def abort(self, key: str, upload: str) -> None:
-        """If it is gone already, so much the better."""
+        """Abort an upload. It is no error if it is gone."""
         ...
 
     def uploads(self, key: str) -> list[str]:
-        """The ids of the open uploads of this very key."""
+        """Return the ids of the open uploads of exactly this key."""
         ...
 
     def list(self, prefix: str) -> Iterator[str]:
-        """The keys below the folder `prefix`; all keys, where it is empty."""
+        """Yield the keys below the folder `prefix`; all keys if it is empty."""
         ...
 
     def stat(self, key: str) -> Stat | None:
-        """None where there is no such object."""
+        """Return what the store knows of an object; None if there is none."""
         ...
 
     def write(self, key: str, content: bytes) -> None:
-        """A small object, by the server itself. Writing the same again is no error; other bytes are `BadInput`."""
+        """Write a small object from the server itself. Writing the same bytes again is no error; for other bytes, raise `BadInput`."""
         ...
 
     def read(self, key: str) -> bytes:
-        """Raises `NotFound`."""
+        """Return the content of an object. Raise `NotFound` if there is none."""
         ...
 
     def chunks(self, key: str) -> Iterator[bytes]:
-        """All of it, a piece at a time. Raises `NotFound`, before or after the first piece."""
+        """Yield the content of an object piece by piece. Raise `NotFound`, before or after the first piece."""
         ...
 
     def read_back(self, key: str) -> str:
-        """The SHA-256 of all that lies there, read anew whatever its length. Raises `NotFound`."""
+        """Read an object completely and return its SHA-256. Raise `NotFound` if there is none."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Those that are gone already, so much the better."""
+        """Delete objects. It is no error if some are gone."""
         ...

@@ -1,4 +1,4 @@
-"""A pool driver: the code for one provider of nodes. Every call may raise `Unreachable`, and may have happened all the same."""
+"""A pool driver: the code for one provider of nodes. Every call may raise `Unreachable`, and may have taken effect all the same."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,14 +7,14 @@ from gangline.core.errors import GanglineError
 
 
 class NoCapacity(GanglineError):
-    """The provider has nothing of this offer now."""
+    """The provider has no capacity for this offer now."""
 
     code = "no-capacity"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What can be rented now. `gpu` is empty where there is none. The price says nothing where it is not known."""
+    """A machine type that can be rented now. `gpu` is empty if it has none. The price means nothing unless `price_known`."""
 
     id: str
     gpu: str = ""
@@ -27,8 +27,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A node as the provider sees it. `name` is the one that `start` gave. Billed from `billed_from_ms` (None: not yet)
-    to `billed_to_ms` (None: still); one that has ended stays in the list long enough to be seen. `ended`: why, as far as is known."""
+    """A rented machine as the provider lists it. `name` is the one that `start` was given.
+
+    It is billed from `billed_from_ms` (None: not yet) to `billed_to_ms` (None: still running). One that has ended stays in the list long
+    enough to be noticed. `ended` says why it ended, as far as is known.
+    """
 
     id: str
     name: str
@@ -41,13 +44,13 @@ class Pool(Protocol):
     def offers(self) -> list[Offer]: ...
 
     def start(self, offer: str, name: str) -> None:
-        """Rent a node that will run a worker for `name`. Raises `NoCapacity`. The list will tell whether it came to be."""
+        """Rent a node that will run a worker for `name`. Raise `NoCapacity`. `list` will show whether it was created."""
         ...
 
     def stop(self, instance: str) -> None:
-        """If it is gone already, so much the better; you will be called again until the list says so."""
+        """Stop an instance. It is no error if it is gone; you will be called again until the list shows that it has ended."""
         ...
 
     def list(self) -> list[Instance]:
-        """All instances of this pool, and those that ended of late."""
+        """Return all instances of this pool, and those that ended recently."""
         ...

@@ -1,4 +1,4 @@
-"""The files on this machine that somebody's script leaves beside its checkpoints."""
+"""The files on this machine that a user's script writes besides its checkpoints."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from gangline.core.files import File
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFile:
-    """A file as a scan found it. `group` is what lies in the folder of all by one name."""
+    """A file as a scan found it. `group` names the top-level file or folder that it belongs to."""
 
     at: Path
     mark: FileMark
@@ -22,7 +22,7 @@ class ScannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """As what, and by which run to which address, a file was sent last."""
+    """The version of a file that was uploaded last, and by which run to which address."""
 
     mark: FileMark
     run: str
@@ -31,32 +31,35 @@ class Sent:
 
 class ResultFiles(Protocol):
     def scan(self) -> dict[str, ScannedFile]:
-        """Files by the paths that they have in the store."""
+        """Return the files, by the paths that they have in the store."""
         ...
 
     def unreadable(self) -> list[str]:
-        """What the last scan could not look into."""
+        """Return the paths that the last scan could not read."""
         ...
 
     def missing(self) -> list[Path]:
-        """What was named besides the folder and is not there."""
+        """Return the paths that were named besides the folder and do not exist."""
         ...
 
     def is_written(self, look: ScannedFile) -> bool:
-        """Whether anybody has it open for writing. Raises OSError where it has gone."""
+        """Return whether a process has the file open for writing. Raise OSError if it is gone."""
         ...
 
     def hold(self, path: str, look: ScannedFile, *, copied: bool) -> AbstractContextManager[tuple[File, Path]]:
-        """The file with its SHA-256 and a place where it stays: a copy, where that is asked for. Raises `Damaged` where it is not as it
-        was at the scan, `BadInput` where it cannot have its name in the store; OSError where it has gone or does not fit on the disk."""
+        """Return the file with its SHA-256 and a path where its content stays the same: a copy if `copied`.
+
+        Raise `Damaged` if it changed since the scan, `BadInput` if it cannot have its name in the store, OSError if it is gone or does not
+        fit on the disk.
+        """
         ...
 
     def is_whole(self, path: str, at: Path) -> bool:
-        """By its own format."""
+        """Return whether the file is complete by its own format."""
         ...
 
     def sent(self) -> Mapping[str, Sent]:
-        """What `note` was told, also by earlier processes."""
+        """Return everything that was passed to `note`, also by earlier processes."""
         ...
 
     def note(self, sent: Mapping[str, Sent]) -> None: ...

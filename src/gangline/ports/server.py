@@ -1,8 +1,7 @@
-"""What an agent may ask of the service, and what it may be answered.
+"""The requests that an agent makes of the service, and their answers.
 
-Every request but `join` is made with the node's token. Those about an attempt carry its fencing number, and are
-answered `Stale` once the lease is lost: then nothing that the agent still does about the attempt counts.
-Every call may raise `Unreachable`; all of them may be repeated.
+Every request except `join` uses the node's token. Those about an attempt carry its fencing number and are answered `Stale` once the lease
+is lost: then nothing that the agent still does about the attempt counts. Every call may raise `Unreachable`; all of them may be repeated.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from gangline.core.specs.kinds import KINDS
 
 Id = Annotated[Name, MaxLen(100)]
 Words = Annotated[str, MaxLen(WORDS_MAX)]
-"""Reasons of a node. None is refused, for what it says must be recorded: the service escapes them."""
+"""A node's reasons. None is refused, as they must be recorded: the service escapes them."""
 Capability = Annotated[str, MaxLen(2000), Predicate(is_printable)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 LOG_CHUNK_BYTES_MAX = 256 * 1024
@@ -28,9 +27,12 @@ LOG_CHUNK_BYTES_MAX = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A node says what it is. `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one.
-    Which pool it joins is the join token's to say. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each; `bases`
-    are those that lie in its cache. `kinds`, `problems` and `measured` are its proof: see `gangline.core.runs.proof`."""
+    """A node that joins. Its join token decides which pool it joins.
+
+    `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one. `gpu` is the class of its GPUs,
+    `gpu_memory_gb` the memory of each in GB; `bases` are those in its cache. `kinds`, `problems` and `measured` are the findings of its
+    probe (`gangline.core.runs.proof`).
+    """
 
     machine: Id
     name: Name
@@ -66,7 +68,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumable:
-    """A committed checkpoint to go on from."""
+    """A committed checkpoint to resume from."""
 
     id: str
     step: int
@@ -76,7 +78,7 @@ class Resumable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """What was prepared under a key by whoever was first; see `gangline.core.runs.prepared`."""
+    """Files that another job prepared under a key; see `gangline.core.runs.prepared`."""
 
     key: str
     manifest: dict[str, Any]
@@ -85,7 +87,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Which lease a request stands on."""
+    """The lease that a request relies on."""
 
     attempt: Id
     rank: Count = 0
@@ -94,8 +96,11 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A job to work on. `inputs` are those stored by content, by their path below `inputs/`; `resume` is newest first;
-    `prepared` is what the run need not make, if its numerics are those under which it was made."""
+    """A job to work on.
+
+    `inputs` are stored by content and have paths below `inputs/`; `resume` has checkpoints, newest first; `prepared` are files that the run
+    need not compute, if its numerics are those under which they were made.
+    """
 
     job: str
     name: str
@@ -109,7 +114,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWork:
-    """`locked_out`: not for want of jobs; this node gets none for some time, and `because` is the same until that changes."""
+    """The reason why there is no job.
+
+    `locked_out` says that this node gets none for some time, whatever the queue has; `because` stays the same until that changes.
+    """
 
     because: str
     locked_out: bool = False
@@ -117,14 +125,14 @@ class NoWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """The lease is lost: somebody else may have the job, or it has ended."""
+    """The lease is lost: another node may have the job, or it has ended."""
 
     because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The lease holds, but this cannot be done: the bytes are not there, or not what was said."""
+    """The lease is valid, but the request cannot be fulfilled: files are missing, or differ from what was declared."""
 
     because: str
 
@@ -136,15 +144,17 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beaten:
-    """The lease is renewed. `stop` is empty, or says why the node is to save and hand the job back."""
+    """The lease is renewed. `stop` is empty, or says why the node must save and release the job."""
 
     stop: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A heartbeat: what the attempt is doing, from the first second to the last upload. `training_s`: so long ago was its
-    first step; None before."""
+    """A heartbeat: what the attempt is doing, from its claim to the last upload.
+
+    `training_s` is how long ago its first step was, in seconds; null before that.
+    """
 
     phase: Phase
     step: Count
@@ -158,7 +168,7 @@ Folder = Literal["checkpoints", "output", "prepared", "samples"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload(File):
-    """A file to hand in. `parts`: the SHA-256 of each part of `PART_BYTES`, in order; empty for a file of at most that."""
+    """A file to upload. `parts` has the SHA-256 of each part of `PART_BYTES`, in order; it is empty for a file with a single part."""
 
     parts: Annotated[tuple[Sha256, ...], MaxLen(10_000)] = ()
 
@@ -168,7 +178,7 @@ class Upload(File):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploads:
-    """Files that a node wants to hand in, below a folder of its attempt; `step` for those of a checkpoint."""
+    """Files that a node wants to upload below a folder of its attempt; `step` is for those of a checkpoint."""
 
     folder: Folder
     step: Count = 0
@@ -177,21 +187,21 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """In the order of what was asked. They expire; asked again, what the store has by then is left out."""
+    """Grants in the order of the request. They expire; a repeated request leaves out what has arrived by then."""
 
     files: tuple[Grant, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downloads:
-    """Keys of the assignment that a node wants to read."""
+    """Keys of the assignment that a node wants to download."""
 
     keys: Annotated[tuple[Annotated[str, MaxLen(2000)], ...], MinLen(1), MaxLen(1000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Urls:
-    """In the order of what was asked. They expire."""
+    """Signed URLs in the order of the request. They expire."""
 
     urls: tuple[Signed, ...]
 
@@ -205,14 +215,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The checkpoint exists. `render`: pictures are due, and no other node has time for them."""
+    """The checkpoint is committed. `render` says that the node should render its pictures: they are due, and no other node has time."""
 
     render: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """Pictures of a step that the training node made: all in the object store, below its attempt's `samples`."""
+    """Pictures of a step that the training node rendered, all in the object store below `samples` of its attempt."""
 
     step: Count
     files: Annotated[Files, MinLen(1), MaxLen(2000)]
@@ -220,14 +230,14 @@ class Show:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Something prepared whose files are all in the object store, below `prepared/KEY/` of the attempt."""
+    """Prepared files, all in the object store below `prepared/KEY/` of the attempt."""
 
     manifest: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reject:
-    """A checkpoint of the assignment that turned out damaged."""
+    """A checkpoint of the assignment that turned out to be damaged."""
 
     checkpoint: Id
     because: Words
@@ -243,7 +253,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """What the trainer measured since the batch before, by its steps. Told again, it is told once."""
+    """What the trainer measured since the previous batch, by step. A batch that is sent twice counts once."""
 
     points: Annotated[tuple[Point, ...], MinLen(1), MaxLen(POINTS_MAX)]
 
@@ -271,7 +281,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """The node was told to stop; what it saved is committed."""
+    """The node was asked to stop; what it saved is committed."""
 
     outcome: Literal["released"] = "released"
 
@@ -283,7 +293,7 @@ class Server(Protocol):
     def join(self, request: Join) -> Joined: ...
 
     def leave(self) -> None:
-        """This node asks for nothing more."""
+        """Leave the pool: this node makes no more requests."""
         ...
 
     def claim(self) -> Assignment | NoWork: ...

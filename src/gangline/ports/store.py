@@ -1,4 +1,4 @@
-"""The store: short reads, and guarded writes that happen together or not at all."""
+"""The SQL store: short reads, and guarded writes that are applied together or not at all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Row(Protocol):
-    """A row by the names of its columns; `**row` and `dict(row)` work."""
+    """A row, indexed by column names; `**row` and `dict(row)` work."""
 
     def keys(self) -> Iterable[str]: ...
 
@@ -15,7 +15,7 @@ class Row(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A named statement and its values. A `guard` must change a row, or nothing of its transaction happens."""
+    """A named statement and its values. A `guard` must change a row, or its complete transaction is rolled back."""
 
     name: str
     values: dict[str, Any]
@@ -24,19 +24,19 @@ class Write:
 
 class Store(Protocol):
     def now_ms(self) -> int:
-        """The time that every decision uses, in milliseconds UTC."""
+        """Return the time in milliseconds UTC; every decision uses this clock."""
         ...
 
     def load(self, name: str, /, **values: object) -> list[Row]:
-        """The rows of a named query, as they are now."""
+        """Return the current rows of a named query."""
         ...
 
     def apply(self, *writes: Write) -> bool:
-        """All of `writes` in one transaction, durable on return. False, and nothing changed, where a guard held it off."""
+        """Apply all of `writes` in one transaction, durable on return. Return False, with nothing changed, if a guard changed no row."""
         ...
 
     def change(self, name: str, /, **values: object) -> list[Row]:
-        """One statement that returns the rows it changed, as they are now; durable on return."""
+        """Execute one statement and return the rows that it changed; durable on return."""
         ...
 
 

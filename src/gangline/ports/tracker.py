@@ -1,7 +1,7 @@
-"""Where a job's metrics are shown besides here: one run for one job, written by the server alone.
+"""A tracker, which shows jobs' metrics outside Gangline: one run per job, written by the server alone.
 
-Every call may raise `GanglineError`: `Unreachable` where the tracker is away, anything else where it does not take this run. Both
-are tried again, and harm no job.
+Every call may raise `GanglineError`: `Unreachable` if the tracker does not answer, anything else if it does not accept this run. Both are
+retried and harm no job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from gangline.core.runs.metrics import Measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedRun:
-    """A job, as a tracker shows it. `settings` are those of its spec, without what is long."""
+    """A job as a tracker shows it. `settings` are its spec's, without long values."""
 
     id: str
     project: str
@@ -34,7 +34,7 @@ class TrackedPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job ended, and what it came to."""
+    """How a job ended, with a summary of its cost and attempts."""
 
     state: JobState
     summary: Mapping[str, float | str]
@@ -44,18 +44,20 @@ class Tracker(Protocol):
     name: str
 
     def open(self, run: TrackedRun, told: int) -> int:
-        """Go on with a run, or begin it. `told`: up to this step it was told before, as far as the service knows. Answers with the
-        last step that need not be told again: what it holds counts, where it can say that. Opening again is no error."""
+        """Resume a run, or begin it, and return the last step that need not be sent again. Opening again is no error.
+
+        `told` is the last step that the service knows was sent. What the tracker itself has counts instead, if it can tell.
+        """
         ...
 
     def write(self, run: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
-        """Points after all that the run holds, and pictures beside the last of them."""
+        """Send points after all those that the run has, and pictures beside the last of them."""
         ...
 
     def end(self, run: str, ending: Ending) -> None:
-        """All of it is where it belongs on return."""
+        """End the run. On return, the tracker has all of it."""
         ...
 
     def close(self) -> None:
-        """Let go of all runs; they can be opened again, here or by another server. No error if there is none."""
+        """Close all runs; they can be opened again, here or by another server. It is no error if none is open."""
         ...

@@ -1,4 +1,4 @@
-"""A trainer at work in a directory that keeps the trainer contract (gangline.core.runs.contract)."""
+"""Run a trainer in a directory that follows the trainer contract (`gangline.core.runs.contract`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Of a step, complete on the node; by their paths below `samples/`."""
+    """The pictures of a step, complete on the node, by their paths below `samples/`."""
 
     step: int
     files: tuple[File, ...]
@@ -28,7 +28,7 @@ class Pictures:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Something prepared that is complete on the node."""
+    """Prepared files that are complete on the node."""
 
     folder: Path
     manifest: Prepared
@@ -36,7 +36,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run left in `output/` and `samples/`, by paths below them."""
+    """The files that a run left in `output/` and `samples/`, by their paths below them."""
 
     output: tuple[File, ...]
     samples: tuple[File, ...]
@@ -46,66 +46,65 @@ class Run(Protocol):
     directory: Path
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative for the signal that ended it."""
+        """Return the exit code; None while it runs, negative for the signal that ended it."""
         ...
 
     def progress(self) -> Progress:
-        """The last line that it reported."""
+        """Return the last progress that the trainer reported."""
         ...
 
     def take_readings(self) -> list[Reading]:
-        """What it measured since this was asked last, in the order of its steps."""
+        """Return what the trainer measured since the last call, in the order of steps."""
         ...
 
     def failure(self) -> Failure | None:
-        """What it said of its own end."""
+        """Return the failure that the trainer itself reported."""
         ...
 
     def checkpoints(self) -> list[Saved]:
-        """Those that are complete, oldest first."""
+        """Return the complete checkpoints, oldest first."""
         ...
 
     def pictures(self) -> list[Pictures]:
-        """Of each step that it rendered, oldest first."""
+        """Return the pictures of each step that it rendered, oldest first."""
         ...
 
     def prepared(self) -> list[Made]:
-        """What it prepared and others need not, as far as that is complete."""
+        """Return what it prepared and other jobs can reuse, as far as that is complete."""
         ...
 
     def printed(self, first_byte: int, most: int) -> bytes:
-        """What it printed from `first_byte` on, `most` bytes of it."""
+        """Return at most `most` bytes of what it printed, from `first_byte` on."""
         ...
 
     def result(self) -> RunResult | None:
-        """Of one that has ended. None while its files are being hashed: ask again."""
+        """Return the result of a run that has ended; None while its files are being hashed: ask again."""
         ...
 
     def ask_to_save(self) -> None:
-        """Save after this step, then go on. Only one that has taken a step is asked: before, a trainer may not listen yet."""
+        """Ask it to save after this step and continue. Ask only a trainer that has completed a step: before, it may not listen yet."""
         ...
 
     def ask_to_render(self) -> None:
-        """Pictures of this step, then go on. As `ask_to_save`."""
+        """Ask it to render pictures of this step and continue, under the condition of `ask_to_save`."""
         ...
 
     def ask_to_stop(self) -> None:
-        """Save, then exit 75. Asking again is no error, nor is asking one that has ended."""
+        """Ask it to save, then exit with code 75. Repeated calls are no error, nor is asking a run that has ended."""
         ...
 
     def kill(self) -> None:
-        """It is gone on return, with every process that it started. No error if it is gone already."""
+        """Kill it and every process that it started; they are gone on return. It is no error if they were gone already."""
         ...
 
 
 class Trainer(Protocol):
     def prove(self) -> Proof | None:
-        """Return what this node can do, as loading the libraries and trying the card has shown; None while that is under way: ask again.
-        It is looked at once."""
+        """Return what this node can do, found by loading the libraries and trying the GPU, once; None while that is not finished."""
         ...
 
     def prepare(self) -> None:
-        """Do now what a start would have to wait for and what needs no job. Asking again is no error."""
+        """Do in advance what a start would have to wait for and needs no job. Repeated calls are no error."""
         ...
 
     def start(self, kind: str, directory: Path) -> Run: ...

@@ -1,4 +1,4 @@
-"""Bytes between a node and the object store, moved in the background."""
+"""Move bytes between a node and the object store in the background."""
 
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -11,11 +11,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Task(Protocol[T_co]):
-    """Something that goes on by itself. `error` is None until it has failed, then one of `Damaged`, `Denied`, `Unreachable`, …"""
+    """A task in the background. `error` is None until it has failed, then one of `Damaged`, `Denied`, `Unreachable`, …"""
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return whether it has ended, successfully or not."""
         ...
 
     @property
@@ -23,42 +23,46 @@ class Task(Protocol[T_co]):
 
     @property
     def result(self) -> T_co:
-        """Of a task that ended well."""
+        """The result of a task that succeeded."""
         ...
 
 
 class Transfer(Protocol):
-    """What fails for a while is tried again within a task, a few times. A task that failed may be started again, and goes on
-    from what is there."""
+    """Uploads and downloads.
+
+    A task retries temporary failures a few times. A task that failed may be started again, and continues with what is there.
+    """
 
     def describe(self, file: File, source: Path) -> Task[Upload]:
-        """What the server needs to know of a file that is to go up. Fails with `Damaged` where its bytes are others by now."""
+        """Return what the server needs to know of a file to upload. The task fails with `Damaged` if the file's bytes have changed."""
         ...
 
     def upload(self, grant: Grant, file: File, source: Path) -> Task[None]: ...
 
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> Task[None]:
-        """Into `to`, whole and with the right SHA-256 or not at all; fails with `Damaged` where the bytes are others.
-        What is `durable` outlives a crash of the machine too."""
+        """Download to `to`, completely and with the right SHA-256, or not at all. The task fails with `Damaged` if the bytes differ.
+
+        A `durable` file also survives a crash of the machine.
+        """
         ...
 
     def stop(self) -> None:
-        """Nothing of an upload or a download goes on; their tasks fail. Those that are started later are not meant."""
+        """Stop all uploads and downloads; their tasks fail. Tasks that are started later are not affected."""
         ...
 
     @property
     def idle(self) -> bool:
-        """Whether no upload and no download is under way: nothing is read or written any more."""
+        """Return whether no upload and no download is running, so that no file is read or written any more."""
         ...
 
 
 class NodeTransfer(Transfer, Protocol):
-    """What a node of the service moves besides: models from the hub."""
+    """The transfers of a node of the service, which also downloads models from the hub."""
 
     def list_hub(self, repo: str, commit: str, role: ModelRole) -> Task[tuple[File, ...]]:
-        """The files of a model on the hub that a run needs."""
+        """List the files of a model on the hub that a run needs."""
         ...
 
     def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> Task[None]:
-        """As `download`, of one of them; it is durable."""
+        """Download one of these files as `download` does; it is durable."""
         ...

@@ -1,4 +1,4 @@
-"""The folder in which somebody's script keeps its checkpoints, on this machine."""
+"""The folder on this machine in which a user's script keeps its checkpoints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ from gangline.core.runs.contract import Manifest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A checkpoint that stays, whatever the script does: its files by their paths below the folder of all. `marks` tell whether one was
-    written over since, `written_ns` when the script wrote each (Unix). `adds`: it is the one that was taken last under this name, and
-    more files."""
+    """A checkpoint that stays the same, whatever the script does: its files, by their paths below the workspace's folder.
+
+    `marks` show whether a file was overwritten since; `written_ns` has the Unix time when the script wrote each. `adds` says that it is the
+    checkpoint that was taken last under this name, with more files.
+    """
 
     name: str
     step: int | None
@@ -30,64 +32,70 @@ class Taken:
 
 class Workspace(Protocol):
     def wait(self, seconds: float) -> None:
-        """Until something appears in the folder, where the system tells; at most so long."""
+        """Wait until something appears in the folder, if the system notifies of that; at most this long."""
         ...
 
     def look(self, now_s: float, *, ended: bool = False, well: bool = False) -> list[CheckpointCandidate]:
-        """What may be checkpoints and was not taken as it is now. Their files are held from then on: they stay readable here when the
-        script deletes them; what it deleted is told of once. `ended`: nobody writes any more; `well`: who wrote has come to its end."""
+        """Return what may be checkpoints and was not taken in its current version.
+
+        Their files are held from then on: they stay readable here when the script deletes them; a deletion is reported once. `ended` says
+        that no process writes any more, `well` that the script ended successfully.
+        """
         ...
 
     def step_of(self, candidate: CheckpointCandidate) -> int | None: ...
 
     def take(self, candidate: CheckpointCandidate) -> Taken | None:
-        """To be given back by `release`. None where it has changed since the look."""
+        """Take a checkpoint, to be returned by `release`. Return None if it changed since the look."""
         ...
 
     def release(self, taken: Taken) -> None: ...
 
     def describe(self, taken: Taken) -> tuple[File, ...]:
-        """With their SHA-256s. Raises `Damaged` where one has changed."""
+        """Return its files with their SHA-256s. Raise `Damaged` if one has changed."""
         ...
 
     def know(self, name: str) -> None:
-        """What is there by this name now is in the object store: the next look leaves it out while it stays so."""
+        """Remember that this name's current version is in the object store: `look` leaves it out until it changes."""
         ...
 
     def holds(self, name: str, manifest: Manifest) -> bool:
-        """Whether just these bytes lie there by this name."""
+        """Return whether exactly these bytes are there under this name."""
         ...
 
     def incoming(self, manifest: Manifest) -> Path:
-        """Where files of this checkpoint come in, each under its path; a later try finds what came."""
+        """Return the folder to download this checkpoint's files to, each under its path; a retry finds what arrived before."""
         ...
 
     def install(self, name: str, manifest: Manifest, written_ns: Mapping[str, int]) -> Path:
-        """What came in gets its place by this name, and its files when they were written; what was there is set aside. Its path."""
+        """Move a downloaded checkpoint to its name and set the times when its files were written; what was there is set aside.
+
+        Return its path.
+        """
         ...
 
     def discard(self) -> None:
-        """Whatever came in and was not installed."""
+        """Delete all downloads that were not installed."""
         ...
 
     def set_aside(self, name: str) -> None:
-        """Out of the script's sight; what earlier processes set aside goes."""
+        """Move a checkpoint out of the script's sight; what earlier processes set aside is deleted."""
         ...
 
     def room(self) -> int:
-        """Bytes that are free."""
+        """Return the free bytes on the disk."""
         ...
 
     def place(self, name: str) -> Path:
-        """Where the script finds it."""
+        """Return the path at which the script finds a checkpoint."""
         ...
 
     def remembered(self) -> dict[str, str]:
-        """What `remember` was told last, also by an earlier process."""
+        """Return what was passed to `remember` last, also by an earlier process."""
         ...
 
     def remember(self, told: dict[str, str]) -> None: ...
 
     def close(self) -> None:
-        """Others may be at work in it from now on."""
+        """Release the folder: other processes may use it from now on."""
         ...

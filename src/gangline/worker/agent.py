@@ -42,7 +42,7 @@ class Agent:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the agent has a job."""
+        """Return whether the agent has a job."""
         return self._work is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Results are put where users want them: in a bucket, or a repository of the hub."""
+"""Deliver results to where users want them: a bucket, or a repository of the hub."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Chunks = Iterator[bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A file to deliver; `read` gives its bytes from the start, each time."""
+    """A file to deliver; each call of `read` returns its bytes from the start."""
 
     path: str
     bytes: int
@@ -18,12 +18,12 @@ class Outgoing:
 
 
 class Deliverer(Protocol):
-    """Every call may raise `BadInput`, which is final, or `Unreachable`."""
+    """Delivers results. Every call may raise `BadInput`, which is final, or `Unreachable`."""
 
     def check(self, project: str, address: str) -> None:
-        """Whether results of the project may be put there, as far as can be told without asking anybody."""
+        """Raise `BadInput` if the project's results may not be delivered there, as far as that is known without a request."""
         ...
 
     def put(self, project: str, address: str, files: Sequence[Outgoing]) -> Iterator[tuple[Outgoing, ...]]:
-        """Put these there; yields those that have arrived. To put the same again is no harm."""
+        """Deliver files; yield those that have arrived. Delivering the same file again does no harm."""
         ...

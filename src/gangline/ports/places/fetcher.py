@@ -1,4 +1,4 @@
-"""Photos that users name by their address are brought into a folder of this server's, and looked at."""
+"""Download photos that users name by address into a folder of this server, and check them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Protocol
 from gangline.core.places.places import PhotoPlace
 
 Check = Callable[[], None]
-"""Whether it is still to go on: asked each second of a wait, it raises what ends the fetch."""
+"""Called once a second during a download; it raises the error that ends the download."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """How far it is: so many files of so many, 0 of 0 while that is not known."""
+    """The progress: `done` files `of` all; 0 of 0 while their number is unknown."""
 
     done: int
     of: int
@@ -21,7 +21,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPhotos:
-    """What lies in the folder after a look: names of photos and of captions, and sentences on what is not used."""
+    """The contents of the folder after a check: names of photos and of captions, and sentences about files that are not used."""
 
     photos: tuple[str, ...]
     captions: tuple[str, ...]
@@ -29,28 +29,31 @@ class FetchedPhotos:
 
 
 class Fetcher(Protocol):
-    """Every call may raise `BadInput`, whose sentence is for the user and final, or `Unreachable`: later it may go well."""
+    """Downloads photos.
+
+    Every call may raise `BadInput`, which is final and whose sentence is for the user, or `Unreachable`, which may pass.
+    """
 
     def check(self, project: str, places: Sequence[PhotoPlace]) -> None:
-        """Whether these may be fetched for the project, as far as can be told without asking anybody."""
+        """Raise `BadInput` if the project may not download these, as far as that is known without a request."""
         ...
 
     def bring(self, job: str, project: str, places: Sequence[PhotoPlace], check: Check) -> Iterator[Brought]:
-        """Fetch what is not here yet, a file a step. What came before this server was stopped is not fetched again."""
+        """Download what is missing, one file per step. Files that arrived before this server was restarted are not downloaded again."""
         ...
 
     def look(self, job: str, places: Sequence[PhotoPlace], check: Check) -> FetchedPhotos:
-        """Unpack and check all that was brought."""
+        """Unpack and check everything that was downloaded."""
         ...
 
     def open(self, job: str, name: str) -> BufferedIOBase:
-        """A photo or a caption that `look` found."""
+        """Open a photo or a caption that `look` found."""
         ...
 
     def forget(self, job: str) -> None:
-        """Delete what was brought. If it is gone already, so much the better."""
+        """Delete a job's downloads. It is no error if they are gone."""
         ...
 
     def kept(self) -> list[str]:
-        """Jobs for which something is here."""
+        """Return the jobs for which there are downloads."""
         ...

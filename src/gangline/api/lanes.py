@@ -47,6 +47,7 @@ class Lane:
         try:
             return await asyncio.wrap_future(work)
         except asyncio.CancelledError:
+            # Either the client has left and this task is canceled, or the timer canceled the work before it began.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise

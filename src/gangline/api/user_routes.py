@@ -145,7 +145,8 @@ async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
     """Yield the lines that are not blank. Raise `TooLarge` for one longer than the JSON of a request may be, and for too many lines."""
     rest, count = b"", 0
     async for piece in request.stream():
-        *lines, rest = (rest + (piece or b"\n")).split(b"\n")  # an empty piece ends the body
+        # the last piece is empty and completes a line without a line end
+        *lines, rest = (rest + (piece or b"\n")).split(b"\n")
         if max(map(len, (*lines, rest))) > limits.json_bytes_max:
             raise TooLarge(f"a line after line {count} is longer than {limits.json_bytes_max:,} bytes")
         for line in filter(bytes.strip, lines):

@@ -22,6 +22,7 @@ from gangline.wire import protocol
 
 NUMBER_MAX = 10**15
 HOLDERS_MAX = 65_536
+"""The number of nodes' tokens that are remembered."""
 FindNode = Callable[[str], str]
 
 

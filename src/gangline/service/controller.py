@@ -17,7 +17,9 @@ from gangline.service.outage import take_turn
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 
 PRUNE_S = 600.0
+"""Seconds between two runs of the tasks that nothing waits for: pruning and expiry."""
 SWEEP_S = 60.0
+"""Seconds between two sweeps of the object store."""
 
 
 class Controller:

@@ -12,8 +12,11 @@ from gangline.core.jobs.claim import ClaimCandidate
 from gangline.ports.pool import Offer
 
 REAP_EVERY_MS = 1_000
+"""Claims of this process end overdue attempts at most this often."""
 TAKEN_MS = 2_000
+"""A job that a claim of this process took is left out by its other claims for this long."""
 RIVALS_MS = 10_000
+"""Claims spread over equal jobs for this long after another server was faster."""
 
 
 @dataclass(frozen=True, slots=True)

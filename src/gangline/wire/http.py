@@ -107,6 +107,7 @@ class Http:
             if answer.is_success:
                 return answer
             wait_s = _retry_after_s(answer)
+            # JSON lines are generated while they are sent, so they cannot be sent a second time.
             if answer.status_code != TOO_MANY or wait_s > left_s or not isinstance(content, str | None):
                 raise self._refusal(answer)
             left_s -= wait_s

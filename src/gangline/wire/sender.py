@@ -56,6 +56,7 @@ class Sender:
                     continue
                 content.seek(number * PART_BYTES)
                 answer = self._put(signed, content.read(PART_BYTES), path)
+                # If URLs expire during the upload, the next offer has new ones; if the very first is refused, its age is not the reason.
                 if answer.status_code == EXPIRED and sent:
                     return
                 if not answer.is_success and answer.status_code != TAKEN:

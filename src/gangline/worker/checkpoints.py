@@ -11,7 +11,9 @@ from gangline.worker.move import Move, upload_all
 from gangline.worker.shipping import Shipping
 
 SAVE_SHARE_MAX = 0.01
+"""The largest share of the time that saving, which holds up training, may take."""
 SAVE_ANSWER_S_MAX = 60.0
+"""Seconds to wait for a checkpoint that was asked for, before the loop continues without it."""
 
 
 class Checkpoints:

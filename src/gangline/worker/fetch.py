@@ -143,7 +143,8 @@ def _download(
     try:
         for hub in dict.fromkeys(each.hub for each in inputs):
             found = (_move(edges, directory, each) for each in inputs if each.hub == hub)
-            moves = list({move.local: move for move in found}.values())  # the same bytes once
+            # inputs with the same bytes are downloaded once
+            moves = list({move.local: move for move in found}.values())
             if hub is None:
                 yield from download_all(edges, clock, assignment.hold, moves, durable=True)
             else:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from gangline.core.runs.metrics import Point, Reading, halve, summed_up, thin
 
 KEPT_MAX = 10_000
+"""The number of points that are kept; above it, the points are thinned out."""
 
 
 class MetricsBuffer:

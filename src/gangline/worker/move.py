@@ -17,6 +17,7 @@ from gangline.worker.edges import NEWS, Activity, Clock, Edges, patiently, wait
 T = TypeVar("T")
 
 AT_ONCE = 8
+"""The number of files that are moved at the same time."""
 TRIES_MAX = 3
 TRIES_OF_A_URL = 40
 

@@ -20,8 +20,10 @@ from gangline.worker.move import AttemptFailed, LeaseLost, held
 LOG_EVERY_S = 2.0
 LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
+"""The end of the log, in bytes, in which the reason of a crash is looked for."""
 METRICS_EVERY_S = 10.0
 HAND_IN_S = 20.0
+"""Seconds that a node which was asked to stop before its first step spends on uploading prepared files."""
 
 
 class Shipping:
@@ -128,7 +130,7 @@ class Shipping:
         if isinstance(answer, Done):
             self._shown[pictures.step] = pictures
 
-    # What it prepared
+    # Prepared files
 
     def _ship_prepared(self, run: Run) -> Activity[None]:
         """Upload what the trainer prepared before its first step, for other jobs."""

@@ -57,6 +57,7 @@ class AttemptWork:
                 self._heartbeat.beat_if_due()
                 self._activities.go_on()
                 self._over = self._activities.all_ended
+        # Whatever was raised, the clean-up below must run, or the trainer would outlive its attempt.
         except BaseException:
             self._over = True
             raise

@@ -29,9 +29,11 @@ from gangline.service.jobs.follow import Channel, StreamPage, StreamPosition, cu
 POLL_S = 1.0
 FOLLOW_AGAIN_S = 15.0
 BATCH = 32
+"""The number of jobs that one hop to the lane reads."""
 KEEP_ALIVE_S = 15.0
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 RETRY = b"retry: 1000\n\n"
+"""Makes browsers reconnect after a second."""
 KEEP_ALIVE = b":\n\n"
 END = "end"
 log = logging.getLogger("gangline.api")
@@ -68,6 +70,7 @@ class Tail:
         return True
 
     def wake(self) -> None:
+        # A new event instead of `clear`: all who wait wake, and who comes later waits for the next news.
         self.news.set()
         self.news = asyncio.Event()
 

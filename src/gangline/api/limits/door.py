@@ -34,6 +34,7 @@ from gangline.wire.problem import of_error
 
 DENIED = 401
 LARGE_BYTES = 65_536
+"""Bodies larger than this enter one at a time."""
 IDENTITY = "gangline.identity"
 """The key in a request's scope for the identity of its sender, once the door has looked it up."""
 Recognize = Callable[[str, Role], object]
@@ -91,6 +92,7 @@ class Door:
         Raise `TooLarge`, `TooSlow` or `Denied`.
         """
         announced = headers.get("content-length", "")
+        # Nineteen digits are enough: more is too large anyway, and int() refuses texts of thousands of digits.
         if announced.isdecimal() and int(announced[:19]) > bounds.body_bytes_max:
             raise _too_large(bounds.body_bytes_max)
         if announced in ("", "0") and "transfer-encoding" not in headers:

@@ -28,7 +28,7 @@ PICTURES_S = 20.0
 
 
 def check_target(deployment: Deployment, project: str, address: str) -> None:
-    """Raise `BadInput` where results of this project may not be delivered there."""
+    """Raise `BadInput` if results of this project may not be delivered to this address."""
     if not address:
         return
     if deployment.deliverer is None:

@@ -70,7 +70,7 @@ def why_waiting(deployment: Deployment, job: str, now_ms: int) -> str:
     return f"{FETCHING}{far}; {row['because']}, and is tried again in {wait_s:.0f} s"
 
 
-# Fetching
+# Downloading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +300,7 @@ def _fail(turn: _Turn, error: GanglineError) -> None:
     """Fail the job with this error, unless it has ended meanwhile."""
     at, now_ms = turn.deployment, turn.deployment.store.now_ms()
     rows = at.store.load("job", id=turn.job)
-    if not rows or rows[0]["ended_ms"] is not None:  # it may have been deleted
+    if not rows or rows[0]["ended_ms"] is not None:  # the job may have been deleted
         _end(turn, "dropped", "")
         return
     job = as_job(rows[0])

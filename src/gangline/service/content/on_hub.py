@@ -22,6 +22,7 @@ from gangline.ports.hub import Hub, HubFile, HubModel
 CONFIGS = ("unet/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json")
 HEADER_LENGTH_BYTES = 8
 HEADER_BYTES_MAX = 32 * 2**20
+"""A longer header is refused, as it would be read into memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ def tend(deployment: Deployment, now_ms: int) -> None:
     for name, pool in deployment.pools.items():
         try:
             nodes = _agree(deployment, pool, pool.driver.list(), now_ms)
+            # A job that this pool covers is not rented for in the next one again.
             covered |= _scale(deployment, pool, nodes, pool.driver.offers(), covered, now_ms)
         except GanglineError as error:
             deployment.recent.note_offers(name, None)

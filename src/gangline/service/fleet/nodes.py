@@ -60,6 +60,7 @@ def join_pool(
         if not admitted and not _joined_before(deployment, node, request.machine):
             raise _not_waited_for(node)
         if not admitted:
+            # The same worker joins again and needs a new token, as the store has only the hash of the first.
             deployment.store.apply(*admission)
     else:
         terms = terms_of(deployment, pool, join_token, now_ms)

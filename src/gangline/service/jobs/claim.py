@@ -20,6 +20,7 @@ from gangline.service.jobs.samples import may_render_steps
 from gangline.service.money import bill
 
 CANDIDATES_MAX = 16
+"""The number of jobs that one query loads for a decision, however long the queue is."""
 CANDIDATE_COLUMNS = tuple(field.name for field in fields(ClaimCandidate) if field.name != "banned")
 
 
@@ -164,6 +165,7 @@ def _take(deployment: Deployment, node: Node, chosen: Chosen, now_ms: int) -> As
         write("add_attempt", id=hold.attempt, job=job.id, because=because, **place, **priced, **common),
         guard("add_lease", **lease, **common),
         event(job.id, "claimed", because, now_ms, attempt=hold.attempt, node=node.id),
+        # The project comes last: all claims of a project update that row, and each holds it until its commit.
         guard("enter", id=job.project, micro_usd=reserve, usage=usage, **priced, now=now_ms),
     )
     if not taken:

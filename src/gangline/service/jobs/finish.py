@@ -63,6 +63,7 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
     for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
         for file in files:
             key = f"{folder_prefix(prefix, folder, 0)}/{file.path}"
+            # Checked before the transaction: keys are write-once, so the bytes cannot change afterwards.
             attested = stored_as(deployment, key, file)
             if isinstance(attested, Refused):
                 return attested

@@ -28,6 +28,7 @@ from gangline.service.jobs.submit import adding
 from gangline.service.money.bill import load_purse
 
 ATTEMPTS_MAX = 2
+"""A rendering that fails is tried once more: nothing waits for it."""
 
 
 def due(deployment: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int) -> list[Write]:

@@ -24,9 +24,12 @@ from gangline.service.jobs.metrics import load_series
 from gangline.service.outage import has_turn
 
 AT_ONCE = 1000
+"""The number of points in one request."""
 PICTURES_AT_ONCE = 16
 PICTURE_BYTES_MAX = 20_000_000
+"""Larger pictures are not sent."""
 LIST_MAX = 20
+"""Longer lists among the settings are replaced by their length."""
 TAG_MAX = 64
 STEP = re.compile(r"step-(\d{1,12})")
 log = logging.getLogger("gangline.trackers")

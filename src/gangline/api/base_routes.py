@@ -54,7 +54,7 @@ def list_bases(deployment: At, project: ViewerOf) -> list[BaseView]:
 
 @router.get("/bases/{base}")
 def show_base(deployment: At, project: ViewerOf, base: str) -> BaseView:
-    """Show a base: its content, what is known of it, and whether it can be used yet."""
+    """Show a base: its content, its family and licence, and whether it can be used yet."""
     return bases.get_base(deployment, project, base)
 
 

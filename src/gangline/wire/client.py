@@ -108,7 +108,7 @@ class Client:
         licence: str = "",
         because: str = "",
     ) -> BaseView:
-        """Add a base. On the hub, the server detects what is left empty; for uploaded files, the caller states it."""
+        """Add a base. On the hub, the server detects the fields that are left empty; for uploaded files, the caller states them."""
         said = {"family": family, "prediction_type": prediction_type, "licence": licence, "because": because}
         models = {"base": base_to_json(base), "vae": base_to_json(vae) if vae else None}
         return parse_answer(BaseView, self._http.ask("POST", "/v1/bases", {"name": name} | models | said))

@@ -1,4 +1,4 @@
-"""Upload files to the object store by content, in the parts that the server grants; what is stored already is skipped."""
+"""Upload files to the object store by content, in the parts that the server grants; files that are stored already are skipped."""
 
 import hashlib
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Routes for what is kept, pinned and deleted."""
+"""Routes for storage, pinned checkpoints and the deletion of jobs."""

@@ -39,7 +39,7 @@ class Fetcher(Protocol):
         ...
 
     def bring(self, job: str, project: str, places: Sequence[PhotoPlace], check: Check) -> Iterator[Brought]:
-        """Download what is missing, one file per step. Files that arrived before this server was restarted are not downloaded again."""
+        """Download the missing files, one per step. Files that arrived before this server was restarted are not downloaded again."""
         ...
 
     def look(self, job: str, places: Sequence[PhotoPlace], check: Check) -> FetchedPhotos:

@@ -33,7 +33,7 @@ def create_project(deployment: Deployment, project: str) -> None:
 
 
 def set_allowance(deployment: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:
-    """Set a project's share and budget. A budget below what is spent stops its jobs at their next heartbeats. Raise `NotFound`."""
+    """Set a project's share and budget. A budget that is already overspent stops its jobs at their next heartbeats. Raise `NotFound`."""
     budget = None if budget_usd is None else round(budget_usd * 1e6)
     if not deployment.store.apply(guard("set_project", id=project, share=share, budget=budget)):
         raise no_project(project)

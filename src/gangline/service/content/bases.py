@@ -1,6 +1,6 @@
-"""The registry of a project's bases: each has a name, a pinned content and what is known about it.
+"""The registry of a project's bases: each has a name, a pinned content and the facts that are known about it.
 
-A gated one is mirrored before it is used.
+A gated base is mirrored before it is used.
 """
 
 import json

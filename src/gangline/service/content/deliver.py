@@ -108,7 +108,7 @@ def _again(turn: _Turn, because: str) -> None:
 
 
 def _copy(turn: _Turn) -> Iterator[None]:
-    """Copy what is missing at the target. Stop if another server has taken over."""
+    """Copy the files that the target lacks. Stop if another server has taken over."""
     at, job = turn.deployment, turn.row["job"]
     done: dict[str, str] = json.loads(turn.row["done"])
     files = {row["path"]: row for row in at.store.load("artifacts", job=job) if not row["path"].startswith(PREVIEWS)}

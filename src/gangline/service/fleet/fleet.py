@@ -157,7 +157,7 @@ def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], 
 
 
 def _ranked(deployment: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
-    """Return the offers, the cheapest per expected step first, by what is known about each GPU class."""
+    """Return the offers, the cheapest per expected step first, as far as the paces of their GPU classes are known."""
     rates = [_rate(deployment, offer, now_ms) for offer in offers]
     by_id = {offer.id: offer for offer in offers}
     return [by_id[rate.offer] for rate in cheapest(rates, deployment.policy)]

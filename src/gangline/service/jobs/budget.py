@@ -26,7 +26,7 @@ def out_of_money(deployment: Deployment, lease: Row, downloaded_bytes: int, now_
         if too_much:
             return f"stopped: {too_much}"
         whole = max(least, reservation(price, 0, deployment.policy))
-        # A full reservation saves transactions; close to the budget's limit, what is needed by now is enough.
+        # A full reservation saves transactions; close to the budget's limit, the least that the attempt needs now is enough.
         more = least if over_budget(purse, whole) else whole
         if deployment.store.apply(
             guard("extend_reservation", attempt=attempt, seen=reserved, micro_usd=more),

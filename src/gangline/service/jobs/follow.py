@@ -1,4 +1,4 @@
-"""Read what is new in a job's events or its log since the last read. Writes nothing."""
+"""Read the news of a job's events or its log since the last read. Writes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

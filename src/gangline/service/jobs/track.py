@@ -52,7 +52,7 @@ class Tracking:
         self._troubles: dict[str, _Trouble] = {}
 
     def look(self, now_ms: int) -> None:
-        """Send what is new of every job, once. If the tracker does not answer, the remaining jobs are not tried."""
+        """Send the news of every job, once. If the tracker does not answer, the remaining jobs are not tried."""
         if not has_turn(self._at, now_ms):
             self.close()
             return

@@ -1,4 +1,4 @@
-"""Write the ledger: each part of a node's time exactly once, what attempts spent, what is stored and what is downloaded."""
+"""Write the ledger: each part of a node's time exactly once, the spending of attempts, storage and downloads."""
 
 from gangline.core.job import Attempt, AttemptState, Job, Node
 from gangline.core.jobs.claim import decayed

@@ -28,7 +28,7 @@ HANDED_IN_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What is deleted with a job, or with a job that rendered its pictures."""
+    """The rows and files that are deleted with a job, or with a job that rendered its pictures."""
 
     job: Row
     attempts: list[str]

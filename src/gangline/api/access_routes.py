@@ -57,7 +57,7 @@ class WantedProject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a project may use: a share, relative to other projects', and a budget for everything that it ever spends (null: no limit)."""
+    """The limits of a project: a share, relative to other projects', and a budget for everything that it ever spends (null: no limit)."""
 
     share: Annotated[float, Gt(0), Le(1e6)] = 1.0
     budget_usd: Annotated[float, Ge(0), Le(1e9)] | None = None

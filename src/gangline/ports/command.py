@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 ShowOutput = Callable[[int, bytes], None]
-"""Called with what was printed: file descriptor (1: standard output, 2: standard error) and bytes."""
+"""Called with the program's output: file descriptor (1: standard output, 2: standard error) and bytes."""
 
 
 class Command(Protocol):
@@ -38,7 +38,7 @@ class Command(Protocol):
         ...
 
     def close(self) -> None:
-        """Kill the remaining processes, and show the rest of what was printed."""
+        """Kill the remaining processes, and show the rest of their output."""
         ...
 
 

@@ -15,7 +15,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubModel:
-    """What a revision stands for now. A `gated` model can be read only with a token that its owner admitted.
+    """A model at a revision. A `gated` one can be read only with a token that its owner admitted.
 
     `licence` may be empty, and so may `pipeline`, its class in diffusers.
     """

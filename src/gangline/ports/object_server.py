@@ -15,7 +15,7 @@ class ObjectServer(Protocol):
         ...
 
     async def receive(self, key: str, what: str, body: AsyncIterator[bytes]) -> None:
-        """Store an upload of exactly what was signed.
+        """Store an upload of exactly the bytes that were signed.
 
         Raise `Damaged` if the bytes differ, `BadInput` if the key is taken by other bytes, `NotFound` if the upload that this is a part of
         has ended.

@@ -13,7 +13,7 @@ from gangline.core.files import Signed
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What the store knows of an object. `sha256` is the checksum that it attests (see `attestations`), or None if it attests none."""
+    """The store's record of an object. `sha256` is the checksum that it attests (see `attestations`), or None if it attests none."""
 
     bytes: int
     sha256: str | None
@@ -84,7 +84,7 @@ class Objects(Protocol):
         ...
 
     def stat(self, key: str) -> Stat | None:
-        """Return what the store knows of an object; None if there is none."""
+        """Return the store's record of an object; None if there is none."""
         ...
 
     def write(self, key: str, content: bytes) -> None:

@@ -132,7 +132,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The lease is valid, but the request cannot be fulfilled: files are missing, or differ from what was declared."""
+    """The lease is valid, but the request cannot be fulfilled: files are missing, or differ from their declaration."""
 
     because: str
 
@@ -187,7 +187,7 @@ class Uploads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """Grants in the order of the request. They expire; a repeated request leaves out what has arrived by then."""
+    """Grants in the order of the request. They expire; a repeated request leaves out parts that have arrived by then."""
 
     files: tuple[Grant, ...]
 
@@ -245,7 +245,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What the trainer printed, from its byte `first_byte` on."""
+    """A piece of the trainer's output, from its byte `first_byte` on."""
 
     first_byte: Count
     text: Annotated[str, MaxLen(LOG_CHUNK_BYTES_MAX)]
@@ -253,7 +253,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """What the trainer measured since the previous batch, by step. A batch that is sent twice counts once."""
+    """Metrics since the previous batch, by step. A batch that is sent twice counts once."""
 
     points: Annotated[tuple[Point, ...], MinLen(1), MaxLen(POINTS_MAX)]
 

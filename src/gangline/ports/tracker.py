@@ -34,7 +34,7 @@ class TrackedPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job ended, with a summary of its cost and attempts."""
+    """The end of a job, with a summary of its cost and attempts."""
 
     state: JobState
     summary: Mapping[str, float | str]

@@ -28,9 +28,9 @@ class Task(Protocol[T_co]):
 
 
 class Transfer(Protocol):
-    """Uploads and downloads.
+    """Uploads and downloads. A task retries temporary failures a few times.
 
-    A task retries temporary failures a few times. A task that failed may be started again, and continues with what is there.
+    A task that failed may be started again, and continues from the bytes that are there.
     """
 
     def describe(self, file: File, source: Path) -> Task[Upload]:

@@ -68,9 +68,9 @@ class Workspace(Protocol):
         ...
 
     def install(self, name: str, manifest: Manifest, written_ns: Mapping[str, int]) -> Path:
-        """Move a downloaded checkpoint to its name and set the times when its files were written; what was there is set aside.
+        """Move a downloaded checkpoint to its name and set the times when its files were written. Return its path.
 
-        Return its path.
+        An older checkpoint of that name is set aside.
         """
         ...
 
@@ -91,7 +91,7 @@ class Workspace(Protocol):
         ...
 
     def remembered(self) -> dict[str, str]:
-        """Return what was passed to `remember` last, also by an earlier process."""
+        """Return the last argument of `remember`, also by an earlier process."""
         ...
 
     def remember(self, told: dict[str, str]) -> None: ...

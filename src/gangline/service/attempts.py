@@ -26,7 +26,7 @@ from gangline.service.outage import back_since_ms
 
 LOST = Stale(because="the lease is lost: the job was given to another node, or has ended")
 TRIES_MAX = 20
-"""How often a request loads and decides again when concurrent requests were faster."""
+"""The number of times that a request loads and decides again when concurrent requests were faster."""
 WAITS = "waits for a node"
 
 JOB_COLUMNS = tuple(field.name for field in fields(Job))

@@ -28,7 +28,7 @@ class Offers:
 
 
 class Recent:
-    """What was done recently. Threads may share it."""
+    """The memory of one process, shared by its threads."""
 
     def __init__(self) -> None:
         self.claims = 0

@@ -67,7 +67,7 @@ class ProblemDetails:
 
 
 def details(code: str, message: str, *, hint: str = "", problems: tuple[Problem, ...] = ()) -> ProblemDetails:
-    """Return the problem to send. It quotes what was given, so characters that no text may have (lone surrogates) are escaped."""
+    """Return the problem to send. It quotes the request, so characters that no text may have (lone surrogates) are escaped."""
     status, title = TITLES[code]
     fields = tuple({"field": printable(each.field), "message": printable(each.message)} for each in problems)
     return ProblemDetails(

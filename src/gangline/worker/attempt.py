@@ -52,7 +52,7 @@ class LiveAttempt:
         self.stop_s = self.clock.now_s
 
     def insistently(self, ask: Callable[[], T | Stale | Refused]) -> Activity[T | Refused]:
-        """Repeat a refused request a few times: what was just uploaded may not be visible to every server yet."""
+        """Repeat a refused request a few times: a file that was just uploaded may not be visible to every server yet."""
         for _ in range(REFUSED_TRIES_MAX - 1):
             answer = yield from held(self.edges, self.clock, ask)
             if not isinstance(answer, Refused):

@@ -27,7 +27,10 @@ HAND_IN_S = 20.0
 
 
 class Shipping:
-    """What one attempt sends, from the step that it resumes from. Its trainer may be started more than once, and nothing is sent twice."""
+    """Sends the output of one attempt, from the step that it resumes from.
+
+    Its trainer may be started more than once, and nothing is sent twice.
+    """
 
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live

@@ -71,7 +71,7 @@ class AttemptWork:
         return self._live.clock.now_s if self._over else min(self._heartbeat.due_s, self._activities.due_s)
 
     def ask_to_stop(self) -> None:
-        """Ask to save, upload what was made and release the job; downloads are abandoned. Repeated calls change nothing."""
+        """Ask to save, upload the trainer's output and release the job; downloads are abandoned. Repeated calls change nothing."""
         self._live.ask_to_stop()
 
     # The course

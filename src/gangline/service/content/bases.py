@@ -25,7 +25,7 @@ from gangline.service.deployment import Deployment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseStatement:
-    """What the owner states about a base. It overrides what was detected."""
+    """The owner's statement about a base. It overrides the detected fields."""
 
     family: str = ""
     prediction_type: str = ""

@@ -157,7 +157,7 @@ def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """What a project's queued jobs wait for: money, and nodes that are here or could be started."""
+    """The things that a project's queued jobs wait for: money, and nodes that are here or could be started."""
 
     purse: Purse
     nodes: tuple[Node, ...]

@@ -178,7 +178,7 @@ def _drop(deployment: Deployment, row: Row, because: str, now_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SampleFolder:
-    """Where pictures are stored: the job among whose results they appear, and the folder there."""
+    """The destination of pictures: the job among whose results they appear, and the folder there."""
 
     job: str
     folder: str

@@ -34,7 +34,7 @@ def spend(
 ) -> tuple[Write, list[Write]]:
     """Bill an attempt that ends now.
 
-    Return the write that replaces the project's reservation by what was spent, and the lines of the ledger.
+    Return the write that replaces the project's reservation by the real cost, and the lines of the ledger.
     """
     renders = KINDS[ending["job_kind"]].renders
     price = attempt.price_micro_usd_per_hour

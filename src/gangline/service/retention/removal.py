@@ -48,7 +48,10 @@ def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
 
 
 def remove(deployment: Deployment, job_id: str, now_ms: int) -> RemovalView:
-    """Delete a job and return what was deleted. The bytes of photos are deleted within a minute. Raise `BadInput` as `what_goes` does."""
+    """Delete a job and return a list of the deleted things. The bytes of photos are deleted within a minute.
+
+    Raise `BadInput` as `what_goes` does.
+    """
     for _ in range(TRIES_MAX):
         job = deployment.store.load("job", id=job_id)[0]
         refuse_open(job)

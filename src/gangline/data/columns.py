@@ -19,7 +19,7 @@ class LatentsColumn:
     a U-Net expects z · scale.
 
     `vae` is the SHA-256 of its weights, `precision` the dtype of the stored numbers, and `compute_precision` the dtype that the VAE
-    computed in, None if unknown. If `drawn`, another tool drew latents from the posterior once: they take the place of the mean, and the
+    computed in, None if unknown. If `drawn`, another tool drew latents from the posterior once: they replace the mean, and the
     deviation is zero.
     """
 

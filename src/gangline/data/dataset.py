@@ -126,7 +126,7 @@ def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "")
                 if explained(place, error):
                     raise
                 said = str(error).partition(", /")[0]
-                raise BadInput(f"{place.uri} is damaged: {said}", hint="make it anew") from None
+                raise BadInput(f"{place.uri} is damaged: {said}", hint="make it again") from None
             raise BadInput(
                 f"there is no data set at {place.uri}" + (f" with version {version}" if version else ""),
                 hint="`gangline data ls FOLDER` shows what is where",
@@ -142,7 +142,7 @@ def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "")
         raise BadInput(f"the conversion to {place.uri} is not finished", hint="say the same `data convert` again")
     if id and info.id != id:
         raise BadInput(
-            f"{place.uri} is not the data set that it was: it was made anew",
+            f"{place.uri} is not the data set that it was: it was made again",
             hint="start a new job with what is there now",
         )
     return DataSet(place, table, info)

@@ -94,7 +94,7 @@ class Run(Protocol):
         ...
 
     def kill(self) -> None:
-        """Kill it and every process that it started; they are gone on return. It is no error if they were gone already."""
+        """Kill it and every process that it started; none is left on return. It is no error if they were gone already."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Import libraries without the garbage collector, which would scan all that they define again and again and free nothing."""
+"""Import libraries without the garbage collector, which would scan all that they define repeatedly and free nothing."""
 
 import gc
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Buffer metrics that the server does not have yet. The buffer is bounded, however long the server is away."""
+"""Buffer metrics that the server does not have yet. The buffer is bounded, however long the server is unreachable."""
 
 from collections.abc import Sequence
 

@@ -701,7 +701,7 @@ def test_values_that_are_no_numbers_are_refused(cat: Path, tmp_path: Path, start
         (b"nothing of the kind", "is no safetensors file, or is damaged"),
         (
             save({"lora_unet_x.hada_w1_a": torch.zeros(2, 2)}),
-            "is not a LoRA that can be gone on from: it has lora_unet_x.hada_w1_a",
+            "is not a LoRA that training can continue from: it has lora_unet_x.hada_w1_a",
         ),
         (save({"model.diffusion_model.out.2.weight": torch.zeros(2, 2)}), "is not a LoRA"),
         (

@@ -268,7 +268,7 @@ class LocalWorkspace:
             except OSError as error:
                 raise UserError(
                     f"{self.root / path} cannot be set aside: {error.strerror}",
-                    hint="it is no checkpoint to go on from: move it away",
+                    hint="it is no checkpoint to resume from: move it away",
                 ) from None
         if held := self._held.pop(name, None):
             held.forget()

@@ -226,7 +226,7 @@ class LocalObjects:
                 raise BadInput(f"{key} is too long a name for this disk", hint="give it a shorter one") from None
             raise Unreachable(
                 f"the object store {self._objects.parent} cannot be used: {error.strerror or error}",
-                hint="is its disk full, or read-only? free some space; what was under way goes on by itself",
+                hint="is its disk full, or read-only? free some space; transfers that were under way resume by themselves",
             ) from error
 
     def _path(self, key: str) -> Path:

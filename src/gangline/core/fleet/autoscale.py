@@ -146,7 +146,7 @@ def starts_max(
 ) -> int:
     """Return how many nodes the pool may rent now, after `failed` nodes in a row failed their probe, the last at `last_ms`.
 
-    An image without the libraries must not be rented again and again: after a failure the pool rents one node at a time, with a pause
+    An image without the libraries must not be rented repeatedly: after a failure the pool rents one node at a time, with a pause
     that doubles, until one passes.
     """
     if not failed:

@@ -64,7 +64,7 @@ class TrialDue:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A quarantine is due, but so many at once suggest a common cause, which an operator must find."""
+    """A quarantine is due, but this many at once suggest a common cause, which an operator must find."""
 
     because: str
 

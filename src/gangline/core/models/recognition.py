@@ -151,7 +151,7 @@ def recognise_file(header: Header, spread: float | None = None) -> RecognisedMod
 
 def _check_architecture(header: Header) -> None:
     if any(split_key(name) for name in header.tensors):
-        raise BadInput(f"{header.name} is a LoRA, not a base", hint="a LoRA to go on from is given as init_lora")
+        raise BadInput(f"{header.name} is a LoRA, not a base", hint="to continue training a LoRA, give it as init_lora")
     if FIRST_CONV not in header.tensors:
         bare = {name.removeprefix(UNET) for name in header.tensors}
         for mark, what in OTHER_ARCHITECTURES:

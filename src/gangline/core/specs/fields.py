@@ -45,7 +45,7 @@ Prediction = Literal["epsilon", "v_prediction"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesBase:
-    """A model whose files were handed in, by content: a folder in diffusers' layout, or one file that holds all of it."""
+    """A model whose files were uploaded, by content: a folder in diffusers' layout, or one file that holds all of it."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     source: Literal["files"] = "files"

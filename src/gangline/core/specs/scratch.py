@@ -1,4 +1,4 @@
-"""What a user asks for who trains a U-Net, its text encoders or a VAE on a data set, from nothing or from a base's weights."""
+"""The spec of a job that trains a U-Net, its text encoders or a VAE on a data set, from scratch or from a base's weights."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -193,7 +193,7 @@ class Moment:
 
 
 def moment_of_step(spec: ScratchSpec, step: int) -> Moment:
-    """Of `step`, from 1. Samples are counted anew in each phase."""
+    """Return where `step` (from 1) stands. Each phase counts its samples from 0."""
     before = 0
     for number, phase in enumerate(spec.phases):
         if step <= before + phase.steps:

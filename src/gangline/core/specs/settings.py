@@ -103,7 +103,7 @@ def _declared(hint: Any) -> list[Setting]:
 
 @cache
 def settings_of(of: type) -> Mapping[str, Setting]:
-    """Each setting by its name, with its group; one that is declared anew stays in the group of the first."""
+    """Return each setting by its name, with its group; a redeclared one stays in the group of the first declaration."""
     found: dict[str, Setting] = {}
     for each in reversed(of.__mro__):
         for name, hint in _own(each).items() if "of_settings" in vars(each) else ():

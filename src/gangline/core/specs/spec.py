@@ -1,4 +1,4 @@
-"""Specs of any kind: read from JSON, compared, and told to nodes."""
+"""Read specs of any kind from JSON, compare them, and write them for nodes."""
 
 import json
 from dataclasses import MISSING, asdict, fields

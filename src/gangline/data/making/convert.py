@@ -101,7 +101,7 @@ def _begin(conversion: Conversion, plan: str) -> None:
     if stored is not None and any(name.endswith(".json") for name in notes if name != PLAN):
         raise BadInput(
             f"a conversion of {stored['source']} to {conversion.target.uri} was begun, with other settings or other files",
-            hint=f"say it as before, or delete {conversion.work.uri} to begin anew",
+            hint=f"repeat the first command, or delete {conversion.work.uri} to start again",
         )
     _check_vacant(conversion.target)
     conversion.work.delete(notes)  # without a plan, nobody knows which conversion they belong to

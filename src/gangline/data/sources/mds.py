@@ -117,11 +117,11 @@ def _listed(place: DataPlace, index: str) -> Iterator[tuple[list[str], Shape]]:
         found = json.loads(place.read(index))
         for shard in found["shards"]:
             if (shard["version"], shard["format"]) != (2, "mds"):
-                raise BadInput(f"{index} lists what is not MDS of version 2", hint="write it anew with MDSWriter")
+                raise BadInput(f"{index} lists what is not MDS of version 2", hint="write it again with MDSWriter")
             files = [shard[kind]["basename"] for kind in ("raw_data", "zip_data") if shard[kind]]
             yield files, _shape_of(shard)
     except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{index} is no index of MDS", hint="fetch it again, or write it anew") from None
+        raise BadInput(f"{index} is no index of MDS", hint="fetch it again, or write it again") from None
 
 
 def _shape_of(shard: dict[str, Any]) -> Shape:

@@ -82,7 +82,7 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
     if lost != "valid":
         raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another")
     if found["node_state"] == "gone":
-        raise Denied("this node was given up", hint="start the worker again: it joins anew")
+        raise Denied("this node was given up", hint="start the worker again: it joins again")
     return Identity(**{name: found[name] for name in Identity.__slots__})
 
 
@@ -210,7 +210,7 @@ def _unknown(needed: Role, *, given: bool) -> Denied:
     what = "join token" if needed == "join" else "key"
     hint = {
         "join": "`gangline server` prints one, `gangline join-tokens add NAME` makes more; set GANGLINE_TOKEN to it",
-        "node": "start the worker again: it joins anew",
+        "node": "start the worker again: it joins again",
     }.get(needed, "pass --token or set GANGLINE_TOKEN; an admin of your project has one for you")
     return Denied(f"the {what} is not known here" if given else f"a {what} is needed, and none was given", hint=hint)
 

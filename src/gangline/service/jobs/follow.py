@@ -36,7 +36,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPage:
-    """The next messages. They go up to `place`, which may be before `newest`. If `end` is set, nothing more will come."""
+    """The next messages. They end at `place`, which may be before `newest`. If `end` is set, nothing more will come."""
 
     pieces: tuple[StreamPiece, ...]
     place: StreamPosition

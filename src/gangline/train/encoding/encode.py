@@ -122,7 +122,7 @@ def _done(encoding: Encoding, plan: str) -> dict[int, dict[str, Any]]:
     if any(note["plan"] != plan for note in notes):
         raise BadInput(
             f"other columns for {encoding.target.uri} were begun, or the data set has changed since",
-            hint=f"say it as before, or delete {encoding.work.uri} to begin anew",
+            hint=f"repeat the first command, or delete {encoding.work.uri} to start again",
         )
     lengths = data_lengths(encoding.target) if notes else {}
     whole = [note["fragment"] for note in notes if is_fragment_complete(note["fragment"], lengths)]

@@ -62,7 +62,7 @@ def open_lora(path: Path, family: Family) -> "LoraFile":
         tensors = load_file(path)
         settings = dict(json.loads(header.metadata.get(SETTINGS, "{}")))
     except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
-        raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? get it anew") from None
+        raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? download it again") from None
     layers = _by_stem(path.name, tensors)
     check_lora(header, family)
     return LoraFile(
@@ -81,7 +81,7 @@ def _by_stem(name: str, tensors: Tensors) -> LoraWeights:
                 strange.append(key)
     if strange or not layers:
         raise BadInput(
-            f"{name} is not a LoRA that can be gone on from: it has {_some(strange) or 'nothing in it'}",
+            f"{name} is not a LoRA that training can continue from: it has {_some(strange) or 'nothing in it'}",
             hint="LoHa, LoKr, (IA)³ and whole models are none",
         )
     return layers
@@ -117,7 +117,7 @@ class LoraFile:
         """Return `weight` with the file's update applied, in its shape and in float32."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
-            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="get it anew")
+            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="download it again")
         down, up = (found[role].float().flatten(1) for role in ("down", "up"))
         if (up.shape[0], down.shape[1]) != tuple(weight.flatten(1).shape):
             raise self._misfit(stem, (up.shape[0], down.shape[1]), tuple(weight.flatten(1).shape))
@@ -135,7 +135,7 @@ class LoraFile:
         """Return the layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
-            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="get it anew")
+            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="download it again")
         rank, rank_wanted = found["down"].shape[0], fresh.down.shape[0]
         if rank > rank_wanted:
             raise BadInput(f"{self.name} has rank {rank}, the job {rank_wanted}", hint=f"set rank to {rank}")
@@ -160,7 +160,9 @@ class LoraFile:
             own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", module)]
             alpha = float(own[0] if own else self.settings.get(f"{part}.lora_alpha", rank))
         except (AttributeError, TypeError, ValueError, re.error) as error:
-            raise BadInput(f"{self.name} says in its metadata what is no alpha: {error}", hint="get it anew") from None
+            raise BadInput(
+                f"{self.name} says in its metadata what is no alpha: {error}", hint="download it again"
+            ) from None
         return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
 
     def _magnitude(

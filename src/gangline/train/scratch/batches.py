@@ -195,7 +195,9 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
         with loaded(BytesIO(content), at_least=view.target.width) as image:
             return np.asarray(cut_view(as_seen(image), view))
     except Unreadable as error:
-        raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set anew") from None
+        raise BadInput(
+            f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set again"
+        ) from None
 
 
 class ScratchBatches:
@@ -268,7 +270,7 @@ class ScratchBatches:
                 raise BadInput(
                     f"the latents {name} of {data.place.uri} were made with another VAE ({_short(theirs)}) than the base's "
                     f"({_short(self._encoder)})",
-                    hint="train with the base that they were made with, set latents to off, or make them anew: `gangline data encode`",
+                    hint="train with the base that they were made with, set latents to off, or make them again: `gangline data encode`",
                 )
         return name
 
@@ -289,7 +291,7 @@ class ScratchBatches:
                 raise BadInput(
                     f"the captions of {data.place.uri} were embedded by other text encoders (SHA-256 {theirs[:12]}…) than the base's "
                     f"({digest[:12]}…)",
-                    hint="train with the base that they were made with, set text_embeddings to off, or make them anew",
+                    hint="train with the base that they were made with, set text_embeddings to off, or make them again",
                 )
         return embed_all(base, tokenize(base, [""]))
 

@@ -63,7 +63,7 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
 )
 def test_a_provider_is_asked_until_it_says_so(metadata: Metadata, provider: str, words: str) -> None:
     said = list[str]()
-    notice = Notices(provider, said.append, OFTEN_S)
+    notice = Notices(provider, said.append, os.environ, OFTEN_S)
     assert notice() == ""
     metadata.taken = True
     while not notice():  # the test's time-out ends it
@@ -72,7 +72,7 @@ def test_a_provider_is_asked_until_it_says_so(metadata: Metadata, provider: str,
 
 
 def test_a_file_that_appears_is_a_notice(tmp_path: Path) -> None:
-    notice = Notices(str(tmp_path / "going"), lambda text: None, OFTEN_S)
+    notice = Notices(str(tmp_path / "going"), lambda text: None, os.environ, OFTEN_S)
     (tmp_path / "going").touch()
     while not notice():
         os.sched_yield()
@@ -82,7 +82,7 @@ def test_a_file_that_appears_is_a_notice(tmp_path: Path) -> None:
 def test_where_there_is_nobody_to_ask_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
     said = list[str]()
-    notice = Notices("aws", said.append, OFTEN_S)
+    notice = Notices("aws", said.append, os.environ, OFTEN_S)
     while not said:
         os.sched_yield()
     assert "nobody tells here whether this machine is to go" in said[0] and notice() == ""

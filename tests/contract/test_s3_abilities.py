@@ -14,6 +14,7 @@ from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import CHECKSUM, RIGHT, Abilities, checksum, find_abilities
 from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.compose.server import make_objects
+from gangline.compose.settings import read_server_settings
 from gangline.core.errors import GanglineError, Unreachable, UserError
 from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY, Lesser, before, s3_server
 
@@ -149,7 +150,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, bucket: S3Bucket) -> Iterator[
 def test_the_environment_names_a_bucket_and_everything_lies_below_its_prefix(
     surroundings: pytest.MonkeyPatch, bucket: S3Bucket, tmp_path: Path
 ) -> None:
-    objects = make_objects(tmp_path, "secret")
+    objects = make_objects(read_server_settings({"server.home": tmp_path}).settings.server, "secret")
     objects.write("projects/p/x", b"bytes")
     assert S3Objects(Wire(bucket), ALL).read("below/here/projects/p/x") == b"bytes"
 
@@ -170,5 +171,5 @@ def test_settings_that_mean_nothing_are_refused(
 ) -> None:
     surroundings.setenv(name, value)
     with pytest.raises(GanglineError, match=sentence) as refusal:
-        make_objects(tmp_path, "secret")
+        make_objects(read_server_settings({"server.home": tmp_path}).settings.server, "secret")
     assert refusal.value.hint

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import offered_settings, option_name
-from gangline.core.server.settings import ServerSettings, list_settings
+from gangline.core.server.merging import list_settings
+from gangline.core.server.settings import ServerSettings, WorkerSettings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
@@ -36,11 +37,16 @@ def of_scratch() -> str:
 
 
 def of_server() -> str:
+    """What a server and a worker are told, with the variables and options that set it besides the file."""
+    listed = {
+        (each.section, each.name): each for kind in (ServerSettings, WorkerSettings) for each in list_settings(kind())
+    }
     parts: dict[str, list[str]] = {}
-    for each in list_settings(ServerSettings()):
+    for each in listed.values():
         default = f"{setting_text(each.default)} {each.unit}".strip() if each.default not in (None, "", ()) else "none"
-        parts.setdefault(each.section, []).append(f"| `{each.name}` | {default} | {each.meaning} |")
-    head = ["| setting | default | |", "|---|---|---|"]
+        also = ", ".join(f"`{name}`" for name in (each.variable, each.option) if name)
+        parts.setdefault(each.section, []).append(f"| `{each.name}` | {default} | {also} | {each.meaning} |")
+    head = ["| setting | default | variable, option | |", "|---|---|---|---|"]
     return "\n".join("\n".join([f"### `[{name}]`", "", *head, *rows, ""]) for name, rows in parts.items())
 
 

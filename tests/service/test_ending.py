@@ -11,6 +11,7 @@ from pathlib import Path
 from gangline.api import serve
 from gangline.api.lanes import USERS
 from gangline.compose.server import run_server
+from gangline.core.server.programs import ServerProgram
 from gangline.core.server.settings import ServerSettings
 
 serve.ENDING_S = 0.5
@@ -25,7 +26,7 @@ def ready(_):
     begun.wait()
     print("ready", flush=True)
 
-run_server(home=Path(sys.argv[1]), host="127.0.0.1", port=0, settings=ServerSettings(), ready=ready)
+run_server(ServerSettings(server=ServerProgram(home=Path(sys.argv[1]), port=0)), ready)
 """
 
 

@@ -9,11 +9,12 @@ from gangline.compose.access import Access
 from gangline.compose.server import _nodes_of_this_box
 from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
+from gangline.core.server.merging import list_settings
+from gangline.core.server.programs import ServerProgram
 from gangline.core.server.settings import (
     TRUST_MAX,
     PoolSettings,
     ServerSettings,
-    list_settings,
     make_policy,
     parse_server_settings,
 )
@@ -112,6 +113,6 @@ def test_the_servers_own_box_is_trusted_most_unless_the_settings_say_otherwise(
     said: int | None, trust: int, tmp_path: Path
 ) -> None:
     access = Access(url="http://here", operator_key="o", join_token="j", signing_secret="s")
-    (offer,) = _nodes_of_this_box(tmp_path, 1, access, PoolSettings(trust=said), None).offers()
+    (offer,) = _nodes_of_this_box(ServerProgram(home=tmp_path), 1, access, PoolSettings(trust=said), None).offers()
     assert offer.trust == trust and not offer.price_known
     assert PoolSettings(trust=said).trust_of_joined == (said or 0)

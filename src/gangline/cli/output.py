@@ -107,7 +107,7 @@ def table(*columns: str) -> Table:
     """Columns that begin with `>` hold numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        right, words = column.startswith(">"), column in ("about", "name", "why", "meaning")
+        right, words = column.startswith(">"), column in ("about", "name", "why", "value", "source", "meaning")
         made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=not words)
     return made
 

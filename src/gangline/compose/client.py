@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from gangline.compose.access import read_access
-from gangline.compose.settings import DEFAULT_SERVER, read_settings
+from gangline.compose.settings import read_settings
+from gangline.core.server.programs import DEFAULT_SERVER
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client

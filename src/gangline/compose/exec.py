@@ -47,9 +47,10 @@ def make_exec(
     results: tuple[Path, ...],
     webhook: str,
     notice: str,
-    terminal: "Callable[[Path], Shown]",
+    terminal: "Callable[[Path, bool], Shown]",
 ) -> "Exec":
-    """Make a run of the command. Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
+    """Make a run of the command. `terminal` is told where to keep what it shows, and whether the terminal is a dumb one.
+    Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
     _check_surroundings()
     host = socket.gethostname()
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
@@ -73,7 +74,7 @@ def make_exec(
         _check_notice(Path(notice))
     workspace = LocalWorkspace(checkpoints, plan.rules)
     adopt_orphans()
-    shown = terminal(workspace.log)
+    shown = terminal(workspace.log, os.environ.get("TERM", "dumb") == "dumb")
     notifier = _make_notifier(webhook, shown.say)
 
     def fetch(stopped: Callable[[], bool]) -> int:
@@ -89,7 +90,7 @@ def make_exec(
             files=LocalResults(workspace.root, workspace.state, plan.rules, results, workspace.is_written),
             start=KeptCommand,
             notifier=notifier,
-            notice=Notices(notice, shown.say) if notice else lambda: "",
+            notice=Notices(notice, shown.say, os.environ) if notice else lambda: "",
             bring=fetch,
             show=shown.show,
             log=workspace.log,

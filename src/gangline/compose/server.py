@@ -1,7 +1,6 @@
 """The composition root of the server: its store, its bytes, its secrets, its trackers, and the nodes of its own box."""
 
 import hashlib
-import os
 import secrets
 import socket
 import time
@@ -15,10 +14,12 @@ from gangline.compose.access import Access, keep_access, new_secret
 from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
+from gangline.compose.machine import shown_gpu
 from gangline.compose.places import make_deliverer, make_fetcher
-from gangline.compose.settings import needing, read_settings, strip_secrets
+from gangline.compose.settings import needing, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.server.programs import ServerProgram
 from gangline.core.server.settings import DEFAULT_POOL, PoolSettings, ServerSettings
 
 if TYPE_CHECKING:
@@ -32,32 +33,30 @@ NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
 
 
 def run_server(
-    *,
-    home: Path,
-    host: str,
-    port: int,
     settings: ServerSettings,
     ready: Callable[[Access], None],
+    *,
     nodes: PoolLimits = NO_NODES,
     cache_gb: float | None = None,
 ) -> None:
     """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken.
 
-    Raises `UserError` where another server runs in `home`, before anything of it is touched."""
+    Raises `UserError` where another server runs in its home, before anything of it is touched."""
     with needing("server"):
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
     from gangline.adapters.objects.local import LocalObjects
     from gangline.service.deployment import RentedPool
 
+    of, home = settings.server, settings.server.home
     users_umask = keep_files_private()
     with locked(private_home(home)) as lock:
-        listening = listen(host, port)
-        access = keep_access(home, f"http://{host}:{listening.getsockname()[1]}")
+        listening = listen(of.host, of.port)
+        access = keep_access(home, f"http://{of.host}:{listening.getsockname()[1]}")
         lock.tell(url=access.url)
-        local = _nodes_of_this_box(home, nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
+        local = _nodes_of_this_box(of, nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
         pools = {nodes.name: RentedPool(nodes, local, nodes_called="local")}
-        with _deployed(home, access, settings, pools, make_trackers(home, users_umask)) as deployment:
+        with _deployed(access, settings, pools, make_trackers(of, users_umask)) as deployment:
             objects = deployment.objects
             app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None, settings.limits)
             serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
@@ -65,7 +64,6 @@ def run_server(
 
 @contextmanager
 def _deployed(
-    home: Path,
     access: Access,
     settings: ServerSettings,
     pools: "Mapping[str, RentedPool]",
@@ -76,12 +74,13 @@ def _deployed(
     from gangline.service.access.access import ensure_secret
     from gangline.service.deployment import Deployment
 
-    store = open_store(read_settings().database or str(home / "gangline.sqlite"))
+    home = settings.server.home
+    store = open_store(settings.server.database_url or str(home / "gangline.sqlite"))
     try:
         deployment = Deployment(
             store=store,
-            objects=make_objects(home, access.signing_secret),
-            hub=make_hub(),
+            objects=make_objects(settings.server, access.signing_secret),
+            hub=make_hub(settings.hub),
             policy=settings.policy,
             new_id=new_id,
             new_secret=new_secret,
@@ -94,7 +93,7 @@ def _deployed(
             deliverer=make_deliverer(settings),
             fetching=settings.fetching,
         )
-        if not os.environ.get("GANGLINE_OBJECTS"):
+        if not settings.server.objects:
             _refuse_two_folders(deployment)
         ensure_secret(deployment, access.operator_key, "operator", now_ms=store.now_ms())
         ensure_secret(deployment, access.join_token, "join", now_ms=store.now_ms())
@@ -126,45 +125,43 @@ def _server_name(home: Path, signing_secret: str) -> str:
     return f"{socket.gethostname()}:{home}#{hashlib.sha256(signing_secret.encode()).hexdigest()[:12]}"
 
 
-def make_objects(home: Path, signing_secret: str) -> "LocalObjects | S3Objects":
-    """Open a bucket where the environment names one, else a folder of `home`. Raises `UserError` where the bucket cannot be used."""
-    place = os.environ.get("GANGLINE_OBJECTS", "")
-    if not place:
+def make_objects(of: ServerProgram, signing_secret: str) -> "LocalObjects | S3Objects":
+    """Open a bucket where the settings name one, else a folder of the home. Raises `UserError` where the bucket cannot be used."""
+    if not of.objects:
         from gangline.adapters.objects.local import LocalObjects
 
-        return LocalObjects(home / "store", signing_secret)
-    return open_bucket(place, "GANGLINE_OBJECTS")
+        return LocalObjects(of.home / "store", signing_secret)
+    return open_bucket(of.objects, "GANGLINE_OBJECTS")
 
 
-def make_trackers(home: Path, users_umask: int) -> "tuple[Tracker, ...]":
-    """Make those that the environment names. TensorBoard's files are open to whom `users_umask` lets in.
-    W&B reads its own settings from there, such as WANDB_API_KEY and WANDB_MODE."""
+def make_trackers(of: ServerProgram, users_umask: int) -> "tuple[Tracker, ...]":
+    """Make those that the settings name. TensorBoard's files are open to whom `users_umask` lets in.
+    W&B reads its own settings from the environment, such as WANDB_API_KEY and WANDB_MODE."""
     strip_secrets("WANDB_API_KEY")
-    project, folder = os.environ.get("GANGLINE_WANDB_PROJECT", ""), os.environ.get("GANGLINE_TENSORBOARD", "")
     found: list[Tracker] = []
-    if project:
+    if of.wandb_project:
         from gangline.adapters.trackers.wandb import Wandb
 
         with needing("trackers"):
             if find_spec("wandb") is None:
                 raise ModuleNotFoundError(name="wandb")
-        found.append(Wandb(project, home / "wandb"))
-    if folder:
+        found.append(Wandb(of.wandb_project, of.home / "wandb"))
+    if of.tensorboard:
         with needing("trackers"):
             from gangline.adapters.trackers.tensorboard import TensorBoard
-        found.append(TensorBoard(Path(folder), users_umask))
+        found.append(TensorBoard(of.tensorboard, users_umask))
     return tuple(found)
 
 
 def _nodes_of_this_box(
-    home: Path, nodes_max: int, access: Access, pool: PoolSettings, cache_gb: float | None
+    of: ServerProgram, nodes_max: int, access: Access, pool: PoolSettings, cache_gb: float | None
 ) -> "LocalPool":
     """Make a pool of workers that share one cache: a base comes to this box once."""
-    from gangline.adapters.host.host import describe_gpu, gpu_memory_gb
+    from gangline.adapters.host.host import gpu_memory_gb
     from gangline.adapters.pools.local import WORKER, LocalPool
     from gangline.ports.pool import Offer
 
-    gpu = describe_gpu()
+    gpu = shown_gpu()
     offer = Offer(
         id="local",
         gpu=gpu.get("gpu", ""),
@@ -173,6 +170,7 @@ def _nodes_of_this_box(
         price_micro_usd_per_hour=pool.price_micro_usd_per_hour or 0,
         price_known=pool.price_micro_usd_per_hour is not None,
     )
+    home, file = of.home, ("--settings", str(of.settings)) if of.settings else ()
     limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
     return LocalPool(
         home / "nodes",
@@ -180,7 +178,7 @@ def _nodes_of_this_box(
         offer=offer,
         server=access.url,
         join_token=access.join_token,
-        command=(*WORKER, "--cache", str(home / "cache"), *limit),
+        command=(*WORKER, "--cache", str(home / "cache"), *file, *limit),
     )
 
 

@@ -1,59 +1,121 @@
-"""What every program asks first: the environment's settings, folders that it may use, libraries that an extra brings."""
+"""What every program asks first: its settings, merged of file, environment and options; folders that it may use, libraries that an extra
+brings."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
-from gangline.core.server.settings import ServerSettings, parse_server_settings
+from gangline.core.server.merging import MergedSettings, Override, Overrides, SettingsT, find_overrides, merge_settings
+from gangline.core.server.programs import HubSettings
+from gangline.core.server.settings import (
+    ServerSettings,
+    WorkerSettings,
+    merge_server_settings,
+    merge_worker_settings,
+)
 
-DEFAULT_PORT = 8420
-DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 SETTINGS_FILE = "gangline.toml"
+Options = Mapping[str, Any]
+"""Values of options by the setting's name, such as `policy.lease_s`; None is not given."""
+NO_OPTIONS: Options = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The environment's part: `home` is where this machine keeps everything of Gangline's."""
+    """The command line's own: `home` is where this machine keeps everything of Gangline's."""
 
     home: Path
     server: str | None
     token: str | None
     project: str | None
-    database: str | None
-    cache_gb: float | None
 
 
 def read_settings() -> Settings:
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    """Without pydantic: every command begins here."""
     return Settings(
-        home=Path(os.environ.get("GANGLINE_HOME") or Path(data) / "gangline"),
+        home=_home().value,
         server=_text("GANGLINE_SERVER"),
         token=_text("GANGLINE_TOKEN"),
         project=_text("GANGLINE_PROJECT"),
-        database=os.environ.get("GANGLINE_DATABASE_URL") or None,
-        cache_gb=_number("GANGLINE_CACHE_GB"),
     )
 
 
-def read_server_settings(file: Path | None, home: Path, **options: Any) -> ServerSettings:
-    """Read `file`, else the one that GANGLINE_SETTINGS names, else gangline.toml in the server's home if it is there. `options`:
-    sections whose fields override the file's. Raises `BadInput`."""
-    named = file or (Path(os.environ["GANGLINE_SETTINGS"]) if os.environ.get("GANGLINE_SETTINGS") else None)
-    path = named or home / SETTINGS_FILE
-    if not named and not path.exists():
-        return parse_server_settings("", "the options", options)
+def read_server_settings(options: Options = NO_OPTIONS) -> MergedSettings[ServerSettings]:
+    """Merge the file that `server.settings` names, else gangline.toml of the server's home, with what the environment and the options
+    say. Raises `BadInput` with everything that is wrong, each with its source."""
+    found = find_overrides(ServerSettings, os.environ, options)
+    if options.get("server.home") is None:
+        found["server", "home"] = _home()
+    return _merged(merge_server_settings, found, "server", Path(found["server", "home"].value))
+
+
+def read_worker_settings(options: Options = NO_OPTIONS) -> MergedSettings[WorkerSettings]:
+    """Do the same for a worker, whose home is a folder of this machine's: the file is looked for beside it."""
+    found, home = find_overrides(WorkerSettings, os.environ, options), _home()
+    if options.get("worker.home") is None:
+        found["worker", "home"] = Override(home.value / "worker", home.source)
+    found.setdefault(("worker", "hub_cache"), Override(hub_home() / "hub", "HF_HOME" if _text("HF_HOME") else ""))
+    return _merged(merge_worker_settings, found, "worker", home.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfUser:
+    hub: HubSettings = field(default_factory=HubSettings)
+
+
+def read_hub_settings() -> HubSettings:
+    """Return how a user's own commands reach the hub: as the environment says. Raises `BadInput`."""
+    return merge_settings(_OfUser, {}, "the environment", find_overrides(_OfUser, os.environ, {})).settings.hub
+
+
+def _merged(
+    merge: Callable[[str, str, Overrides], MergedSettings[SettingsT]],
+    found: dict[Any, Override],
+    program: str,
+    home: Path,
+) -> MergedSettings[SettingsT]:
+    """Read the file of settings, and keep in them which one it was."""
+    place = (program, "settings")
+    if place not in found and (file := settings_file(home)):
+        found[place] = Override(file, "")
+    if place not in found:
+        return merge("", "the settings", found)
+    path = Path(found[place].value)
     try:
-        return parse_server_settings(path.read_text(), str(path), options)
+        return merge(path.read_text(), str(path), found)
     except OSError as error:
         hint = "--settings or GANGLINE_SETTINGS names the server's settings file"
         raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint=hint) from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not a text", hint="a settings file is TOML") from None
+
+
+def settings_file(home: Path) -> Path | None:
+    """Return the file that is read where none is named."""
+    return path if (path := home / SETTINGS_FILE).exists() else None
+
+
+def _home() -> Override:
+    for name, below in (("GANGLINE_HOME", ""), ("XDG_DATA_HOME", "gangline")):
+        if os.environ.get(name):
+            return Override(Path(os.environ[name]) / below, name)
+    return Override(Path.home() / ".local" / "share" / "gangline", "")
+
+
+def hub_home() -> Path:
+    """Return where the hub's own client keeps its user's token and what it has downloaded."""
+    return Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+
+
+def has_variables_of_server() -> bool:
+    """Whether the environment says how a server would run here."""
+    return any(map(_text, ("GANGLINE_DATABASE_URL", "GANGLINE_OBJECTS", "GANGLINE_SETTINGS")))
 
 
 def _text(name: str) -> str | None:
@@ -66,14 +128,6 @@ def strip_secrets(*names: str) -> None:
     for name in names:
         if name in os.environ:
             os.environ[name] = as_secret(os.environ[name], name)
-
-
-def _number(name: str) -> float | None:
-    text = os.environ.get(name, "")
-    try:
-        return float(text) if text else None
-    except ValueError:
-        raise UserError(f"{name} is {text}, which is no number") from None
 
 
 def existing(folder: Path) -> Path:

@@ -17,6 +17,19 @@ class Exact:
         return schema_of(of) | {"strict": True}
 
 
+@dataclass(frozen=True, slots=True)
+class SettingOrigin:
+    """Annotates a field with the variable of the environment and the option that set it besides the file. A secret comes from nowhere
+    else and is never shown: files of settings are copied and committed. `read` makes a value of the variable's text; a text that is
+    none stays one, so that it is reported with all other problems."""
+
+    variable: str = ""
+    option: str = ""
+    secret: bool = False
+    in_file: bool = True
+    read: Callable[[str], Any] = str
+
+
 SlowRule = Literal["mad", "two_sigma", "off"]
 Above0 = Annotated[float, Gt(0), Le(1e9), Exact()]
 From0 = Annotated[float, Ge(0), Le(1e9), Exact()]
@@ -33,8 +46,12 @@ class Policy:
     __pydantic_config__: ClassVar[Any] = STRICT
 
     # Leases
-    heartbeat_interval_s: Annotated[Above0, "A node reports on its job this often."] = 10.0
-    lease_s: Annotated[Above0, "A node loses its job after this long without a heartbeat."] = 45.0
+    heartbeat_interval_s: Annotated[
+        Above0, SettingOrigin(option="--heartbeat-interval-s"), "A node reports on its job this often."
+    ] = 10.0
+    lease_s: Annotated[
+        Above0, SettingOrigin(option="--lease-s"), "A node loses its job after this long without a heartbeat."
+    ] = 45.0
     tick_interval_s: Annotated[Above0, "The server looks for what is overdue this often."] = 5.0
     claim_interval_s: Annotated[Above0, "An idle node asks for work this often."] = 5.0
     node_silent_s: Annotated[Above0, "A node without a job is given up after this long without a word."] = 135.0

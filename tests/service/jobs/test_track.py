@@ -12,6 +12,7 @@ import pytest
 from gangline.adapters.trackers.tensorboard import TensorBoard
 from gangline.api.serve import _keep_telling
 from gangline.compose.server import make_trackers
+from gangline.compose.settings import read_server_settings
 from gangline.core.errors import GanglineError, Unreachable, UserError
 from gangline.core.runs.metrics import Measured
 from gangline.ports.server import Done
@@ -364,14 +365,19 @@ def test_a_server_tells_its_trackers_until_it_is_stopped(service: Service, book:
 def test_the_environment_says_which_trackers_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GANGLINE_TENSORBOARD", "GANGLINE_WANDB_PROJECT"):
         monkeypatch.delenv(name, raising=False)
-    assert make_trackers(tmp_path, 0o022) == ()
+    monkeypatch.setenv("GANGLINE_HOME", str(tmp_path))
+
+    def made() -> tuple[Tracker, ...]:
+        return make_trackers(read_server_settings().settings.server, 0o022)
+
+    assert made() == ()
     monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "boards"))
     monkeypatch.setenv("GANGLINE_WANDB_PROJECT", "dogs")
-    assert [tracker.name for tracker in make_trackers(tmp_path, 0o022)] == ["wandb", "tensorboard"]
+    assert [tracker.name for tracker in made()] == ["wandb", "tensorboard"]
     (tmp_path / "file").touch()
     monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "file" / "boards"))
     with pytest.raises(UserError, match="cannot be made"):
-        make_trackers(tmp_path, 0o022)
+        made()
 
 
 @pytest.fixture(autouse=True)

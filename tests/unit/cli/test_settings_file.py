@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gangline.cli.admin.box import quick_settings
-from gangline.cli.admin.server import server_settings
+from gangline.cli.admin.server import server_options
 from gangline.cli.admin.up import limits_of
+from gangline.compose.settings import read_server_settings
 from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
 from gangline.core.server.settings import DEFAULT_POOL, ServerSettings, make_policy
@@ -40,7 +41,7 @@ def file(tmp_path: Path) -> Path:
 def read(
     home: Path, file: Path | None = None, *, price: float | None = None, lease_s: float | None = None
 ) -> ServerSettings:
-    return server_settings(file, home, price, lease_s, None)
+    return read_server_settings(server_options(home, None, None, file, price, lease_s, None)).settings
 
 
 def test_a_server_without_options_has_the_defaults_of_the_simulator(tmp_path: Path) -> None:

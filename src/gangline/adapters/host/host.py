@@ -91,9 +91,9 @@ class LocalHost:
             path.unlink(missing_ok=True)
 
 
-def describe_numerics(*, with_gpu: bool) -> dict[str, str]:
+def describe_numerics(*, threads: str, with_gpu: bool) -> dict[str, str]:
     """Return what decides the bits of a result besides the GPU: a trainer puts the same into the fingerprint of its checkpoints."""
-    found = {"threads": os.environ.get("OMP_NUM_THREADS", "1"), "trainer": contract.TRAINER}
+    found = {"threads": threads, "trainer": contract.TRAINER}
     if not with_gpu:
         found["cpu"] = _cpu()
     for name in contract.LIBRARIES:
@@ -108,9 +108,9 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def describe_gpu() -> dict[str, str]:
-    """Return the first GPU as the driver names it; empty if there is none, or if none is visible to trainers."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+def describe_gpu(visible: str | None) -> dict[str, str]:
+    """Return the first GPU as the driver names it; empty if there is none, or if `visible` (CUDA_VISIBLE_DEVICES) hides all from trainers."""
+    if visible in ("", "-1"):
         return {}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:

@@ -5,8 +5,7 @@ https://cloud.google.com/compute/docs/instances/create-use-spot (`preempted`, th
 https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (thirty seconds before).
 """
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event, Thread
 
@@ -20,13 +19,17 @@ PROVIDERS = ("aws", "gcp", "azure")
 
 class Notices:
     """Polls the provider `of`; if `of` is a path, the notice is that a file appears there. A call returns why the machine is about to go,
-    or "". `say` receives one warning if the provider does not answer."""
+    or "". `say` receives one warning if the provider does not answer. `environment` may override the providers' addresses with the
+    variables that their own tools read."""
 
-    def __init__(self, of: str, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, of: str, say: Callable[[str], None], environment: Mapping[str, str], every_s: float = EVERY_S
+    ) -> None:
         asks: dict[str, Callable[[], str]] = {"aws": self._aws, "gcp": self._gcp, "azure": self._azure}
         self._ask = asks.get(of) or (lambda: f"{of} has appeared" if Path(of).exists() else "")
         self._client = httpx.Client(timeout=TIMEOUT, trust_env=False)
         self._say = say
+        self._environment = environment
         self._every_s = every_s
         self._heard = ""
         self._never = Event()
@@ -49,7 +52,7 @@ class Notices:
             self._never.wait(self._every_s)
 
     def _aws(self) -> str:
-        base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", LINK_LOCAL).rstrip("/")
+        base = self._environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", LINK_LOCAL).rstrip("/")
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
         token = self._client.put(f"{base}/latest/api/token", headers=ttl).text
         known = {"X-aws-ec2-metadata-token": token}
@@ -60,14 +63,14 @@ class Notices:
         return f"Amazon will {told['action']} this machine at {told['time']}"
 
     def _gcp(self) -> str:
-        host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+        host = self._environment.get("GCE_METADATA_HOST", "metadata.google.internal")
         answer = self._client.get(
             f"http://{host}/computeMetadata/v1/instance/preempted", headers={"Metadata-Flavor": "Google"}
         )
         return "Google takes this machine back" if answer.text.strip() == "TRUE" else ""
 
     def _azure(self) -> str:
-        base = os.environ.get("GANGLINE_AZURE_METADATA", LINK_LOCAL).rstrip("/")
+        base = self._environment.get("GANGLINE_AZURE_METADATA", LINK_LOCAL).rstrip("/")
         answer = self._client.get(
             f"{base}/metadata/scheduledevents?api-version=2020-07-01", headers={"Metadata": "true"}
         )

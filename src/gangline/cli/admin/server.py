@@ -9,14 +9,17 @@ import typer
 from gangline.cli.output import Output, OutputOption, print_json, say, show_log
 from gangline.compose.access import Access
 from gangline.compose.server import run_server
-from gangline.compose.settings import DEFAULT_PORT, read_server_settings, read_settings
-from gangline.core.server.settings import DEFAULT_POOL, ServerSettings
+from gangline.compose.settings import Options, read_server_settings
+from gangline.core.server.programs import DEFAULT_PORT
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Where everything is kept; else GANGLINE_HOME.", show_default=False)
 ]
-HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
-PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.", show_default="127.0.0.1")]
+PortOption = Annotated[
+    int | None,
+    typer.Option("--port", min=0, max=65535, help="0 takes a free one.", show_default=str(DEFAULT_PORT)),
+]
 SettingsOption = Annotated[
     Path | None,
     typer.Option(
@@ -52,8 +55,8 @@ BeatOption = Annotated[
 
 def server_command(
     home: HomeOption = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = DEFAULT_PORT,
+    host: HostOption = None,
+    port: PortOption = None,
     settings: SettingsOption = None,
     price_usd_per_hour: NodePriceOption = None,
     lease_s: LeaseOption = None,
@@ -62,32 +65,29 @@ def server_command(
 ) -> None:
     """Run the service: the queue, the object store, the API. Workers come to it from anywhere."""
     show_log(logging.WARNING)
-    home = home or read_settings().home
-    run_server(
-        home=home,
-        host=host,
-        port=port,
-        settings=server_settings(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s),
-        ready=lambda access: announce(access, output),
-    )
+    given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
+    run_server(read_server_settings(given).settings, lambda access: announce(access, output))
 
 
-def server_settings(
-    file: Path | None,
-    home: Path,
+def server_options(
+    home: Path | None,
+    host: str | None,
+    port: int | None,
+    settings: Path | None,
     price_usd_per_hour: float | None,
     lease_s: float | None,
     heartbeat_interval_s: float | None,
-) -> ServerSettings:
-    """Read the server's settings; options that were given override the file's."""
-    policy = {"lease_s": lease_s, "heartbeat_interval_s": heartbeat_interval_s}
-    pool = {"price_usd_per_hour": price_usd_per_hour}
-    given = {"policy": _given(policy), "pools": {DEFAULT_POOL: _given(pool)} if _given(pool) else {}}
-    return read_server_settings(file, home, **given)
-
-
-def _given(options: dict[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in options.items() if value is not None}
+) -> Options:
+    """Name the settings that the options of `server` and `up` set."""
+    return {
+        "server.home": home,
+        "server.host": host,
+        "server.port": port,
+        "server.settings": settings,
+        "pools.default.price_usd_per_hour": price_usd_per_hour,
+        "policy.lease_s": lease_s,
+        "policy.heartbeat_interval_s": heartbeat_interval_s,
+    }
 
 
 def announce(access: Access, output: Output) -> None:

@@ -1,14 +1,15 @@
 """`gangline settings`: what a server would run with, and whether its settings file is right."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from gangline.cli.admin.server import HomeOption
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
-from gangline.compose.settings import read_server_settings, read_settings
-from gangline.core.server.settings import ServerSettings, list_settings
+from gangline.compose.settings import read_server_settings, read_worker_settings, settings_file
+from gangline.core.errors import BadInput
+from gangline.core.server.merging import Listed, list_settings
 
 FileArgument = Annotated[
     Path | None,
@@ -17,22 +18,33 @@ FileArgument = Annotated[
     ),
 ]
 
+Program = Literal["server", "worker"]
+PROGRAMS: tuple[Program, ...] = ("server", "worker")
+
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("show")
 def show_settings_command(
-    file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
+    file: FileArgument = None,
+    home: HomeOption = None,
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Show the settings of a worker, not those of a server.")
+    ] = False,
+    output: OutputOption = Output.text,
 ) -> None:
-    """Print every setting: its value, its default, its unit and what it means."""
-    found = list_settings(_read(file, home))
+    """Print every setting: its value, the source of that, its default, its unit and what it means."""
+    found = _listed("worker" if worker else "server", file, home)
     if output is Output.json:
         print_json(found)
         return
-    rows = table("setting", ">value", ">default", "unit", "meaning")
+    rows = table("setting", "value", "source", "meaning")
     for each in found:
         rows.add_row(
-            f"{each.section}.{each.name}", setting_text(each.value), setting_text(each.default), each.unit, each.meaning
+            f"{each.section}.{each.name}",
+            f"{setting_text(each.value)} {each.unit}",
+            f"{Path(each.source).name} (default: {setting_text(each.default)})" if each.source else "default",
+            each.meaning,
         )
     out.print(rows)
 
@@ -41,8 +53,8 @@ def show_settings_command(
 def check_settings_command(
     file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Check a settings file. Everything that is wrong with it is listed at once; exit code 2."""
-    found = [each for each in list_settings(_read(file, home)) if each.value != each.default]
+    """Check a settings file, as a server and a worker read it. Everything that is wrong with it is listed at once; exit code 2."""
+    found = [each for each in _checked(file, home) if each.source and each.value != each.default]
     if output is Output.json:
         print_json({f"{each.section}.{each.name}": each.value for each in found})
         return
@@ -64,5 +76,25 @@ def setting_text(value: Any) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def _read(file: Path | None, home: Path | None) -> ServerSettings:
-    return read_server_settings(file, home or read_settings().home)
+def _checked(file: Path | None, home: Path | None) -> list[Listed]:
+    """List the settings of a server and of the workers beside it. Raises `BadInput` with what is wrong for either."""
+    found, problems = dict[tuple[str, str], Listed](), list[BadInput]()
+    for program in PROGRAMS:
+        try:
+            found |= {
+                (each.section, each.name): each for each in _listed(program, file, home) if each.name != "settings"
+            }
+        except BadInput as error:
+            problems.append(error)
+    if problems:
+        says = dict.fromkeys(part for error in problems for part in error.message.split("; "))  # both read [hub]
+        raise BadInput("; ".join(says), hint=problems[0].hint)
+    return [*found.values()]
+
+
+def _listed(program: Program, file: Path | None, home: Path | None) -> list[Listed]:
+    if program == "server":
+        found = read_server_settings({"server.settings": file, "server.home": home})
+    else:
+        found = read_worker_settings({"worker.settings": file or (home and settings_file(home))})
+    return list_settings(found.settings, found.sources)

@@ -14,12 +14,12 @@ from gangline.cli.admin.server import (
     PortOption,
     SettingsOption,
     announce,
-    server_settings,
+    server_options,
 )
 from gangline.cli.admin.worker import CacheOption
 from gangline.cli.output import Output, OutputOption, show_log
 from gangline.compose.server import run_server
-from gangline.compose.settings import DEFAULT_PORT, read_settings
+from gangline.compose.settings import read_server_settings
 from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings
@@ -38,8 +38,8 @@ def up_command(
         ),
     ] = None,
     home: HomeOption = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = DEFAULT_PORT,
+    host: HostOption = None,
+    port: PortOption = None,
     settings: SettingsOption = None,
     price_usd_per_hour: NodePriceOption = None,
     lease_s: LeaseOption = None,
@@ -48,17 +48,17 @@ def up_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
-    home = home or read_settings().home
-    found = server_settings(settings, home, price_usd_per_hour, lease_s, heartbeat_interval_s)
-    limits = parse_nodes(nodes) if nodes else limits_of(found.pool(DEFAULT_POOL))
+    given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
+    limits = parse_nodes(nodes) if nodes else None
+    if limits:
+        number = {"pools.default.nodes_min": limits.nodes_min, "pools.default.nodes_max": limits.nodes_max}
+        given = {**given, **number}
+    found = read_server_settings(given).settings
     show_log()
     run_server(
-        home=home,
-        host=host,
-        port=port,
-        settings=found,
-        ready=lambda access: announce(access, output),
-        nodes=limits,
+        found,
+        lambda access: announce(access, output),
+        nodes=limits_of(found.pool(DEFAULT_POOL)),
         cache_gb=cache_gb,
     )
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from gangline.cli.admin.server import SettingsOption
 from gangline.cli.output import Output, OutputOption, print_json, say
-from gangline.compose.settings import DEFAULT_SERVER, read_settings
+from gangline.compose.settings import read_worker_settings
 from gangline.compose.worker import make_agent
 from gangline.core.errors import BadInput, UserError
 
@@ -37,8 +38,10 @@ def worker_command(
     ] = None,
     cache_gb: CacheOption = None,
     slots: Annotated[
-        int, typer.Option(min=1, max=1024, help="Into how many ranks a job may be split here: its GPUs.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, max=1024, help="Into how many ranks a job may be split here: its GPUs.", show_default="1"),
+    ] = None,
+    settings: SettingsOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.
@@ -46,23 +49,24 @@ def worker_command(
     It first loads the libraries and tries the card. A machine that can do no job says why, and the exit code is 2."""
     from gangline.worker.loop import run
 
-    settings = read_settings()
-    known = token or settings.token
-    if not known:
+    given = {
+        "worker.server": server,
+        "worker.token": token,
+        "worker.home": home,
+        "worker.name": name,
+        "worker.machine": machine,
+        "worker.cache": cache,
+        "worker.cache_gb": cache_gb,
+        "worker.slots": slots,
+        "worker.settings": settings,
+    }
+    found = read_worker_settings(given).settings
+    if not found.worker.token:
         raise BadInput(
             "a worker needs a join token",
             hint="`gangline server` prints one, `gangline join-tokens add` makes more; set GANGLINE_TOKEN to it",
         )
-    agent = make_agent(
-        home=home or settings.home / "worker",
-        server=server or settings.server or DEFAULT_SERVER,
-        token=known,
-        name=name,
-        machine=machine,
-        shared_cache=cache,
-        cache_gb=cache_gb,
-        slots=slots,
-    )
+    agent = make_agent(found)
     run(agent, lambda news: _tell(news, output))
     if agent.failed:
         raise UserError(f"this node {agent.failed}", hint="repair that and start the worker again: it is tried anew")

@@ -1,40 +1,44 @@
 """A server of this machine: its settings, its database, its object store. Nothing is changed; a bucket is tried with a small file."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gangline.cli.doctor.findings import Finding, examined, note, ok
+from gangline.cli.doctor.findings import Finding, FindingState, examined, note, ok
 from gangline.compose.access import ACCESS
 from gangline.compose.buckets import lacks_of_bucket
-from gangline.compose.settings import SETTINGS_FILE, read_server_settings, read_settings
+from gangline.compose.settings import has_variables_of_server, read_server_settings, settings_file
+from gangline.core.server.programs import ServerProgram
 
 DATABASE = "gangline.sqlite"
 
 
 def is_here(home: Path) -> bool:
     """Whether a server ran in this home, or the environment says how one would."""
-    named = ("GANGLINE_DATABASE_URL", "GANGLINE_OBJECTS", "GANGLINE_SETTINGS")
-    return (home / ACCESS).exists() or (home / SETTINGS_FILE).exists() or any(os.environ.get(name) for name in named)
+    return (home / ACCESS).exists() or settings_file(home) is not None or has_variables_of_server()
 
 
 def serving(home: Path) -> Iterator[Finding]:
-    yield examined("settings", lambda: _settings(home))
+    found = examined("settings", lambda: _settings(home))
+    yield found
+    if found.state is FindingState.wrong:  # then nobody knows which database and which store
+        return
     yield examined("database", lambda: _database(home))
     yield examined("store", lambda: _store(home))
 
 
 def _settings(home: Path) -> Finding:
-    read_server_settings(None, home)
-    path = os.environ.get("GANGLINE_SETTINGS") or home / SETTINGS_FILE
-    there = Path(path).exists()
-    return ok("settings", f"{path} is right" if there else "no settings file: the defaults hold")
+    path = _read(home).settings
+    return ok("settings", f"{path} is right" if path else "no settings file: the defaults hold")
+
+
+def _read(home: Path) -> ServerProgram:
+    return read_server_settings({"server.home": home}).settings.server
 
 
 def _database(home: Path) -> Finding:
     from gangline.adapters.store import schema_of
 
-    named = read_settings().database
+    named = _read(home).database_url
     found, known = schema_of(named or str(home / DATABASE))
     what = "PostgreSQL" if named else str(home / DATABASE)
     if found == 0:
@@ -47,7 +51,7 @@ def _database(home: Path) -> Finding:
 
 
 def _store(home: Path) -> Finding:
-    place = os.environ.get("GANGLINE_OBJECTS", "")
+    place = _read(home).objects
     if not place:
         return ok("store", f"files are kept in {home / 'store'}")
     lacks = lacks_of_bucket(place, "GANGLINE_OBJECTS")

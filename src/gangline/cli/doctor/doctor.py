@@ -13,8 +13,10 @@ from gangline.cli.doctor.findings import Finding, FindingState
 from gangline.cli.doctor.server import check_server
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, facts, out, print_json, say
 from gangline.compose.access import read_access
-from gangline.compose.settings import DEFAULT_SERVER, read_settings
+from gangline.compose.machine import shown_gpu
+from gangline.compose.settings import read_settings
 from gangline.core.display import printable
+from gangline.core.server.programs import DEFAULT_SERVER
 
 EXIT_WRONG = 1
 STYLES = {FindingState.ok: "green", FindingState.note: "yellow", FindingState.wrong: "bold red"}
@@ -47,13 +49,13 @@ def doctor_command(
 
 
 def _findings(home: Path, server: str | None, token: str | None) -> Iterator[Finding]:
-    from gangline.adapters.host.host import describe_gpu, memory_bytes
+    from gangline.adapters.host.host import memory_bytes
 
     settings = read_settings()
     yield machine.versions()
     yield machine.packages()
     yield from machine.room(home, memory_bytes())
-    yield from machine.check_training(describe_gpu())
+    yield from machine.check_training(shown_gpu())
     local = read_access(home)
     named = server or settings.server
     address = named or (local.url if local else DEFAULT_SERVER)

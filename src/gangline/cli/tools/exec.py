@@ -62,8 +62,8 @@ def exec_command(
     )
     shown: list[Terminal] = []
 
-    def show(log: Path) -> Terminal:
-        shown.append(Terminal(log, apart=output is Output.json))
+    def show(log: Path, dumb: bool) -> Terminal:
+        shown.append(Terminal(log, apart=output is Output.json, dumb=dumb))
         return shown[-1]
 
     run = make_exec(

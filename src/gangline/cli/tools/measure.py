@@ -14,13 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from gangline.adapters.host.host import describe_gpu, gpu_memory_gb
+from gangline.adapters.host.host import gpu_memory_gb
 from gangline.adapters.host.trainer_process import MODULES, ProcessRun, start_program
 from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.cli.jobs.scratch import ScratchPlan
 from gangline.cli.output import duration, say
 from gangline.cli.tools.rehearse import how, last_words
 from gangline.compose.buckets import lend_keys_of_data
+from gangline.compose.machine import shown_gpu
 from gangline.core.errors import BadInput
 from gangline.core.estimates.outline import phases_of
 from gangline.core.gpus import kind_of_device
@@ -90,7 +91,7 @@ class MeasuredSteps:
 
 def gpu_here() -> str:
     """The kind of this machine's GPUs, the driver's name of one that no table has, or `CPU`."""
-    described = describe_gpu()
+    described = shown_gpu()
     name = described.get("gpu", "")
     kind = kind_of_device(name, gpu_memory_gb(described) or None)
     return kind.name if kind else name or CPU

@@ -64,7 +64,7 @@ def run_scenario_command(
 
     found = load_scenario(scenario)
     if policy:
-        found = with_policy(found, read_server_settings(policy, policy.parent).policy)
+        found = with_policy(found, read_server_settings({"server.settings": policy}).settings.policy)
     asked = override_scenario(found, _parted(settings or []))
     if svg:
         check_place(svg, "--svg")

@@ -20,10 +20,10 @@ WAITING_MAX = 1000
 class Terminal:
     """Safe for threads. Words of our own are written by a thread of their own, so that a reader who has stopped reading holds up the
     program alone. The status keeps the last row of the terminal for itself (DECSTBM): progress bars of others, which move the cursor, do
-    not meet it. Where standard error is no terminal there is none. With `apart`, what the program prints on standard output goes to
-    standard error: standard output is for our own data."""
+    not meet it. Where standard error is no terminal, or one that is `dumb`, there is none. With `apart`, what the program prints on
+    standard output goes to standard error: standard output is for our own data."""
 
-    def __init__(self, log: Path, *, apart: bool) -> None:
+    def __init__(self, log: Path, *, apart: bool, dumb: bool) -> None:
         self._log: BinaryIO | None = log.open("wb", buffering=0)
         self._logging = Lock()
         self._out, self._err = STANDARD_ERROR if apart else STANDARD_OUTPUT, STANDARD_ERROR
@@ -33,7 +33,7 @@ class Terminal:
         self._changed = Condition()
         self._closing = False
         self._rows = 0
-        self._is_terminal = os.isatty(self._err) and os.environ.get("TERM", "dumb") != "dumb"
+        self._is_terminal = os.isatty(self._err) and not dumb
         self._thread = Thread(target=self._speak, daemon=True)
         self._thread.start()
 

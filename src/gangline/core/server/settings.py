@@ -1,23 +1,31 @@
-"""The server's settings file, gangline.toml: its sections, how it is read, and what each setting means."""
+"""The settings of a server and of a worker, one typed object each: sections of gangline.toml, which variables and options override."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput
-from gangline.core.parsing import adapter, in_words
-from gangline.core.policy import STRICT, Exact, Policy, with_consequences
+from gangline.core.parsing import adapter
+from gangline.core.policy import STRICT, Exact, Policy, SettingOrigin, with_consequences
 from gangline.core.server.limits import Limits
+from gangline.core.server.merging import (
+    HINT,
+    NO_OVERRIDES,
+    UNNAMED,
+    MergedSettings,
+    Overrides,
+    find_problems,
+    hint_at_field,
+    merge_settings,
+    say_problems,
+)
+from gangline.core.server.programs import HubSettings, NodeDataSettings, ServerProgram, WorkerProgram
 from gangline.core.server.sources import FetchingSettings, SourceSettings
 
-REFERENCE = "`gangline docs reference/settings`"
-DEFAULT_POOL = "default"
+DEFAULT_POOL = UNNAMED
 NODES_MAX = 64
 PoolName = Annotated[str, MinLen(1), MaxLen(100)]
 NodePrice = Annotated[float, Ge(0), Le(1e6), Exact()]
@@ -32,15 +40,25 @@ class PoolSettings:
 
     __pydantic_config__: ClassVar[Any] = STRICT
     price_usd_per_hour: Annotated[
-        NodePrice | None, "Price of an hour of a node, 0 if it is free; without one, costs of the pool are unknown."
+        NodePrice | None,
+        SettingOrigin(option="--price-usd-per-hour"),
+        "Price of an hour of a node, 0 if it is free; without one, costs of the pool are unknown.",
     ] = None
     trust: Annotated[
         TrustLevel | None,
         "Trust tier of the nodes; a job with `--trust N` runs where it is at least N. "
         f"Without one it is {TRUST_MAX} for those that `gangline up` runs on the server's own box, and 0 for others.",
     ] = None
-    nodes_min: Annotated[Nodes | None, "Nodes that `gangline up` keeps running here (`--nodes` overrides it)."] = None
-    nodes_max: Annotated[Nodes | None, "Nodes that `gangline up` runs here at most (`--nodes` overrides it)."] = None
+    nodes_min: Annotated[
+        Nodes | None,
+        SettingOrigin(option="--nodes"),
+        "Nodes that `gangline up` keeps running here (`--nodes` overrides it).",
+    ] = None
+    nodes_max: Annotated[
+        Nodes | None,
+        SettingOrigin(option="--nodes"),
+        "Nodes that `gangline up` runs here at most (`--nodes` overrides it).",
+    ] = None
 
     def __post_init__(self) -> None:
         if self.nodes_min is not None and self.nodes_max is not None:
@@ -62,10 +80,12 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Each field is a section of the file. A dataclass whose fields are annotated with a sentence each is all that a further
-    section needs."""
+    """Everything that a server is told, of the file, the environment and the options. Each field is a section of the file. A dataclass
+    whose fields are annotated with a sentence each is all that a further section needs."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
+    server: ServerProgram = field(default_factory=ServerProgram)
+    hub: HubSettings = field(default_factory=HubSettings)
     policy: Policy = field(default_factory=Policy)
     limits: Limits = field(default_factory=Limits)
     pools: Mapping[PoolName, PoolSettings] = field(default_factory=dict)
@@ -76,151 +96,51 @@ class ServerSettings:
         return self.pools.get(name, PoolSettings())
 
 
-def parse_server_settings(text: str, name: str, options: Mapping[str, Any] = MappingProxyType({})) -> ServerSettings:
-    """Read a settings file; `options` are sections like the file's that override it. Raises `BadInput` with everything that is
-    wrong with them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """Everything that a worker is told, of the file, the environment and the options. Each field is a section of the file, too."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    worker: WorkerProgram = field(default_factory=WorkerProgram)
+    hub: HubSettings = field(default_factory=HubSettings)
+    data: NodeDataSettings = field(default_factory=NodeDataSettings)
+
+
+def merge_server_settings(text: str, file: str, overrides: Overrides = NO_OVERRIDES) -> MergedSettings[ServerSettings]:
+    """Merge a settings file's text and what overrides it. Raises `BadInput` with everything that is wrong."""
+    return merge_settings(ServerSettings, _tables_of(ServerSettings, text, file), file, overrides, _complete)
+
+
+def merge_worker_settings(text: str, file: str, overrides: Overrides = NO_OVERRIDES) -> MergedSettings[WorkerSettings]:
+    """Do the same with the sections that are a worker's. Raises as above."""
+    return merge_settings(WorkerSettings, _tables_of(WorkerSettings, text, file), file, overrides)
+
+
+def parse_server_settings(text: str, file: str) -> ServerSettings:
+    """Read a settings file alone. Raises as above."""
+    return merge_server_settings(text, file).settings
+
+
+def _tables_of(kind: type, text: str, file: str) -> dict[str, Any]:
+    """Parse a file without what is another program's: one file may have the settings of a server and of the workers beside it."""
     try:
-        values = _merged(tomllib.loads(text), options)
+        tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         said = str(error)
-        raise BadInput(f"{name} is not TOML: {said[:1].lower()}{said[1:]}", hint=HINT) from None
-    if isinstance(values.get("policy"), dict):
-        values["policy"] = with_consequences(values["policy"])
-    found = _problems(ServerSettings, values)
-    if found:
-        raise BadInput(f"{name}: {_in_words(found, 'the file')}", hint=_hint(found, _known(values)))
-    return adapter(ServerSettings).validate_python(values)
+        raise BadInput(f"{file} is not TOML: {said[:1].lower()}{said[1:]}", hint=HINT) from None
+    ours, known = kind.__dataclass_fields__, {*ServerSettings.__slots__, *WorkerSettings.__slots__}
+    return {name: table for name, table in tables.items() if name in ours or name not in known}
 
 
-def _merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table in which `over` wins, field by field."""
-    deeper = {
-        name: _merged(values.get(name, {}), value) if isinstance(values.get(name, {}), dict) else values[name]
-        for name, value in over.items()
-        if isinstance(value, Mapping)
-    }
-    return {**values, **over, **deeper}
+def _complete(values: dict[str, Any]) -> dict[str, Any]:
+    policy = values.get("policy")
+    return values | {"policy": with_consequences(policy)} if isinstance(policy, dict) else values
 
 
 def make_policy(given: Mapping[str, Any], where: str = "policy") -> Policy:
     """Make the policy of these settings and the defaults. Raises `BadInput` with everything that is wrong with them."""
     values = with_consequences(given)
-    found = [problem | {"loc": (where, *problem["loc"])} for problem in _problems(Policy, values)]
+    found = [problem | {"loc": (where, *problem["loc"])} for problem in find_problems(Policy, values)]
     if found:
-        raise BadInput(_in_words(found, where), hint=_hint(found, {where: Policy.__slots__}))
+        raise BadInput(say_problems(found, where), hint=hint_at_field(found, {where: Policy.__slots__}))
     return adapter(Policy).validate_python(values)
-
-
-def _problems(kind: type, values: dict[str, Any]) -> list[Any]:
-    """Return pydantic's problems, and last the contradictions, also those that it would find once the others are corrected."""
-    found = _errors(kind, values)
-    places = [problem["loc"] for problem in found if problem["type"] != "assertion_error"]
-    if not places:
-        return found
-    wrong, again = {str(place[-1]) for place in places}, _errors(kind, _without(places, values))
-    contradictions = [problem for problem in again if not any(name in problem["msg"] for name in wrong)]
-    return [problem for problem in found if problem["loc"] in places] + contradictions
-
-
-def _errors(kind: type, values: dict[str, Any]) -> list[Any]:
-    from pydantic import ValidationError
-
-    try:
-        adapter(kind).validate_python(values)
-    except ValidationError as error:
-        return error.errors()
-    return []
-
-
-def _in_words(found: list[Any], whole: str) -> str:
-    contradictions = [problem for problem in found if problem["type"] == "assertion_error"]
-    others = [problem for problem in found if problem["type"] != "assertion_error"]
-    return "; ".join(in_words(part, whole) for part in (others, contradictions) if part)
-
-
-def _without(places: list[tuple[Any, ...]], values: dict[str, Any]) -> dict[str, Any]:
-    rest = deepcopy(values)
-    for place in places:
-        table: Any = rest
-        for part in place[:-1]:
-            table = table.get(part) if isinstance(table, dict) else None
-        if isinstance(table, dict):
-            table.pop(place[-1], None)
-    return rest
-
-
-def _known(values: dict[str, Any]) -> dict[str, Iterable[str]]:
-    """Return the names that each table of a file may have."""
-    tables: dict[str, Iterable[str]] = {"": [each.name for each in fields(ServerSettings)]}
-    tables |= {name: names for name, kind in SECTIONS.items() for names in [[each.name for each in fields(kind)]]}
-    for section, kind in NAMED.items():
-        given = values.get(section)
-        tables |= {f"{section}.{name}": kind.__slots__ for name in (given if isinstance(given, dict) else ())}
-    return tables
-
-
-def _hint(found: list[Any], known: Mapping[str, Iterable[str]]) -> str:
-    """Name the field that a field which is not known was meant to be."""
-    for problem in found:
-        if problem["type"] == "unexpected_keyword_argument":
-            *above, last = problem["loc"]
-            near = get_close_matches(last, known[".".join(above)], n=1)
-            return f"did you mean {near[0]}?" if near else HINT
-    return HINT
-
-
-# What each setting is
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """A setting, for people."""
-
-    section: str
-    name: str
-    value: Any
-    default: Any
-    unit: str
-    meaning: str
-
-
-def list_settings(settings: ServerSettings) -> list[Listed]:
-    """List every setting with its value, section by section."""
-    found = [each for name, kind in SECTIONS.items() for each in _listed(name, kind, getattr(settings, name))]
-    for section, kind in NAMED.items():
-        named = dict(getattr(settings, section)) or {"NAME": kind()}
-        found += [each for name, one in named.items() for each in _listed(f"{section}.{name}", kind, one)]
-    return found
-
-
-def _listed(section: str, kind: type, values: Any) -> Iterator[Listed]:
-    hints = get_type_hints(kind, include_extras=True)
-    for each in fields(kind):
-        yield Listed(
-            section=section,
-            name=each.name,
-            value=getattr(values, each.name),
-            default=each.default,
-            unit=next((unit for ending, unit in UNITS.items() if each.name.endswith(ending)), ""),
-            meaning=next(extra for extra in reversed(hints[each.name].__metadata__) if isinstance(extra, str)),
-        )
-
-
-SECTIONS: dict[str, type] = {
-    name: kind for name, kind in get_type_hints(ServerSettings).items() if isinstance(kind, type) and is_dataclass(kind)
-}
-NAMED: dict[str, type] = {"pools": PoolSettings, "sources": SourceSettings}
-"""Sections of which there are several, each with a name."""
-UNITS = {
-    "_usd_per_gb_month": "US dollars per GB and 30 days",
-    "_usd_per_gb": "US dollars per GB",
-    "_usd_per_hour": "US dollars an hour",
-    "_usd": "US dollars",
-    "_share_max": "share of the pool",
-    "_bytes": "bytes",
-    "_bytes_max": "bytes",
-    "_per_s": "a second",
-    "_ms": "milliseconds",
-    "_s": "seconds",
-}
-HINT = f"{REFERENCE} lists every setting; `gangline settings show` prints the values"

@@ -1,0 +1,185 @@
+"""What the programs of a machine are told besides the operator's policy: where they keep things, whom they ask, with which secrets."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt, Le
+
+from gangline.core.access import as_secret
+from gangline.core.errors import BadInput
+from gangline.core.parsing import Checked
+from gangline.core.policy import STRICT, Exact, SettingOrigin
+from gangline.core.server.sources import Text
+
+DEFAULT_PORT = 8420
+DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_HOME = Path("~/.local/share/gangline")
+
+
+def _why_no_secret(text: str) -> str:
+    try:
+        as_secret(text, "")
+    except BadInput:
+        return "holds control characters or letters that no secret has: copy it again, in one piece"
+    return ""
+
+
+def _truth(text: str) -> bool:
+    return text.lower() in ("1", "true", "yes", "on")
+
+
+def _number(text: str) -> float | str:
+    """Return what is no number as it is: it is reported with all else that is wrong."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+Secret = Annotated[str, Checked(_why_no_secret)]
+Port = Annotated[int, Ge(0), Le(65535), Exact()]
+Gigabytes = Annotated[float, Ge(0), Le(1e6), Exact()]
+SETTINGS = SettingOrigin("GANGLINE_SETTINGS", "--settings", in_file=False)
+SETTINGS_MEANING = (
+    "The settings file; without one, gangline.toml in the home that GANGLINE_HOME names is read if it is there."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSettings:
+    """How a server or a worker reaches the Hugging Face hub."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    token: Annotated[
+        Secret,
+        SettingOrigin("HF_TOKEN", secret=True, in_file=False),
+        "The token with which gated models are downloaded.",
+    ] = field(default="", repr=False)
+    endpoint: Annotated[
+        Text, SettingOrigin("HF_ENDPOINT"), "The address of another hub; without it, huggingface.co is asked."
+    ] = ""
+    offline: Annotated[
+        Annotated[bool, Exact()],
+        SettingOrigin("HF_HUB_OFFLINE", read=_truth),
+        "Whether no hub may be asked for anything.",
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerProgram:
+    """Where a server listens, and where it keeps what it knows."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    home: Annotated[
+        Path,
+        SettingOrigin("GANGLINE_HOME", "--home", in_file=False),
+        "The folder of the server: its secrets, and what is not kept elsewhere. XDG_DATA_HOME moves the default.",
+    ] = DEFAULT_HOME
+    settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
+    host: Annotated[Text, SettingOrigin(option="--host"), "The address to listen on."] = "127.0.0.1"
+    port: Annotated[Port, SettingOrigin(option="--port"), "The port to listen on; 0 takes a free one."] = DEFAULT_PORT
+    database_url: Annotated[
+        str,
+        SettingOrigin("GANGLINE_DATABASE_URL", secret=True, in_file=False),
+        "The PostgreSQL database, as postgresql://USER:PASSWORD@HOST/NAME; without it, SQLite in the home is used.",
+    ] = field(default="", repr=False)
+    objects: Annotated[
+        Text,
+        SettingOrigin("GANGLINE_OBJECTS"),
+        "The bucket for files, as s3://BUCKET/PREFIX; without it, they are kept in the home.",
+    ] = ""
+    wandb_project: Annotated[
+        Text,
+        SettingOrigin("GANGLINE_WANDB_PROJECT"),
+        "The project of Weights & Biases that metrics are sent to; its own variables, such as WANDB_API_KEY, hold as ever.",
+    ] = ""
+    tensorboard: Annotated[
+        Path | None, SettingOrigin("GANGLINE_TENSORBOARD"), "The folder that metrics are written to for TensorBoard."
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerProgram:
+    """Which server a worker works for, and with what of its machine."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    home: Annotated[
+        Path,
+        SettingOrigin("GANGLINE_HOME", "--home", in_file=False),
+        "The folder of the worker: its cache, runs and machine id. GANGLINE_HOME and XDG_DATA_HOME move the default.",
+    ] = DEFAULT_HOME / "worker"
+    settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
+    server: Annotated[Text, SettingOrigin("GANGLINE_SERVER", "--server"), "The server's URL."] = DEFAULT_SERVER
+    token: Annotated[
+        Secret, SettingOrigin("GANGLINE_TOKEN", "--token", secret=True, in_file=False), "The join token."
+    ] = field(default="", repr=False)
+    name: Annotated[Text, SettingOrigin(option="--name"), "What people call the node; without it, the host's name."] = (
+        ""
+    )
+    machine: Annotated[
+        Text, SettingOrigin(option="--machine"), "The machine id; without it, the one kept in the home."
+    ] = ""
+    node: Annotated[
+        Text,
+        SettingOrigin("GANGLINE_NODE", in_file=False),
+        "The node that this machine was rented as; the server that rents it sets it.",
+    ] = ""
+    slots: Annotated[
+        Annotated[int, Ge(1), Le(1024), Exact()],
+        SettingOrigin(option="--slots"),
+        "Into how many ranks a job may be split here: the GPUs of the machine.",
+    ] = 1
+    cache: Annotated[
+        Path | None,
+        SettingOrigin(option="--cache"),
+        "Where bases are kept, which workers of one machine may share; without it, in the home.",
+    ] = None
+    cache_gb: Annotated[
+        Gigabytes | None,
+        SettingOrigin("GANGLINE_CACHE_GB", "--cache-gb", read=_number),
+        "Bases that no job uses are deleted beyond this size; without it, half of what is free.",
+    ] = None
+    hub_cache: Annotated[
+        Path | None,
+        SettingOrigin("HF_HUB_CACHE"),
+        "Where the hub's own client keeps what it has downloaded; without it, in HF_HOME.",
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDataSettings:
+    """How trainers of a node read data sets in buckets. Trainers have these from the worker's environment, so no file may set them."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    access_key_id: Annotated[
+        Secret, SettingOrigin("GANGLINE_DATA_ACCESS_KEY_ID", in_file=False), "The access key of the bucket."
+    ] = ""
+    secret_access_key: Annotated[
+        Secret,
+        SettingOrigin("GANGLINE_DATA_SECRET_ACCESS_KEY", secret=True, in_file=False),
+        "The secret key of the bucket.",
+    ] = field(default="", repr=False)
+    session_token: Annotated[
+        Secret,
+        SettingOrigin("GANGLINE_DATA_SESSION_TOKEN", secret=True, in_file=False),
+        "The session token of the key.",
+    ] = field(default="", repr=False)
+    region: Annotated[Text, SettingOrigin("GANGLINE_DATA_REGION", in_file=False), "The region of the bucket."] = (
+        "us-east-1"
+    )
+    endpoint_url: Annotated[
+        Text,
+        SettingOrigin("GANGLINE_DATA_ENDPOINT_URL", in_file=False),
+        "The address of the object store; without it, Amazon's.",
+    ] = ""
+    cache: Annotated[
+        Path | None,
+        SettingOrigin("GANGLINE_DATA_CACHE", in_file=False),
+        "The folder that keeps what was read, which the ranks of a machine share; without it, nothing is kept.",
+    ] = None
+    cache_gb: Annotated[
+        Annotated[float, Gt(0), Le(1e6), Exact()],
+        SettingOrigin("GANGLINE_DATA_CACHE_GB", in_file=False, read=_number),
+        "The size of that folder at most.",
+    ] = 100.0

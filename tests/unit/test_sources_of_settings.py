@@ -1,0 +1,206 @@
+"""What a server and a worker are told: of defaults, gangline.toml, the environment and options; each with its source, secrets hidden."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangline.compose.settings import read_server_settings, read_settings, read_worker_settings
+from gangline.core.errors import BadInput
+from gangline.core.server.merging import list_settings
+from gangline.core.server.settings import ServerSettings, WorkerSettings
+from tests.conftest import Typed
+from tests.docs.tables_of_settings import of_server
+
+OF_SERVER: Mapping[str, tuple[str, str, Any]] = {
+    "GANGLINE_DATABASE_URL": ("postgresql://u:p@host/db", "server.database_url", "postgresql://u:p@host/db"),
+    "GANGLINE_OBJECTS": ("s3://bucket/x", "server.objects", "s3://bucket/x"),
+    "GANGLINE_WANDB_PROJECT": ("dogs", "server.wandb_project", "dogs"),
+    "GANGLINE_TENSORBOARD": ("/srv/tensorboard", "server.tensorboard", Path("/srv/tensorboard")),
+    "HF_TOKEN": (" hf_x\n", "hub.token", "hf_x"),
+    "HF_ENDPOINT": ("https://hub.example", "hub.endpoint", "https://hub.example"),
+    "HF_HUB_OFFLINE": ("ON", "hub.offline", True),
+}
+OF_WORKER: Mapping[str, tuple[str, str, Any]] = {
+    "GANGLINE_SERVER": ("http://server:1", "worker.server", "http://server:1"),
+    "GANGLINE_TOKEN": ("gl_join_x\n", "worker.token", "gl_join_x"),
+    "GANGLINE_CACHE_GB": ("1.5", "worker.cache_gb", 1.5),
+    "GANGLINE_NODE": ("node-1", "worker.node", "node-1"),
+    "HF_HUB_CACHE": ("/cache/hub", "worker.hub_cache", Path("/cache/hub")),
+    "HF_HOME": ("/cache", "worker.hub_cache", Path("/cache/hub")),
+    "HF_TOKEN": ("hf_x", "hub.token", "hf_x"),
+    "HF_ENDPOINT": ("https://hub.example", "hub.endpoint", "https://hub.example"),
+    "HF_HUB_OFFLINE": ("1", "hub.offline", True),
+    "GANGLINE_DATA_ACCESS_KEY_ID": ("key", "data.access_key_id", "key"),
+    "GANGLINE_DATA_SECRET_ACCESS_KEY": ("secret", "data.secret_access_key", "secret"),
+    "GANGLINE_DATA_SESSION_TOKEN": ("session", "data.session_token", "session"),
+    "GANGLINE_DATA_REGION": ("eu-west-1", "data.region", "eu-west-1"),
+    "GANGLINE_DATA_ENDPOINT_URL": ("http://store", "data.endpoint_url", "http://store"),
+    "GANGLINE_DATA_CACHE": ("/data", "data.cache", Path("/data")),
+    "GANGLINE_DATA_CACHE_GB": ("7", "data.cache_gb", 7.0),
+}
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*OF_SERVER, *OF_WORKER, "GANGLINE_SETTINGS", "GANGLINE_PROJECT", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GANGLINE_HOME", str(tmp_path))
+
+
+def value_of(settings: ServerSettings | WorkerSettings, name: str) -> Any:
+    section, field = name.split(".")
+    return getattr(getattr(settings, section), field)
+
+
+@pytest.mark.parametrize("variable", OF_SERVER)
+def test_each_variable_of_a_server_still_sets_what_it_set(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, name, value = OF_SERVER[variable]
+    assert value_of(read_server_settings().settings, name) != value
+    monkeypatch.setenv(variable, text)
+    found = read_server_settings()
+    assert value_of(found.settings, name) == value
+    assert found.sources[tuple(name.split("."))] == variable
+
+
+@pytest.mark.parametrize("variable", OF_WORKER)
+def test_each_variable_of_a_worker_still_sets_what_it_set(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, name, value = OF_WORKER[variable]
+    assert value_of(read_worker_settings().settings, name) != value
+    monkeypatch.setenv(variable, text)
+    found = read_worker_settings()
+    assert value_of(found.settings, name) == value
+    assert found.sources[tuple(name.split("."))] == variable
+
+
+def test_each_variable_of_the_command_line_still_sets_what_it_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SERVER", "TOKEN", "PROJECT"):
+        monkeypatch.setenv(f"GANGLINE_{name}", f" {name}\n")
+    found = read_settings()
+    assert (found.server, found.token, found.project) == ("SERVER", "TOKEN", "PROJECT")
+
+
+def test_homes_and_the_file_are_where_variables_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert read_server_settings().settings.server.home == tmp_path
+    assert read_worker_settings().settings.worker.home == tmp_path / "worker"
+    monkeypatch.delenv("GANGLINE_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    found = read_worker_settings()
+    assert found.settings.worker.home == tmp_path / "data" / "gangline" / "worker"
+    assert found.sources["worker", "home"] == "XDG_DATA_HOME"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = read_worker_settings()
+    assert found.settings.worker.home == tmp_path / ".local/share/gangline/worker"
+    assert found.sources["worker", "home"] == ""
+    (tmp_path / "x.toml").write_text("[worker]\nslots = 3\n[policy]\nlease_s = 50")
+    monkeypatch.setenv("GANGLINE_SETTINGS", str(tmp_path / "x.toml"))
+    assert read_worker_settings().settings.worker.slots == 3
+    assert read_server_settings().settings.policy.lease_s == 50
+    assert read_server_settings().settings.server.settings == tmp_path / "x.toml"
+
+
+def test_an_option_overrides_a_variable_and_a_variable_the_file_and_the_file_the_default(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place, file = ("worker", "cache_gb"), tmp_path / "gangline.toml"
+    assert read_worker_settings().settings.worker.cache_gb is None
+    file.write_text("[worker]\ncache_gb = 1")
+    assert (read_worker_settings().settings.worker.cache_gb, read_worker_settings().sources[place]) == (1, str(file))
+    monkeypatch.setenv("GANGLINE_CACHE_GB", "2")
+    assert read_worker_settings().settings.worker.cache_gb == 2
+    found = read_worker_settings({"worker.cache_gb": 3.0})
+    assert (found.settings.worker.cache_gb, found.sources[place]) == (3, "--cache-gb")
+
+
+def test_everything_wrong_is_reported_at_once_each_with_its_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gangline.toml").write_text("[worker]\nslots = 0\nsltos = 1\n[workr]\n[policy]\nlease_s = 'long'")
+    monkeypatch.setenv("GANGLINE_CACHE_GB", "many")
+    monkeypatch.setenv("GANGLINE_DATA_CACHE_GB", "-1")
+    with pytest.raises(BadInput) as caught:
+        read_worker_settings({"worker.machine": "m" * 2000})
+    assert caught.value.message.split("; ") == [
+        "--machine has more than 1000 characters",
+        "GANGLINE_CACHE_GB must be a number, not many",
+        "GANGLINE_DATA_CACHE_GB must be more than 0, not -1.0",
+        f"{tmp_path / 'gangline.toml'}: worker.slots must be 1 or more, not 0",
+        "worker has no field sltos",
+        "the file has no field workr",
+    ]
+
+
+def test_a_server_reports_the_files_the_environments_and_the_options_problems_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gangline.toml").write_text("[policy]\nidle_s = 'long'\nheartbeat_interval_s = 30\n[worker]\nslots = 0")
+    monkeypatch.setenv("GANGLINE_WANDB_PROJECT", "x" * 2000)
+    with pytest.raises(BadInput) as caught:
+        read_server_settings({"server.port": 70_000, "policy.lease_s": 40.0})
+    says = caught.value.message
+    assert "--port must be 65535 or less, not 70000" in says and "GANGLINE_WANDB_PROJECT has more than" in says
+    assert f"{tmp_path / 'gangline.toml'}: policy.idle_s must be a number" in says
+    assert "policy with --lease-s contradicts this rule: lease_s is at least twice" in says
+    assert "slots" not in says
+
+
+def test_a_secret_is_never_shown_nor_taken_from_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, typed: Typed
+) -> None:
+    secrets = {name: f"very-{name}" for name in ("GANGLINE_DATABASE_URL", "HF_TOKEN", "GANGLINE_TOKEN")}
+    secrets["GANGLINE_DATA_SECRET_ACCESS_KEY"] = "very-secret"
+    for name, text in secrets.items():
+        monkeypatch.setenv(name, text)
+    shown = [typed("settings", "show", *more, "-o", "json")[1] for more in ((), ("--worker",))]
+    shown += [repr(read_server_settings()), repr(read_worker_settings())]
+    assert "very-" not in "".join(shown) and "********" in shown[0] and "********" in shown[1]
+    monkeypatch.setenv("HF_TOKEN", "very-secret\x00letters".replace("\x00", "\x01"))
+    (tmp_path / "gangline.toml").write_text("[worker]\ntoken = 12345678\nhome = '/x'")
+    with pytest.raises(BadInput) as caught:
+        read_worker_settings()
+    says = caught.value.message
+    assert "HF_TOKEN holds control characters" in says and "very-" not in says and "12345678" not in says
+    assert "worker.token does not belong in a file: use GANGLINE_TOKEN or --token" in says
+    assert "worker.home does not belong in a file: use GANGLINE_HOME or --home" in says
+
+
+def test_settings_show_prints_value_source_and_meaning_of_a_server_and_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, typed: Typed
+) -> None:
+    file = tmp_path / "gangline.toml"
+    file.write_text("[policy]\nlease_s = 3600\n[worker]\nslots = 2")
+    monkeypatch.setenv("GANGLINE_OBJECTS", "s3://bucket/x")
+    monkeypatch.setenv("GANGLINE_CACHE_GB", "5")
+    code, printed, _ = typed("settings", "show", "-o", "json")
+    found = {f"{each['section']}.{each['name']}": each for each in json.loads(printed)}
+    assert code == 0 and not any(name.startswith("worker.") for name in found)
+    assert (found["policy.lease_s"]["source"], found["policy.idle_s"]["source"]) == (str(file), "")
+    assert found["policy.node_silent_s"]["source"] == "other settings"
+    assert (found["server.objects"]["value"], found["server.objects"]["source"]) == (
+        "s3://bucket/x",
+        "GANGLINE_OBJECTS",
+    )
+    code, printed, _ = typed("settings", "show", "--worker", "-o", "json")
+    found = {f"{each['section']}.{each['name']}": each for each in json.loads(printed)}
+    assert code == 0 and {name.partition(".")[0] for name in found} == {"worker", "hub", "data"}
+    assert (found["worker.slots"]["value"], found["worker.slots"]["source"]) == (2, str(file))
+    assert (found["worker.cache_gb"]["value"], found["worker.cache_gb"]["source"]) == (5, "GANGLINE_CACHE_GB")
+    text = typed("settings", "show", "--worker")[1]
+    assert "worker.slots" in text and "Into how many ranks" in text and "default" in text
+
+
+def test_settings_check_reads_what_a_worker_would_read_of_the_file(tmp_path: Path, typed: Typed) -> None:
+    (tmp_path / "gangline.toml").write_text("[worker]\nslots = 0\n[policy]\nidle_s = -1")
+    code, _, says = typed("settings", "check")
+    assert code == 2 and "worker.slots must be 1 or more" in says and "policy.idle_s must be 0 or more" in says
+
+
+def test_the_page_has_every_variable_and_option_that_sets_something() -> None:
+    page = of_server()
+    for each in (*list_settings(ServerSettings()), *list_settings(WorkerSettings())):
+        for name in filter(None, (each.variable, each.option)):
+            assert f"`{name}`" in page
+    assert all(f"`{name}`" in page for name in {*OF_SERVER, *OF_WORKER} - {"HF_HOME"})

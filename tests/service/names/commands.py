@@ -102,10 +102,15 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "join-tokens revoke": (Run("{join_token}", shows="is revoked"), Run("{typed}", 2)),
     "up": (Run("--nodes {typed} --home {folder}/home", 2), Run("--settings {unknown_gangline_toml}", 2)),
     "server": (Run("--settings {unknown_gangline_toml}", 2), Run("--host {typed} --home {folder}/home", 2)),
-    "settings show": (Run("{gangline_toml}"), Run("{unknown_gangline_toml}", 2), Run("{nowhere}", 2)),
+    "settings show": (
+        Run("{gangline_toml}"),
+        Run("{gangline_toml} --worker", shows="worker.slots"),
+        Run("{unknown_gangline_toml}", 2),
+        Run("{nowhere}", 2),
+    ),
     "settings check": (Run("{gangline_toml}"), Run("{unknown_gangline_toml}", 2)),
     "worker": (
-        Run("--token {typed} --home {folder}/worker", 2, shows="the key cannot be one"),
+        Run("--token {typed} --home {folder}/worker", 2, shows="--token cannot be a secret"),
         Run("--server {typed} --home {nowhere}", 2),
     ),
     "recipes ls": "it prints files of our own",

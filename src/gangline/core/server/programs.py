@@ -10,7 +10,6 @@ from gangline.core.access import as_secret
 from gangline.core.errors import BadInput
 from gangline.core.parsing import Checked
 from gangline.core.policy import STRICT, Exact, SettingOrigin
-from gangline.core.server.sources import Text
 
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -21,7 +20,7 @@ def _why_no_secret(text: str) -> str:
     try:
         as_secret(text, "")
     except BadInput:
-        return "holds control characters or letters that no secret has: copy it again, in one piece"
+        return "cannot be a secret: it holds control characters or letters that none has; copy it again, in one piece"
     return ""
 
 
@@ -37,10 +36,12 @@ def _number(text: str) -> float | str:
         return text
 
 
+Word = Annotated[str, Exact()]
+"""Of a command line, so it may hold bytes that are no UTF-8: a bound of its length would refuse these without saying what they are."""
 Secret = Annotated[str, Checked(_why_no_secret)]
 Port = Annotated[int, Ge(0), Le(65535), Exact()]
 Gigabytes = Annotated[float, Ge(0), Le(1e6), Exact()]
-SETTINGS = SettingOrigin("GANGLINE_SETTINGS", "--settings", in_file=False)
+SETTINGS = SettingOrigin("GANGLINE_SETTINGS", "--settings", in_file=False, read=Path)
 SETTINGS_MEANING = (
     "The settings file; without one, gangline.toml in the home that GANGLINE_HOME names is read if it is there."
 )
@@ -57,7 +58,7 @@ class HubSettings:
         "The token with which gated models are downloaded.",
     ] = field(default="", repr=False)
     endpoint: Annotated[
-        Text, SettingOrigin("HF_ENDPOINT"), "The address of another hub; without it, huggingface.co is asked."
+        Word, SettingOrigin("HF_ENDPOINT"), "The address of another hub; without it, huggingface.co is asked."
     ] = ""
     offline: Annotated[
         Annotated[bool, Exact()],
@@ -77,7 +78,7 @@ class ServerProgram:
         "The folder of the server: its secrets, and what is not kept elsewhere. XDG_DATA_HOME moves the default.",
     ] = DEFAULT_HOME
     settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
-    host: Annotated[Text, SettingOrigin(option="--host"), "The address to listen on."] = "127.0.0.1"
+    host: Annotated[Word, SettingOrigin(option="--host"), "The address to listen on."] = "127.0.0.1"
     port: Annotated[Port, SettingOrigin(option="--port"), "The port to listen on; 0 takes a free one."] = DEFAULT_PORT
     database_url: Annotated[
         str,
@@ -85,17 +86,19 @@ class ServerProgram:
         "The PostgreSQL database, as postgresql://USER:PASSWORD@HOST/NAME; without it, SQLite in the home is used.",
     ] = field(default="", repr=False)
     objects: Annotated[
-        Text,
+        Word,
         SettingOrigin("GANGLINE_OBJECTS"),
         "The bucket for files, as s3://BUCKET/PREFIX; without it, they are kept in the home.",
     ] = ""
     wandb_project: Annotated[
-        Text,
+        Word,
         SettingOrigin("GANGLINE_WANDB_PROJECT"),
         "The project of Weights & Biases that metrics are sent to; its own variables, such as WANDB_API_KEY, hold as ever.",
     ] = ""
     tensorboard: Annotated[
-        Path | None, SettingOrigin("GANGLINE_TENSORBOARD"), "The folder that metrics are written to for TensorBoard."
+        Path | None,
+        SettingOrigin("GANGLINE_TENSORBOARD", read=Path),
+        "The folder that metrics are written to for TensorBoard.",
     ] = None
 
 
@@ -110,18 +113,18 @@ class WorkerProgram:
         "The folder of the worker: its cache, runs and machine id. GANGLINE_HOME and XDG_DATA_HOME move the default.",
     ] = DEFAULT_HOME / "worker"
     settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
-    server: Annotated[Text, SettingOrigin("GANGLINE_SERVER", "--server"), "The server's URL."] = DEFAULT_SERVER
+    server: Annotated[Word, SettingOrigin("GANGLINE_SERVER", "--server"), "The server's URL."] = DEFAULT_SERVER
     token: Annotated[
         Secret, SettingOrigin("GANGLINE_TOKEN", "--token", secret=True, in_file=False), "The join token."
     ] = field(default="", repr=False)
-    name: Annotated[Text, SettingOrigin(option="--name"), "What people call the node; without it, the host's name."] = (
+    name: Annotated[Word, SettingOrigin(option="--name"), "What people call the node; without it, the host's name."] = (
         ""
     )
     machine: Annotated[
-        Text, SettingOrigin(option="--machine"), "The machine id; without it, the one kept in the home."
+        Word, SettingOrigin(option="--machine"), "The machine id; without it, the one kept in the home."
     ] = ""
     node: Annotated[
-        Text,
+        Word,
         SettingOrigin("GANGLINE_NODE", in_file=False),
         "The node that this machine was rented as; the server that rents it sets it.",
     ] = ""
@@ -142,7 +145,7 @@ class WorkerProgram:
     ] = None
     hub_cache: Annotated[
         Path | None,
-        SettingOrigin("HF_HUB_CACHE"),
+        SettingOrigin("HF_HUB_CACHE", read=Path),
         "Where the hub's own client keeps what it has downloaded; without it, in HF_HOME.",
     ] = None
 
@@ -165,17 +168,17 @@ class NodeDataSettings:
         SettingOrigin("GANGLINE_DATA_SESSION_TOKEN", secret=True, in_file=False),
         "The session token of the key.",
     ] = field(default="", repr=False)
-    region: Annotated[Text, SettingOrigin("GANGLINE_DATA_REGION", in_file=False), "The region of the bucket."] = (
+    region: Annotated[Word, SettingOrigin("GANGLINE_DATA_REGION", in_file=False), "The region of the bucket."] = (
         "us-east-1"
     )
     endpoint_url: Annotated[
-        Text,
+        Word,
         SettingOrigin("GANGLINE_DATA_ENDPOINT_URL", in_file=False),
         "The address of the object store; without it, Amazon's.",
     ] = ""
     cache: Annotated[
         Path | None,
-        SettingOrigin("GANGLINE_DATA_CACHE", in_file=False),
+        SettingOrigin("GANGLINE_DATA_CACHE", in_file=False, read=Path),
         "The folder that keeps what was read, which the ranks of a machine share; without it, nothing is kept.",
     ] = None
     cache_gb: Annotated[

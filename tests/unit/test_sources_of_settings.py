@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from gangline.compose.settings import read_server_settings, read_settings, read_worker_settings
+from gangline.compose.settings import (
+    read_server_settings,
+    read_settings,
+    read_settings_of_box,
+    read_worker_settings,
+)
 from gangline.core.errors import BadInput
 from gangline.core.server.merging import list_settings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
@@ -207,3 +212,22 @@ def test_the_page_has_every_variable_and_option_that_sets_something() -> None:
         for name in filter(None, (each.variable, each.option)):
             assert f"`{name}`" in page
     assert all(f"`{name}`" in page for name in {*OF_SERVER, *OF_WORKER} - {"HF_HOME"})
+
+
+def test_the_workers_of_a_box_read_the_file_that_its_server_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder, slots in (("home", 2), ("named", 3), ("option", 4)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "gangline.toml").write_text(f"[worker]\nslots = {slots}")
+    home: dict[str, Any] = {"server.home": tmp_path / "home"}
+
+    def read(options: Mapping[str, Any]) -> int:
+        server, worker = read_settings_of_box(options)
+        assert server.settings.server.settings == worker.settings.worker.settings
+        return worker.settings.worker.slots
+
+    assert (read({}), read(home)) == (1, 2)
+    monkeypatch.setenv("GANGLINE_SETTINGS", str(tmp_path / "named" / "gangline.toml"))
+    assert read(home) == 3
+    assert read(home | {"server.settings": tmp_path / "option" / "gangline.toml"}) == 4

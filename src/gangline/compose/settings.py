@@ -64,6 +64,31 @@ def read_worker_settings(options: Options = NO_OPTIONS) -> MergedSettings[Worker
     return _merged(merge_worker_settings, found, "worker", home.value)
 
 
+def read_settings_of_box(
+    options: Options, cache_gb: float | None = None
+) -> tuple[MergedSettings[ServerSettings], MergedSettings[WorkerSettings]]:
+    """Read the settings of a server and of the workers on its box. Raises `BadInput` with what is wrong for either."""
+    found, problems = list[Any](), list[BadInput]()
+    for read, given in ((read_server_settings, options), (read_worker_settings, options_beside(options, cache_gb))):
+        try:
+            found.append(read(given))
+        except BadInput as error:
+            problems.append(error)
+    if problems:
+        says = dict.fromkeys(part for error in problems for part in error.message.split("; "))  # both read [hub]
+        raise BadInput("; ".join(says), hint=problems[0].hint)
+    server, worker = found
+    return server, worker
+
+
+def options_beside(options: Options, cache_gb: float | None = None) -> Options:
+    """Return the options of a worker that reads the same file as a server with these."""
+    file, home = options.get("server.settings"), options.get("server.home")
+    if not file and home and not _text("GANGLINE_SETTINGS"):
+        file = settings_file(home)
+    return {"worker.settings": file, "worker.cache_gb": cache_gb}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfUser:
     hub: HubSettings = field(default_factory=HubSettings)

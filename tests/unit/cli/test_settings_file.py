@@ -118,3 +118,14 @@ def test_settings_check_says_what_differs_or_everything_that_is_wrong(file: Path
     file.write_text("[policy]\nlease_z = 3\nidle_s = -1")
     code, _, said = typed("settings", "check", str(file))
     assert code == 2 and "lease_z" in said and "policy.idle_s" in said
+
+
+def test_up_refuses_what_its_nodes_would_refuse_together_with_its_own_problems(
+    tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gangline.toml").write_text("[worker]\nslots = 0\n[policy]\nidle_s = -1")
+    monkeypatch.setenv("GANGLINE_CACHE_GB", "many")
+    code, _, said = typed("up", "--home", str(tmp_path))
+    assert code == 2 and not (tmp_path / "access.json").exists()
+    assert "policy.idle_s must be 0 or more" in said and "worker.slots must be 1 or more" in said
+    assert "GANGLINE_CACHE_GB must be a number, not many" in said

@@ -2,14 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gangline.cli.output import Output, OutputOption, print_json, say, show_log
 from gangline.compose.access import Access
 from gangline.compose.server import run_server
-from gangline.compose.settings import Options, read_server_settings
+from gangline.compose.settings import read_server_settings
 from gangline.core.server.programs import DEFAULT_PORT
 
 HomeOption = Annotated[
@@ -77,7 +77,7 @@ def server_options(
     price_usd_per_hour: float | None,
     lease_s: float | None,
     heartbeat_interval_s: float | None,
-) -> Options:
+) -> dict[str, Any]:
     """Name the settings that the options of `server` and `up` set."""
     return {
         "server.home": home,

@@ -1,15 +1,14 @@
 """`gangline settings`: what a server would run with, and whether its settings file is right."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from gangline.cli.admin.server import HomeOption
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
-from gangline.compose.settings import read_server_settings, read_worker_settings, settings_file
-from gangline.core.errors import BadInput
-from gangline.core.server.merging import Listed, list_settings
+from gangline.compose.settings import options_beside, read_server_settings, read_settings_of_box, read_worker_settings
+from gangline.core.server.merging import list_settings
 
 FileArgument = Annotated[
     Path | None,
@@ -17,9 +16,6 @@ FileArgument = Annotated[
         help="The settings file; else GANGLINE_SETTINGS, else gangline.toml in the home.", show_default=False
     ),
 ]
-
-Program = Literal["server", "worker"]
-PROGRAMS: tuple[Program, ...] = ("server", "worker")
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -34,7 +30,9 @@ def show_settings_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Print every setting: its value, the source of that, its default, its unit and what it means."""
-    found = _listed("worker" if worker else "server", file, home)
+    given = {"server.settings": file, "server.home": home}
+    read = read_worker_settings(options_beside(given)) if worker else read_server_settings(given)
+    found = list_settings(read.settings, read.sources)
     if output is Output.json:
         print_json(found)
         return
@@ -54,7 +52,9 @@ def check_settings_command(
     file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
 ) -> None:
     """Check a settings file, as a server and a worker read it. Everything that is wrong with it is listed at once; exit code 2."""
-    found = [each for each in _checked(file, home) if each.source and each.value != each.default]
+    read = read_settings_of_box({"server.settings": file, "server.home": home})
+    listed = {(each.section, each.name): each for one in read for each in list_settings(one.settings, one.sources)}
+    found = [each for each in listed.values() if each.source and each.value != each.default and each.name != "settings"]
     if output is Output.json:
         print_json({f"{each.section}.{each.name}": each.value for each in found})
         return
@@ -74,27 +74,3 @@ def setting_text(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(value)
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _checked(file: Path | None, home: Path | None) -> list[Listed]:
-    """List the settings of a server and of the workers beside it. Raises `BadInput` with what is wrong for either."""
-    found, problems = dict[tuple[str, str], Listed](), list[BadInput]()
-    for program in PROGRAMS:
-        try:
-            found |= {
-                (each.section, each.name): each for each in _listed(program, file, home) if each.name != "settings"
-            }
-        except BadInput as error:
-            problems.append(error)
-    if problems:
-        says = dict.fromkeys(part for error in problems for part in error.message.split("; "))  # both read [hub]
-        raise BadInput("; ".join(says), hint=problems[0].hint)
-    return [*found.values()]
-
-
-def _listed(program: Program, file: Path | None, home: Path | None) -> list[Listed]:
-    if program == "server":
-        found = read_server_settings({"server.settings": file, "server.home": home})
-    else:
-        found = read_worker_settings({"worker.settings": file or (home and settings_file(home))})
-    return list_settings(found.settings, found.sources)

@@ -19,7 +19,7 @@ from gangline.cli.admin.server import (
 from gangline.cli.admin.worker import CacheOption
 from gangline.cli.output import Output, OutputOption, show_log
 from gangline.compose.server import run_server
-from gangline.compose.settings import read_server_settings
+from gangline.compose.settings import read_settings_of_box
 from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings
@@ -49,11 +49,11 @@ def up_command(
 ) -> None:
     """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
-    limits = parse_nodes(nodes) if nodes else None
-    if limits:
-        number = {"pools.default.nodes_min": limits.nodes_min, "pools.default.nodes_max": limits.nodes_max}
-        given = {**given, **number}
-    found = read_server_settings(given).settings
+    if nodes:
+        limits = parse_nodes(nodes)
+        given |= {"pools.default.nodes_min": limits.nodes_min, "pools.default.nodes_max": limits.nodes_max}
+    # The nodes read theirs themselves: what they would refuse is to stop `up`, not to stand in their logs.
+    found = read_settings_of_box(given, cache_gb)[0].settings
     show_log()
     run_server(
         found,

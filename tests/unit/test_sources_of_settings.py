@@ -116,6 +116,8 @@ def test_an_option_overrides_a_variable_and_a_variable_the_file_and_the_file_the
     assert (read_worker_settings().settings.worker.cache_gb, read_worker_settings().sources[place]) == (1, str(file))
     monkeypatch.setenv("GANGLINE_CACHE_GB", "2")
     assert read_worker_settings().settings.worker.cache_gb == 2
+    file.write_text("[worker]\ncache_gb = 1\nhub_cache = '/of/the/file'")
+    assert read_worker_settings().settings.worker.hub_cache == Path("/of/the/file")
     found = read_worker_settings({"worker.cache_gb": 3.0})
     assert (found.settings.worker.cache_gb, found.sources[place]) == (3, "--cache-gb")
 

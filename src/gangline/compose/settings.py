@@ -60,7 +60,8 @@ def read_worker_settings(options: Options = NO_OPTIONS) -> MergedSettings[Worker
     found, home = find_overrides(WorkerSettings, os.environ, options), _home()
     if options.get("worker.home") is None:
         found["worker", "home"] = Override(home.value / "worker", home.source)
-    found.setdefault(("worker", "hub_cache"), Override(hub_home() / "hub", "HF_HOME" if _text("HF_HOME") else ""))
+    if _text("HF_HOME"):
+        found.setdefault(("worker", "hub_cache"), Override(hub_home() / "hub", "HF_HOME"))
     return _merged(merge_worker_settings, found, "worker", home.value)
 
 

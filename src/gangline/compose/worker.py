@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gangline.compose.home import keep_files_private, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_gpu, trainer_threads
-from gangline.compose.settings import existing
+from gangline.compose.settings import existing, hub_home
 from gangline.core.errors import UserError
 from gangline.core.server.programs import WorkerProgram
 from gangline.core.server.settings import WorkerSettings
@@ -41,7 +41,7 @@ def make_agent(settings: WorkerSettings) -> "Agent":
     reached: Server = HttpServer(of.server, of.token)
     machine = of.machine or host.machine()
     gpu, room_bytes, memory = shown_gpu(), cache.room_bytes(), memory_bytes()
-    hub = NodesHub(make_hub(settings.hub), cache.folder, of.hub_cache)
+    hub = NodesHub(make_hub(settings.hub), cache.folder, of.hub_cache or hub_home() / "hub")
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,

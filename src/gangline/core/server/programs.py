@@ -14,6 +14,7 @@ from gangline.core.policy import STRICT, Exact, SettingOrigin
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_HOME = Path("~/.local/share/gangline")
+"""As pages show it; `compose` always gives the folder of this user."""
 
 
 def _why_no_secret(text: str) -> str:
@@ -146,7 +147,7 @@ class WorkerProgram:
     hub_cache: Annotated[
         Path | None,
         SettingOrigin("HF_HUB_CACHE", read=Path),
-        "Where the hub's own client keeps what it has downloaded; without it, in HF_HOME.",
+        "Where the hub's own client keeps what it has downloaded; without it, hub/ in HF_HOME, else in ~/.cache/huggingface.",
     ] = None
 
 

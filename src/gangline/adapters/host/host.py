@@ -109,7 +109,7 @@ def _cpu() -> str:
 
 
 def describe_gpu(visible: str | None) -> dict[str, str]:
-    """Return the first GPU as the driver names it; empty if there is none, or if `visible` (CUDA_VISIBLE_DEVICES) hides all from trainers."""
+    """Return the first GPU as the driver names it; empty if there is none, or if `visible` (CUDA_VISIBLE_DEVICES) hides all."""
     if visible in ("", "-1"):
         return {}
     query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]

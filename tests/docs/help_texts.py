@@ -3,8 +3,7 @@
 Two printouts beside each other show what a change did to the words."""
 
 from collections.abc import Iterator
-
-import click
+from typing import Any
 
 from gangline.cli.main import COMMANDS
 from gangline.core.server.settings import ServerSettings, list_settings
@@ -17,15 +16,14 @@ from gangline.core.specs.settings import SettingGroup, settings_of
 SPECS = (LoraSpec, ScratchSpec, Needs, DataRef, TrainingPhase, VaeLosses)
 
 
-def of_command(path: str, command: click.Command) -> Iterator[tuple[str, str]]:
+def of_command(path: str, command: Any) -> Iterator[tuple[str, str]]:
     """Yield each part of a command, of its options and arguments and of the commands below it, with its help text."""
     yield path, command.help or ""
     for parameter in command.params:
         name = "/".join([*parameter.opts, *parameter.secondary_opts])
         yield f"{path} {name}", getattr(parameter, "help", None) or ""
-    if isinstance(command, click.Group):
-        for name, each in command.commands.items():
-            yield from of_command(f"{path} {name}", each)
+    for name, each in getattr(command, "commands", {}).items():
+        yield from of_command(f"{path} {name}", each)
 
 
 def help_texts() -> Iterator[tuple[str, str]]:

@@ -723,7 +723,7 @@ def test_a_retry_is_a_new_job_from_the_same_spec(service: Service) -> None:
 
 def test_a_lora_for_several_gpus_is_refused_but_one_that_an_older_version_took_is_tried_again(service: Service) -> None:
     wide = service.spec(needs=Needs(slots=4))
-    with pytest.raises(InvalidSpec, match="a LoRA is trained on one GPU"):
+    with pytest.raises(InvalidSpec, match="a LoRA trains on one GPU"):
         submit(service.deployment, PROJECT, to_json(wide), name="", request=None, now_ms=service.now_ms)
     job = service.submit(needs=Needs(slots=4))
     assert service.claim(service.join(slots=4)).job == job

@@ -165,7 +165,7 @@ def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Pat
         (("--set", "seed.slots=3"), "seed: must be a whole number"),
         (("--set", "seed=x"), "seed: must be a whole number"),
         (("--set", "lerning_rate=1"), "lerning_rate"),
-        (("--set", "needs={slots = 3}"), "is no multiple of the 3 GPUs"),
+        (("--set", "needs={slots = 3}"), "is not a multiple of the 3 GPUs"),
         (("--base", "./nowhere"), "there is no base"),
         (("--data", "nowhere.lance"), "there is no data set at"),
         (("--set", "held_out = 'colour = 1'"), "the condition `colour = 1` cannot be used"),

@@ -115,7 +115,7 @@ def test_photos_of_the_class_are_handed_in_with_their_captions_and_the_base_draw
     assert plan.files_count == 3 + 1 + 2 + 1
     enough = planned(folder, class_photos=str(of_class), class_prompt="a photo of a dog", class_images=2)
     assert rows(enough)["class"] == "2 photos of your own"
-    with pytest.raises(InvalidSpec, match="need a class_prompt, which says what they show"):
+    with pytest.raises(InvalidSpec, match="need a class_prompt: set it to what the photos show"):
         planned(folder, class_photos=str(of_class))
     with pytest.raises(BadInput, match="there is no folder"):
         planned(folder, class_photos=str(tmp_path / "nowhere"), class_prompt="a dog")
@@ -210,7 +210,7 @@ def test_a_wrong_setting_is_told_before_photos_are_read(tmp_path: Path) -> None:
 
 
 def test_a_lora_for_several_gpus_is_refused_before_photos_are_read(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSpec, match="a LoRA is trained on one GPU") as refused:
+    with pytest.raises(InvalidSpec, match="a LoRA trains on one GPU") as refused:
         planned(tmp_path / "nowhere", needs={"slots": "4"})
     assert "leave slots out" in refused.value.hint
 

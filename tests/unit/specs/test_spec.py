@@ -78,7 +78,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 def test_a_new_lora_for_several_gpus_is_refused_and_a_stored_one_is_read() -> None:
     wide = to_json(replace(SPEC, needs=Needs(slots=4)))
-    with pytest.raises(InvalidSpec, match=r"needs\.slots: is 4, but a LoRA is trained on one GPU") as refused:
+    with pytest.raises(InvalidSpec, match=r"needs\.slots: is 4, but a LoRA trains on one GPU") as refused:
         parse_submitted(wide)
     assert "leave slots out" in refused.value.hint
     stored = parse_spec(wide)

@@ -27,13 +27,18 @@ def _why_no_repo(repo: str) -> str:
     """The hub's own rule, so that a name is never a path that leads elsewhere."""
     parts = repo.split("/")
     good = len(parts) <= 2 and all(HUB_NAME.fullmatch(part) for part in parts) and not re.search(r"\.\.|--", repo)
-    said = "is no model on the hub: ORGANISATION/NAME or NAME, each of at most 96 letters, digits, `-`, `_` and `.`"
+    said = (
+        "is not the name of a model on the hub: write ORGANISATION/NAME or NAME, each of at most 96 letters, digits, "
+        "`-`, `_` and `.`"
+    )
     return "" if good else f"{said}, without `--` or `..`"
 
 
 def _why_no_revision(revision: str) -> str:
     good = HUB_REVISION.fullmatch(revision) and ".." not in revision
-    return "" if good else "is no revision: a branch, a tag or a commit, of letters, digits and `-_./+`, without `..`"
+    return (
+        "" if good else "is not a revision: write a branch, tag or commit, of letters, digits and `-_./+`, without `..`"
+    )
 
 
 HubId = Annotated[str, MinLen(3), MaxLen(200), Checked(_why_no_repo)]
@@ -78,15 +83,22 @@ class Needs:
     """What a job asks of a node. Empty or 0: any. `gpu_memory_gb` of each of its `slots` GPUs; `trust` is the pool's tier."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-    gpu: Annotated[Label, Setting("The class of GPU that it needs, as `gangline nodes ls` shows.", PLACE)] = ""
+    gpu: Annotated[
+        Label, Setting("Run only on this class of GPU, named as `gangline nodes ls` shows it (default: any).", PLACE)
+    ] = ""
     gpu_memory_gb: Annotated[
-        float, Ge(0), Le(10_000), Setting("The memory of a GPU that it needs.", PLACE, unit="GB")
+        float,
+        Ge(0),
+        Le(10_000),
+        Setting("Run only on GPUs with at least this much memory; 0 accepts any.", PLACE, unit="GB"),
     ] = 0
     slots: Annotated[
-        int, Ge(1), Le(64), Setting("How many GPUs of one node it needs; a LoRA takes one.", PLACE | WORKLOAD)
+        int, Ge(1), Le(64), Setting("Train on this many GPUs of one node. A LoRA trains on one.", PLACE | WORKLOAD)
     ] = 1
-    pool: Annotated[Label, Setting("The pool that it may run in.", PLACE)] = ""
-    trust: Annotated[int, Ge(0), Le(9), Setting("The least trust tier of its pool.", PLACE)] = 0
+    pool: Annotated[Label, Setting("Run only in this pool (default: any).", PLACE)] = ""
+    trust: Annotated[
+        int, Ge(0), Le(9), Setting("Run only on nodes with at least this trust tier, from 0 to 9.", PLACE)
+    ] = 0
 
 
 def parse_base(value: object) -> Base:

@@ -49,7 +49,7 @@ class LowRank:
         Ge(1),
         Le(1024),
         Setting(
-            "How many directions each layer may learn: more hold more and take more memory.",
+            "Rank of the LoRA matrices. Higher ranks capture more detail and need more memory.",
             RESULT | WORKLOAD,
             always=("lora",),
             kohya=("network_dim",),
@@ -59,18 +59,19 @@ class LowRank:
         float,
         Gt(0),
         Le(4096),
-        Setting("What is learned counts alpha ÷ rank.", RESULT, always=("lora",), kohya=("network_alpha",)),
+        Setting("Scale the output of the LoRA by alpha ÷ rank.", RESULT, always=("lora",), kohya=("network_alpha",)),
     ] = 16.0
     dropout: Annotated[
         float,
         Ge(0),
         Lt(1),
-        Setting("The share of what comes into the LoRA that is left out by chance in each step.", RESULT | WORKLOAD),
+        Setting("Drop this share of the LoRA's inputs at random in each step.", RESULT | WORKLOAD),
     ] = 0.0
     dora: Annotated[
         bool,
         Setting(
-            "Learn size and direction of the weights apart (Liu et al. 2024): slower, often closer to full training.",
+            "Train a DoRA (Liu et al. 2024), which learns magnitude and direction of the weights separately. It is slower "
+            "and often closer to full fine-tuning.",
             RESULT | WORKLOAD,
         ),
     ] = False
@@ -78,12 +79,12 @@ class LowRank:
         tuple[Annotated[Name, MaxLen(100)], ...],
         MinLen(1),
         MaxLen(100),
-        Setting("The layers that learn, by the end of their names.", RESULT | WORKLOAD, always=("lora",)),
+        Setting("Add LoRA matrices to the layers whose names end with these.", RESULT | WORKLOAD, always=("lora",)),
     ] = ATTENTION
     train_text_encoder: Annotated[
         bool,
         Setting(
-            "Learn in the text encoders too: a subject with a word of its own is learned much better.",
+            "Train the text encoders too. The model then learns a subject with a word of its own much better.",
             RESULT | WORKLOAD,
         ),
     ] = False
@@ -99,14 +100,14 @@ class Length:
         int,
         Ge(1),
         Le(10_000_000),
-        Setting("Optimiser steps.", RESULT, always=("lora",), kohya=("max_train_steps", "steps")),
+        Setting("Train for this many optimiser steps.", RESULT, always=("lora",), kohya=("max_train_steps", "steps")),
     ] = 500
     batch_size: Annotated[
         int,
         Ge(1),
         Le(4096),
         Setting(
-            "Images of one step.",
+            "Train on this many images per optimiser step.",
             RESULT | WORKLOAD,
             always=("lora",),
             kohya=("total_batch_size",),
@@ -115,7 +116,8 @@ class Length:
     microbatch: Annotated[
         Annotated[int, Ge(1), Le(4096)] | None,
         Setting(
-            "How many of them are computed at a time; without it, as many as fit into memory.",
+            "Compute this many images of a batch at a time and accumulate their gradients (default: as many as fit into "
+            "memory).",
             BITS | WORKLOAD,
         ),
     ] = None
@@ -144,11 +146,13 @@ class LoraSpec(
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-    kind: Annotated[Literal["lora"], Setting("The kind of job.", RESULT | WORKLOAD, always=("lora",))] = "lora"
+    kind: Annotated[Literal["lora"], Setting("This names the kind of job.", RESULT | WORKLOAD, always=("lora",))] = (
+        "lora"
+    )
     base_precision: Annotated[
         Literal["full", "8bit", "4bit"],
         Setting(
-            "The base's weights in full, or in 8 or 4 bits (QLoRA) for small cards.",
+            "Load the base's weights in full, or in 8 or 4 bits (QLoRA) for small GPUs.",
             CLASS_IMAGES | RESULT | WORKLOAD,
             group=SettingGroup.CARD,
         ),
@@ -156,7 +160,7 @@ class LoraSpec(
     output_name: Annotated[
         Label,
         Setting(
-            "The name of the LoRA's file and title; else the job's own name, else the words of the prompt.",
+            "Use this as the LoRA's file name and title (default: the job's name, else the words of the prompt).",
             WATCH,
             group=SettingGroup.SAID,
         ),
@@ -218,10 +222,10 @@ def refuse_idle_gpus(spec: LoraSpec) -> None:
             (
                 Problem(
                     "needs.slots",
-                    f"is {spec.needs.slots}, but a LoRA is trained on one GPU: the others would be billed idle",
+                    f"is {spec.needs.slots}, but a LoRA trains on one GPU: the others would idle and be billed",
                 ),
             ),
-            hint="leave slots out; for a GPU with more memory ask for --gpu-memory-gb or --gpu",
+            hint="leave slots out; to get a GPU with more memory, use --gpu-memory-gb or --gpu",
         )
 
 
@@ -229,30 +233,34 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
     for name in ("photos", "held_out", "captions", "class_photos", "class_captions", "masks"):
         paths = [file.path for file in getattr(spec, name)]
         if len(set(paths)) < len(paths):
-            yield Problem(name, "two files have the same name")
+            yield Problem(name, "two files have the same name: rename one of them")
     trained_on = {file.sha256 for file in spec.photos}
     for file in spec.held_out:
         if file.sha256 in trained_on:
-            yield Problem("held_out", f"{file.path} is also among the photos to train on")
+            yield Problem("held_out", f"{file.path} is also a training photo: remove it from one of the two")
 
 
 def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
     own_rate = spec.text_encoder_learning_rate is not None
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
     return {
-        Problem("mask", "is `files` where there are masks, and only there"): (spec.mask == "files") != bool(spec.masks),
-        Problem("class_photos", "need a class_prompt, which says what they show"): bool(spec.class_photos)
+        Problem("mask", "must be `files` if there are masks, and only then"): (spec.mask == "files")
+        != bool(spec.masks),
+        Problem("class_photos", "need a class_prompt: set it to what the photos show"): bool(spec.class_photos)
         and not spec.class_prompt,
         Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
-        Problem("text_encoder_learning_rate", "is given, but train_text_encoder is not"): own_rate
-        and not spec.train_text_encoder,
-        Problem("text_encoder_learning_rate", "prodigy finds one rate for all"): own_rate
-        and spec.optimizer == "prodigy",
-        Problem("adam_beta1", "is 0, but schedule_free averages by it"): spec.adam_beta1 == 0
+        Problem("text_encoder_learning_rate", "needs train_text_encoder"): own_rate and not spec.train_text_encoder,
+        Problem(
+            "text_encoder_learning_rate",
+            "cannot be set with prodigy, which finds one rate for everything: leave it out",
+        ): own_rate and spec.optimizer == "prodigy",
+        Problem("adam_beta1", "is 0, but schedule_free averages the weights by it: set it above 0"): spec.adam_beta1
+        == 0
         and spec.optimizer == "schedule_free",
-        Problem("schedule_floor", "is given, but the schedule is constant"): spec.schedule_floor > 0
+        Problem("schedule_floor", "needs a linear or cosine schedule"): spec.schedule_floor > 0
         and spec.schedule == "constant",
-        Problem("schedule", "schedule_free has none but warmup_steps"): spec.schedule != "constant"
+        Problem("schedule", "must be constant with schedule_free, which supports warmup_steps alone"): spec.schedule
+        != "constant"
         and spec.optimizer == "schedule_free",
     }
 

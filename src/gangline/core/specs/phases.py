@@ -29,13 +29,21 @@ class DataRef:
         MinLen(1),
         MaxLen(2000),
         Predicate(has_words),
-        Setting("An s3:// address that nodes read, or a folder to hand in.", RESULT),
+        Setting(
+            "Read the data set from here: an s3:// address, which nodes read themselves, or a local folder, which is "
+            "uploaded.",
+            RESULT,
+        ),
     ]
-    id: Annotated[Name, Setting("Which data set it is; pinned when the job is submitted.", RESULT)]
-    version: Annotated[int, Ge(1), Setting("Its version; pinned when the job is submitted.", RESULT)]
-    files: Annotated[Files, MaxLen(100_000), Setting("The files of a folder that was handed in.", RESULT)] = ()
-    weight: Annotated[float, Gt(0), Le(1e9), Setting("Its share of all samples, by this weight.", RESULT)] = 1.0
-    where: Annotated[Condition, Setting("Only rows for which this condition holds are used.", RESULT)] = ""
+    id: Annotated[Name, Setting("This identifies the data set; it is pinned when the job is submitted.", RESULT)]
+    version: Annotated[
+        int, Ge(1), Setting("This is the version of the data set; it is pinned when the job is submitted.", RESULT)
+    ]
+    files: Annotated[Files, MaxLen(100_000), Setting("These are the files of an uploaded folder.", RESULT)] = ()
+    weight: Annotated[
+        float, Gt(0), Le(1e9), Setting("Draw samples from this data set in proportion to this weight.", RESULT)
+    ] = 1.0
+    where: Annotated[Condition, Setting("Use only the rows for which this SQL condition holds.", RESULT)] = ""
 
     @property
     def is_remote(self) -> bool:
@@ -47,43 +55,54 @@ class TrainingPhase:
     """Steps of one resolution."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-    steps: Annotated[StepCount, Setting("Optimiser steps.", RESULT)]
-    resolution: Annotated[Side, Setting("Pixels of a square's side.", RESULT | WORKLOAD, unit="px")]
+    steps: Annotated[StepCount, Setting("Train for this many optimiser steps.", RESULT)]
+    resolution: Annotated[
+        Side, Setting("Train on squares whose side has this many pixels.", RESULT | WORKLOAD, unit="px")
+    ]
     batch_size: Annotated[
         int,
         Ge(1),
         Le(1_000_000),
-        Setting("Images of one step, of all GPUs together, whatever their number.", RESULT | WORKLOAD),
+        Setting("Train on this many images per optimiser step, over all GPUs together.", RESULT | WORKLOAD),
     ]
     microbatch: Annotated[
         Annotated[int, Ge(1), Le(1_000_000)] | None,
         Setting(
-            "How many of them a GPU computes at a time; without it, as many as fit into memory.",
+            "Compute this many images at a time on each GPU and accumulate their gradients (default: as many as fit into "
+            "memory).",
             BITS | WORKLOAD,
         ),
     ] = None
-    learning_rate: Annotated[LearningRate | None, Setting("Its own rate; without it, that of the job.", RESULT)] = None
+    learning_rate: Annotated[
+        LearningRate | None, Setting("Use this learning rate in the phase (default: the job's).", RESULT)
+    ] = None
     warmup_steps: Annotated[
         int,
         Ge(0),
         Le(STEPS_MAX),
         Setting(
-            "Over so many of its first steps the rate rises from 0; the job's own are those of the whole run.", RESULT
+            "Raise the learning rate from 0 over this many first steps of the phase. The job's own warmup_steps are the "
+            "first of the whole run.",
+            RESULT,
         ),
     ] = 0
     where: Annotated[
         Condition,
-        Setting("Leaves out more rows, such as pictures that are smaller than the phase.", RESULT),
+        Setting(
+            "Use only the rows for which this SQL condition holds too, e.g. to skip images that are smaller than the "
+            "resolution.",
+            RESULT,
+        ),
     ] = ""
     crop: Annotated[
         Literal["center", "random"],
-        Setting("Which part of a picture is taken: its center, or one random place.", RESULT),
+        Setting("Crop each image at its center, or at one random place.", RESULT),
     ] = "center"
     latents: Annotated[
         Literal["auto", "required", "off"],
         Setting(
-            "auto takes the data sets' column of that resolution where all of them have it; required does not go on without; "
-            "off decodes, cuts and encodes pictures in each step.",
+            "`auto` reads precomputed latents of this resolution if all data sets have them; `required` fails without "
+            "them; `off` decodes, crops and encodes images in each step.",
             RESULT | WORKLOAD,
         ),
     ] = "auto"
@@ -95,6 +114,15 @@ class VaeLosses:
     appendix G). A perceptual loss (LPIPS) and a discriminator are not here: both need the weights of another network."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-    l1: Annotated[float, Ge(0), Le(1e6), Setting("The absolute error of pictures.", RESULT)] = 1.0
-    mse: Annotated[float, Ge(0), Le(1e6), Setting("Their squared error.", RESULT)] = 1.0
-    kl: Annotated[float, Ge(0), Le(1e6), Setting("How far latents are from a normal distribution.", RESULT)] = 1e-6
+    l1: Annotated[
+        float, Ge(0), Le(1e6), Setting("Weight of the absolute error of images; 0 switches it off.", RESULT)
+    ] = 1.0
+    mse: Annotated[
+        float, Ge(0), Le(1e6), Setting("Weight of the squared error of images; 0 switches it off.", RESULT)
+    ] = 1.0
+    kl: Annotated[
+        float,
+        Ge(0),
+        Le(1e6),
+        Setting("Weight of the divergence of latents from a normal distribution; 0 switches it off.", RESULT),
+    ] = 1e-6

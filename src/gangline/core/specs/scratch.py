@@ -45,19 +45,22 @@ class ModelSettings:
     says."""
 
     part: Annotated[
-        Literal["unet", "vae"], Setting("What is trained: unet, or vae.", RESULT | WORKLOAD, always=("scratch",))
+        Literal["unet", "vae"], Setting("Train this part: unet or vae.", RESULT | WORKLOAD, always=("scratch",))
     ] = "unet"
     new: Annotated[
         tuple[ModelPart, ...],
         MaxLen(3),
-        Setting("Which of unet, text_encoders and vae begin random, as their config.json says.", RESULT),
+        Setting(
+            "Initialise these parts at random, as their config.json describes them: unet, text_encoders, vae.", RESULT
+        ),
     ] = ()
-    train_text_encoders: Annotated[bool, Setting("Learn in the text encoders too.", RESULT | WORKLOAD)] = False
+    train_text_encoders: Annotated[bool, Setting("Train the text encoders too.", RESULT | WORKLOAD)] = False
     text_encoder_learning_rate: TextEncoderRate = None
     freeze_token_embeddings: Annotated[
         bool,
         Setting(
-            "Leave token embeddings as they are: a small data set has too few words to learn them from. New ones begin wider then.",
+            "Do not train token embeddings: a small data set has too few words to learn them from. New embeddings are then "
+            "initialised with a wider spread.",
             RESULT,
         ),
     ] = False
@@ -68,30 +71,40 @@ class DataSettings:
     """Rows for which `held_out` is true are never trained on; the loss of `held_out_rows` of them is measured."""
 
     data: Annotated[
-        tuple[DataRef, ...], MinLen(1), MaxLen(64), Setting("Data sets, each with its share of the mixture.", RESULT)
+        tuple[DataRef, ...], MinLen(1), MaxLen(64), Setting("Train on these data sets, mixed by their weights.", RESULT)
     ]
     phases: Annotated[
         tuple[TrainingPhase, ...],
         MinLen(1),
         MaxLen(64),
-        Setting("Steps of one resolution, one phase after the other.", RESULT | WORKLOAD),
+        Setting("Train in these phases, one after the other, each at one resolution.", RESULT | WORKLOAD),
     ]
     held_out: Annotated[
         Condition,
-        Setting("Rows for which this holds are never trained on: sha256 < '01' is one in 256.", RESULT),
+        Setting(
+            "Never train on the rows for which this SQL condition holds; sha256 < '01' holds for one row in 256.",
+            RESULT,
+        ),
     ] = ""
     held_out_rows: Annotated[
         int,
         Ge(1),
         Le(100_000),
-        Setting("So many of them are measured, at noise and timesteps that stay: before and after.", RESULT),
+        Setting(
+            "Measure the loss on this many held-out rows before and after training, always at the same noise and timesteps.",
+            RESULT,
+        ),
     ] = 256
-    held_out_every_steps: Annotated[StepCount | None, Setting("Steps between measurements on the way.", WATCH)] = None
+    held_out_every_steps: Annotated[
+        StepCount | None,
+        Setting("Measure the held-out loss also during training, at this interval in steps (default: never).", WATCH),
+    ] = None
     text_embeddings: Annotated[
         Literal["off", "required"],
         Setting(
-            "required takes the column that `data encode --texts` made of each row's first caption; then no text encoder works in a "
-            "step. They must be the base's, and stay as they are.",
+            "`required` reads the text embeddings of each row's first caption, which `gangline data encode --texts` "
+            "computes, so that no text encoder runs in a step. They must come from the base's text encoders, which must "
+            "not be trained.",
             RESULT | WORKLOAD,
         ),
     ] = "off"
@@ -119,17 +132,17 @@ class ScratchSpec(
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     kind: Annotated[
         Literal["scratch"],
-        Setting("The kind of job.", RESULT | WORKLOAD, group=SettingGroup.FILES, always=("scratch",)),
+        Setting("This names the kind of job.", RESULT | WORKLOAD, group=SettingGroup.FILES, always=("scratch",)),
     ] = "scratch"
     optimizer: Annotated[
         Literal["adamw", "adamw8bit"],
-        Setting("AdamW, or AdamW with 8-bit states.", RESULT | WORKLOAD, always=("scratch",)),
+        Setting("Optimise with AdamW, or with AdamW with 8-bit states.", RESULT | WORKLOAD, always=("scratch",)),
     ] = "adamw"
-    ema_from_step: Annotated[StepCount, Setting("The first step that is averaged.", RESULT)] = 1
+    ema_from_step: Annotated[StepCount, Setting("Start averaging the weights (ema_decay) at this step.", RESULT)] = 1
     vae_losses: Annotated[
         VaeLosses,
         Setting(
-            "What each error of a VAE counts, per number of the picture. There is no perceptual loss and no discriminator.",
+            "Weigh the errors of a VAE by these, per value of the image. There is no perceptual loss and no discriminator.",
             RESULT,
             group=SettingGroup.OBJECTIVE,
         ),
@@ -137,7 +150,8 @@ class ScratchSpec(
     parallel: Annotated[
         Literal["ddp", "fsdp"],
         Setting(
-            "ddp, or fsdp, which leaves each GPU a part of weights, moments and average.",
+            "Share the batch between GPUs by ddp, or by fsdp, which also splits weights, optimiser state and averaged "
+            "weights between them.",
             BITS | WORKLOAD,
             group=SettingGroup.CARD,
         ),
@@ -249,17 +263,22 @@ def _of_phases(spec: ScratchSpec) -> Iterator[Problem]:
     before = 0
     for number, phase in enumerate(spec.phases):
         if phase.warmup_steps and spec.warmup_steps > before:
-            yield Problem(f"phases.{number}.warmup_steps", "is given, but the job's warmup_steps reach into the phase")
+            yield Problem(
+                f"phases.{number}.warmup_steps", "overlaps with the job's warmup_steps: leave one of the two out"
+            )
         before += phase.steps
         if (phase.microbatch or 0) > phase.batch_size:
             yield Problem(f"phases.{number}.microbatch", f"is more than the {phase.batch_size} samples of a step")
         if phase.batch_size % spec.needs.slots:
-            gpus = f"is no multiple of the {spec.needs.slots} GPUs (needs.slots) that share it"
+            gpus = f"is not a multiple of the {spec.needs.slots} GPUs (needs.slots) that share it"
             yield Problem(f"phases.{number}.batch_size", gpus)
         if phase.warmup_steps > phase.steps:
             yield Problem(f"phases.{number}.warmup_steps", f"is more than the {phase.steps} steps of the phase")
         if spec.part == "vae" and phase.latents == "required":
-            yield Problem(f"phases.{number}.latents", "are what a VAE learns to make: it is trained on pictures")
+            yield Problem(
+                f"phases.{number}.latents",
+                "cannot be required with part = vae: a VAE trains on images, and learns to compute latents",
+            )
 
 
 def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
@@ -272,36 +291,37 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         < len(places),
         Problem("new", "a VAE that is not trained would stay noise: train it first, with part = vae"): "vae" in spec.new
         and spec.part == "unet",
-        Problem("new", "holds what a VAE's training does not train"): spec.part == "vae"
+        Problem("new", "names parts that part = vae does not train"): spec.part == "vae"
         and bool({"unet", "text_encoders"} & {*spec.new}),
         Problem("new", "text encoders that are not trained would stay noise: set train_text_encoders"): "text_encoders"
         in spec.new
         and not text,
-        Problem("train_text_encoders", "a VAE has none"): text and spec.part == "vae",
-        Problem("text_embeddings", "are what encoders made that stay as they are: not with train_text_encoders"): text
+        Problem("train_text_encoders", "cannot be set with part = vae: a VAE has no text encoder"): text
+        and spec.part == "vae",
+        Problem("text_embeddings", "need text encoders that are not trained: leave train_text_encoders out"): text
         and spec.text_embeddings != "off",
-        Problem("text_embeddings", "are not what a VAE sees"): spec.part == "vae" and spec.text_embeddings != "off",
-        Problem("text_encoder_learning_rate", "is given, but train_text_encoders is not"): not text
+        Problem("text_embeddings", "cannot be used with part = vae: a VAE reads no text"): spec.part == "vae"
+        and spec.text_embeddings != "off",
+        Problem("text_encoder_learning_rate", "needs train_text_encoders"): not text
         and spec.text_encoder_learning_rate is not None,
-        Problem("freeze_token_embeddings", "is given, but train_text_encoders is not"): not text
-        and spec.freeze_token_embeddings,
+        Problem("freeze_token_embeddings", "needs train_text_encoders"): not text and spec.freeze_token_embeddings,
         Problem(
-            "zero_terminal_snr", "needs v_prediction: from noise alone there is no noise to predict"
+            "zero_terminal_snr", "needs v_prediction: predicting the noise in pure noise teaches nothing"
         ): spec.zero_terminal_snr and spec.prediction_type == "epsilon",
         Problem("warmup_steps", f"is more than the {spec.steps} steps of all phases"): spec.warmup_steps > spec.steps,
-        Problem("schedule_floor", "is given, but the schedule is constant"): spec.schedule_floor > 0
+        Problem("schedule_floor", "needs a linear or cosine schedule"): spec.schedule_floor > 0
         and spec.schedule == "constant",
-        Problem("ema_from_step", "is given, but ema_decay is not"): spec.ema_from_step > 1 and spec.ema_decay is None,
+        Problem("ema_from_step", "needs ema_decay"): spec.ema_from_step > 1 and spec.ema_decay is None,
         Problem("ema_from_step", f"is more than the {spec.steps} steps of all phases"): spec.ema_from_step > spec.steps,
-        Problem("held_out_every_steps", "is given, but held_out is not"): spec.held_out_every_steps is not None
-        and not spec.held_out,
+        Problem("held_out_every_steps", "needs held_out"): spec.held_out_every_steps is not None and not spec.held_out,
         Problem(
-            "optimizer", "adamw8bit has its state in blocks that fsdp would cut: take adamw, or ddp"
+            "optimizer", "adamw8bit keeps its state in blocks, which fsdp would split: use adamw, or ddp"
         ): spec.optimizer == "adamw8bit" and spec.parallel == "fsdp",
-        Problem("data", "files are put below data/, and none are beside an s3:// address"): any(
-            data.files and not (data.place.startswith("data/") and is_safe_path(data.place)) for data in spec.data
-        ),
-        Problem("sample_prompts", "a VAE draws nothing"): spec.part == "vae" and bool(spec.sample_prompts),
+        Problem(
+            "data", "a data set with files has a place below data/, and one with an s3:// address has no files"
+        ): any(data.files and not (data.place.startswith("data/") and is_safe_path(data.place)) for data in spec.data),
+        Problem("sample_prompts", "cannot be set with part = vae: a VAE draws nothing"): spec.part == "vae"
+        and bool(spec.sample_prompts),
     }
 
 

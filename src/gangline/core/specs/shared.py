@@ -33,11 +33,11 @@ from gangline.core.specs.settings import (
 )
 
 TextEncoderRate = Annotated[
-    LearningRate | None, Setting("The text encoders' own learning rate; without it, that of the U-Net.", RESULT)
+    LearningRate | None, Setting("Train the text encoders at this learning rate (default: the U-Net's).", RESULT)
 ]
 RESCALE_OF_ZERO_SNR = 0.7
 """Of Lin et al. 2023, §3.4: without it, guidance overexposes pictures of a base with zero terminal SNR."""
-SaveInterval = Annotated[float, Gt(0), Le(86_400), Setting("Seconds between saves at the most.", WATCH, unit="s")]
+SaveInterval = Annotated[float, Gt(0), Le(86_400), Setting("Save a checkpoint at least this often.", WATCH, unit="s")]
 
 
 @section(SettingGroup.FILES)
@@ -45,14 +45,14 @@ class StartSettings:
     base: Annotated[
         Base,
         Setting(
-            "The model to begin with: files that were handed in, or a model on the hub.",
+            "Start from this model: uploaded files, or a model on the hub.",
             LATENTS | EMBEDDINGS | CLASS_IMAGES | RESULT | WORKLOAD,
         ),
     ]
     base_licence: Annotated[
         Label,
         Setting(
-            "The base's licence, for the model card; else what the base itself says, or the hub.",
+            "Name this licence of the base in the model card (default: the one that the base's README or the hub names).",
             WATCH,
             group=SettingGroup.SAID,
         ),
@@ -65,7 +65,7 @@ class CaptionSettings:
         float,
         Interval(ge=0, le=1),
         Setting(
-            "The share of images that are shown without words: it makes guidance stronger later.",
+            "Train on this share of images without their captions, so that guidance works better later.",
             RESULT,
             kohya=("caption_dropout_rate",),
         ),
@@ -77,54 +77,67 @@ class OptimiserSettings:
     optimizer: Annotated[
         Literal["adamw", "adamw8bit", "prodigy", "schedule_free"],
         Setting(
-            "AdamW, AdamW with 8-bit states, Prodigy (which finds the rate itself), or schedule-free AdamW.",
+            "Optimise with AdamW, AdamW with 8-bit states, Prodigy (which finds the learning rate itself) or schedule-free "
+            "AdamW.",
             RESULT | WORKLOAD,
         ),
     ] = "adamw"
     learning_rate: Annotated[
         LearningRate,
         Setting(
-            "The optimiser's; for Prodigy a factor, best left at 1.",
+            "Learning rate of the optimiser. Prodigy multiplies the rate that it finds by this; use 1 there.",
             RESULT,
             always=("lora",),
             kohya=("learning_rate", "unet_lr"),
         ),
     ] = 1e-4
     weight_decay: Annotated[
-        float, Ge(0), Le(1), Setting("How fast weights that nothing asks for go back to 0.", RESULT, always=("lora",))
+        float, Ge(0), Le(1), Setting("Decay trained weights towards 0 at this rate.", RESULT, always=("lora",))
     ] = 1e-2
     adam_beta1: Annotated[
-        float, Ge(0), Lt(1), Setting("How slowly the mean of past gradients forgets: β₁ of Adam and its kin.", RESULT)
+        float,
+        Ge(0),
+        Lt(1),
+        Setting("Decay factor of Adam's mean of gradients (β₁). Higher values average over more steps.", RESULT),
     ] = 0.9
-    adam_beta2: Annotated[float, Ge(0), Lt(1), Setting("How slowly the mean of their squares forgets: β₂.", RESULT)] = (
-        0.999
-    )
+    adam_beta2: Annotated[
+        float,
+        Ge(0),
+        Lt(1),
+        Setting(
+            "Decay factor of Adam's mean of squared gradients (β₂). Higher values average over more steps.", RESULT
+        ),
+    ] = 0.999
     adam_epsilon: Annotated[
-        float, Gt(0), Le(1), Setting("What is added to the root of that mean before it divides: ε.", RESULT)
+        float,
+        Gt(0),
+        Le(1),
+        Setting("Add this to the root of the mean of squared gradients before dividing by it (ε).", RESULT),
     ] = 1e-8
     schedule: Annotated[
         Literal["constant", "linear", "cosine"],
-        Setting("The rate over time: it stays, or falls to 0 in a line or along a cosine.", RESULT),
+        Setting("Keep the learning rate constant, or lower it to 0 linearly or along a cosine.", RESULT),
     ] = "constant"
     schedule_floor: Annotated[
-        float, Ge(0), Lt(1), Setting("The share of the rate that a schedule falls to, in place of 0.", RESULT)
+        float, Ge(0), Lt(1), Setting("Lower the learning rate to this share of it instead of to 0.", RESULT)
     ] = 0.0
     warmup_steps: Annotated[
         int,
         Ge(0),
         Le(STEPS_MAX),
-        Setting("Over so many steps the rate rises from 0.", RESULT, kohya=("lr_warmup_steps",)),
+        Setting("Raise the learning rate from 0 over this many first steps.", RESULT, kohya=("lr_warmup_steps",)),
     ] = 0
     gradient_norm_max: Annotated[
         float,
         Gt(0),
         Le(1e6),
-        Setting("Longer gradients are cut to this norm.", RESULT, always=("lora",), kohya=("max_grad_norm",)),
+        Setting("Clip gradients to this norm.", RESULT, always=("lora",), kohya=("max_grad_norm",)),
     ] = 1.0
     ema_decay: Annotated[
         Annotated[float, Gt(0), Lt(1)] | None,
         Setting(
-            "Keep a mean of the weights over time, which forgets by this factor a step (0.999, say), as the result.",
+            "Average the weights over the steps with this decay factor, e.g. 0.999, and save the average as the result "
+            "(default: no averaging).",
             RESULT,
         ),
     ] = None
@@ -135,14 +148,15 @@ class ObjectiveSettings:
     prediction_type: Annotated[
         Literal["auto", Prediction],
         Setting(
-            "What the base predicts: noise (epsilon) or velocity (v_prediction); auto asks the base.",
+            "Train the model to predict noise (epsilon) or velocity (v_prediction); auto takes what the base predicts.",
             CLASS_IMAGES | RESULT,
         ),
     ] = "auto"
     min_snr_gamma: Annotated[
         Annotated[float, Gt(0), Le(1000)] | None,
         Setting(
-            "Weigh timesteps by their signal-to-noise ratio up to this (Hang et al. 2023; 5 is usual): learns faster.",
+            "Weigh timesteps by their signal-to-noise ratio, capped at this (Hang et al. 2023; 5 is usual), to learn "
+            "faster (default: equal weights).",
             RESULT,
             kohya=("min_snr_gamma",),
         ),
@@ -152,14 +166,15 @@ class ObjectiveSettings:
         Ge(0),
         Le(1),
         Setting(
-            "Add a little of one brightness to the noise (0.05, say): darker and lighter pictures become possible.",
+            "Shift the brightness of the noise at random by this much, e.g. 0.05, so that the model learns darker and "
+            "lighter images.",
             RESULT,
         ),
     ] = 0.0
     zero_terminal_snr: Annotated[
         bool,
         Setting(
-            "Let the last timestep be pure noise (Lin et al. 2023): for bases that predict velocity.",
+            "Make the last timestep pure noise (Lin et al. 2023). The base must predict velocity.",
             CLASS_IMAGES | RESULT,
             kohya=("zero_terminal_snr",),
         ),
@@ -173,8 +188,8 @@ class ComputeSettings:
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"],
         Setting(
-            "Of the computation: auto takes bf16 on cards that compute in it (Ampere and later), fp16 on Volta and Turing "
-            "(V100, T4, RTX 20), else fp32. Weights that are trained are always fp32.",
+            "Compute in this precision. auto takes bf16 on GPUs that support it (Ampere and later), fp16 on Volta and "
+            "Turing (V100, T4, RTX 20), else fp32. Trained weights are always fp32.",
             RESULT | WORKLOAD,
             always=("lora",),
         ),
@@ -182,7 +197,7 @@ class ComputeSettings:
     gradient_checkpointing: Annotated[
         bool,
         Setting(
-            "Compute parts twice in place of keeping them: slower, in much less memory.",
+            "Recompute activations instead of storing them. Steps are slower and need much less memory.",
             BITS | WORKLOAD,
             kohya=("gradient_checkpointing",),
         ),
@@ -190,8 +205,8 @@ class ComputeSettings:
     compile: Annotated[
         bool,
         Setting(
-            "Compile the U-Net's blocks (from nothing: all that is trained), for each size of pictures: minutes the first time, "
-            "then faster steps. A LoRA's steps are then no CUDA graphs.",
+            "Compile the U-Net's blocks (in training from scratch: everything that is trained) for each image size. This "
+            "takes minutes the first time and makes steps faster. A LoRA's steps then use no CUDA graphs.",
             BITS | WORKLOAD,
         ),
     ] = False
@@ -202,14 +217,16 @@ class SaveSettings:
     seed: Annotated[
         Seed,
         Setting(
-            "All chance follows from it: the same spec gives the same weights.",
+            "Seed all random numbers with this. The same spec gives the same weights.",
             LATENTS | EMBEDDINGS | RESULT,
             always=("lora",),
             kohya=("seed",),
         ),
     ] = 0
     checkpoint_every_s: SaveInterval = 60.0
-    checkpoint_every_steps: Annotated[StepCount | None, Setting("Steps between saves, besides.", WATCH)] = None
+    checkpoint_every_steps: Annotated[
+        StepCount | None, Setting("Save a checkpoint also at this interval in steps (default: none).", WATCH)
+    ] = None
 
 
 @section(SettingGroup.SAMPLES)
@@ -218,47 +235,54 @@ class SampleSettings:
 
     sample_result: Annotated[
         bool,
-        Setting("Show the result; a LoRA's beside what the base alone makes of the same prompts and seeds.", WATCH),
+        Setting(
+            "Render pictures of the result. A LoRA's are shown beside those of the base alone, from the same prompts and "
+            "seeds.",
+            WATCH,
+        ),
     ] = True
     sample_every_steps: Annotated[
         StepCount | None,
         Setting(
-            "Steps between pictures of what is learned so far; without an interval there are none on the way.",
+            "Render pictures during training at this interval in steps (default: none).",
             WATCH,
         ),
     ] = None
     sample_every_s: Annotated[
-        Annotated[float, Ge(10), Le(86_400)] | None, Setting("Seconds between pictures.", WATCH, unit="s")
+        Annotated[float, Ge(10), Le(86_400)] | None,
+        Setting("Render pictures during training at this interval (default: none).", WATCH, unit="s"),
     ] = None
     sample_prompts: Annotated[
         tuple[Prompt, ...],
         MaxLen(64),
-        Setting("What to render; without it, a LoRA's prompt.", EMBEDDINGS | RESULT, always=("lora",)),
+        Setting("Render these prompts (default: a LoRA's own prompt).", EMBEDDINGS | RESULT, always=("lora",)),
     ] = ()
     sample_seeds: Annotated[
         tuple[Seed, ...],
         MinLen(1),
         MaxLen(16),
-        Setting("A picture of each prompt for each seed.", RESULT, always=("lora",)),
+        Setting("Render each prompt once with each of these seeds.", RESULT, always=("lora",)),
     ] = (1, 2)
     sample_steps: Annotated[
         int,
         Ge(1),
         Le(1000),
-        Setting("Steps of the sampler.", RESULT, always=("lora",)),
+        Setting("Render with this many sampler steps.", RESULT, always=("lora",)),
     ] = 30
-    sample_sampler: Annotated[Sampler, Setting("The sampler.", RESULT)] = "ddim"
+    sample_sampler: Annotated[Sampler, Setting("Render with this sampler.", RESULT)] = "ddim"
     guidance_scale: Annotated[
         float,
         Ge(0),
         Le(100),
-        Setting("How strongly pictures follow their prompts.", RESULT, always=("lora",)),
+        Setting(
+            "Render with this guidance scale. Higher values follow the prompt more closely.", RESULT, always=("lora",)
+        ),
     ] = 5.0
     guidance_rescale: Annotated[
         Annotated[float, Interval(ge=0, le=1)] | None,
         Setting(
-            "How far the contrast that guidance adds is taken back (CFG rescale, Lin et al. 2023, §3.4); without it, 0.7 for bases with "
-            "zero terminal SNR, else 0.",
+            "Remove this share of the contrast that guidance adds (CFG rescale, Lin et al. 2023, §3.4; default: 0.7 for "
+            "bases with zero terminal SNR, else 0).",
             RESULT,
         ),
     ] = None
@@ -274,20 +298,26 @@ class PlacementSettings:
         int,
         Ge(1),
         Le(100),
-        Setting("After so many failures the job has failed; interruptions are none.", PLACE),
+        Setting("Fail the job after this many failed attempts. Interruptions do not count.", PLACE),
     ] = 3
-    priority: Annotated[int, Ge(-1000), Le(1000), Setting("Higher goes first among your jobs.", PLACE)] = 0
-    needs: Annotated[Needs, Setting("What it asks of a node.", PLACE)] = Needs()
+    priority: Annotated[
+        int, Ge(-1000), Le(1000), Setting("Run this job before your jobs with a lower priority.", PLACE)
+    ] = 0
+    needs: Annotated[Needs, Setting("Require these of a node.", PLACE)] = Needs()
     exact: Annotated[
         Literal["required", "preferred", "off"],
-        Setting("Whether it goes on only where the bits stay the same: required, preferred, off.", PLACE),
+        Setting(
+            "Resume only on nodes where the bits of the result stay the same (required), or on any node and report if they "
+            "do not (preferred), or promise nothing and use faster kernels (off).",
+            PLACE,
+        ),
     ] = "preferred"
     deliver: Annotated[
         Label,
         Checked(_why_no_delivery),
         Setting(
-            "Where the server copies the results after success: s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME, places that its "
-            "operator named for the project.",
+            "Copy the results here after success: s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME. The server's operator "
+            "must have allowed the place for the project.",
             WATCH,
             group=SettingGroup.SAID,
         ),

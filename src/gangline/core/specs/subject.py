@@ -28,46 +28,54 @@ class SubjectSettings(StartSettings):
     vae: Annotated[
         Base | None,
         Setting(
-            "A VAE in the place of the base's own, where that overflows in fp16, say.", LATENTS | CLASS_IMAGES | RESULT
+            "Use this VAE instead of the base's own, e.g. because that one overflows in fp16.",
+            LATENTS | CLASS_IMAGES | RESULT,
         ),
     ] = None
-    init_lora: Annotated[File | None, Setting("A LoRA to go on from: a .safetensors file.", RESULT)] = None
+    init_lora: Annotated[File | None, Setting("Continue training this LoRA, a .safetensors file.", RESULT)] = None
     photos: Annotated[
-        Files, MinLen(1), MaxLen(10_000), Setting("Photos of the subject.", LATENTS | EMBEDDINGS | RESULT)
+        Files,
+        MinLen(1),
+        MaxLen(10_000),
+        Setting("Train on these photos of the subject.", LATENTS | EMBEDDINGS | RESULT),
     ]
     held_out: Annotated[
         Files,
         MaxLen(1000),
         Setting(
-            "A photo that is not trained on: its loss is measured before and after.",
+            "Do not train on this photo; measure its loss before and after training.",
             LATENTS | EMBEDDINGS | RESULT,
             always=("lora",),
         ),
     ] = ()
     captions: Annotated[
-        Files, MaxLen(10_000), Setting("Texts that are named as their photos.", EMBEDDINGS | RESULT)
+        Files, MaxLen(10_000), Setting("These are the captions; each is named like its photo.", EMBEDDINGS | RESULT)
     ] = ()
     class_photos: Annotated[
         Files,
         MaxLen(10_000),
         Setting(
-            "A folder of your own photos of the class, as regularisation images (kohya's reg_data_dir, diffusers' class_data_dir); "
-            "captions beside them are found.",
+            "Use the photos in this folder as regularisation images of the class (kohya's reg_data_dir, diffusers' "
+            "class_data_dir). Captions beside them are read.",
             LATENTS | EMBEDDINGS | CLASS_IMAGES | RESULT,
         ),
     ] = ()
     class_captions: Annotated[
-        Files, MaxLen(10_000), Setting("Texts that are named as photos of the class.", EMBEDDINGS | RESULT)
+        Files,
+        MaxLen(10_000),
+        Setting("These are the captions of class photos; each is named like its photo.", EMBEDDINGS | RESULT),
     ] = ()
     masks: Annotated[
         Files,
         MaxLen(10_000),
-        Setting("A folder with a picture for each photo, white where the loss counts.", LATENTS | RESULT),
+        Setting(
+            "Use the masks in this folder, one picture for each photo, white where the loss counts.", LATENTS | RESULT
+        ),
     ] = ()
     prompt: Annotated[
         Prompt,
         Setting(
-            "What the photos show, with a rare word and the kind of thing: 'a photo of sks dog'.",
+            "Describe the photos with a rare word and the subject's class, e.g. 'a photo of sks dog'.",
             EMBEDDINGS | RESULT,
             group=SettingGroup.SUBJECT,
         ),
@@ -75,7 +83,7 @@ class SubjectSettings(StartSettings):
     mask: Annotated[
         Literal["none", "alpha", "files"],
         Setting(
-            "Where the loss counts: everywhere, where a photo is opaque (alpha), or where its mask is white (files).",
+            "Compute the loss everywhere (none), where a photo is opaque (alpha), or where its mask is white (files).",
             LATENTS | RESULT | WORKLOAD,
             group=SettingGroup.SUBJECT,
         ),
@@ -87,13 +95,13 @@ class SubjectCaptionSettings(CaptionSettings):
     caption_shuffles: Annotated[
         int,
         Interval(ge=0, le=64),
-        Setting("How many orders of a caption's tags are seen; 0 leaves them as they are.", EMBEDDINGS | RESULT),
+        Setting("Train on this many random orders of each caption's tags; 0 keeps their order.", EMBEDDINGS | RESULT),
     ] = 0
     caption_keep: Annotated[
         int,
         Interval(ge=0, le=1000),
         Setting(
-            "How many tags at the start of a caption are never shuffled.", EMBEDDINGS | RESULT, kohya=("keep_tokens",)
+            "Keep this many tags at the start of each caption in place.", EMBEDDINGS | RESULT, kohya=("keep_tokens",)
         ),
     ] = 1
 
@@ -104,8 +112,8 @@ class LayerSettings:
         int,
         Interval(ge=1, le=12),
         Setting(
-            "Which layer of SD 1's or 2's text encoder is read, from the end: 1 the last one, 2 the one before, as kohya's scripts and "
-            "A1111 count (diffusers counts from 0). SDXL always reads the last but one.",
+            "Read this layer of SD 1's or 2's text encoder, counted from the end: 1 is the last one, 2 the one before, as "
+            "in kohya's scripts and A1111 (diffusers counts from 0). SDXL always reads the last but one.",
             EMBEDDINGS | CLASS_IMAGES | RESULT,
         ),
     ] = 1
@@ -119,7 +127,8 @@ class PriorPreservationSettings:
     class_prompt: Annotated[
         Prompt | None,
         Setting(
-            "The kind of thing alone, 'a photo of a dog': the base's own pictures of it are learned too, so that it is kept.",
+            "The subject's class, e.g. 'a photo of a dog'. Images of it drawn by the base are trained on too, so that the "
+            "model does not forget the class (prior preservation).",
             EMBEDDINGS | CLASS_IMAGES | RESULT,
         ),
     ] = None
@@ -127,7 +136,7 @@ class PriorPreservationSettings:
         int,
         Interval(ge=1, le=10_000),
         Setting(
-            "The least number of pictures of the class; the base draws those that class photos do not provide.",
+            "Train on at least this many pictures of the class. The base draws those that class photos do not provide.",
             CLASS_IMAGES | RESULT,
         ),
     ] = 100
@@ -135,20 +144,25 @@ class PriorPreservationSettings:
         int,
         Ge(1),
         Le(1000),
-        Setting("Sampler steps of each class image that the base draws.", CLASS_IMAGES | RESULT),
+        Setting("Draw each class image with this many sampler steps.", CLASS_IMAGES | RESULT),
     ] = 30
-    class_sampler: Annotated[Sampler, Setting("The sampler of class images.", CLASS_IMAGES | RESULT)] = "ddim"
+    class_sampler: Annotated[Sampler, Setting("Draw class images with this sampler.", CLASS_IMAGES | RESULT)] = "ddim"
     class_guidance_scale: Annotated[
         float,
         Ge(0),
         Le(100),
-        Setting("How strongly class images follow the class prompt.", CLASS_IMAGES | RESULT),
+        Setting(
+            "Draw class images with this guidance scale. Higher values follow the class prompt more closely.",
+            CLASS_IMAGES | RESULT,
+        ),
     ] = 5.0
     prior_weight: Annotated[
         float,
         Ge(0),
         Le(100),
-        Setting("How much their loss counts against that of the photos.", RESULT, kohya=("prior_loss_weight",)),
+        Setting(
+            "Weigh the loss of class images by this, against 1 for the photos.", RESULT, kohya=("prior_loss_weight",)
+        ),
     ] = 1.0
 
 
@@ -159,7 +173,8 @@ class CropSettings:
     resolution: Annotated[
         Side,
         Setting(
-            "Pixels of a square's side, or of one with a bucket's area: 1024 for SDXL, 768 or 512 for SD 2, 512 for SD 1.5.",
+            "Train on squares whose side has this many pixels, or on buckets of the same area. Use 1024 for SDXL, 768 or "
+            "512 for SD 2, 512 for SD 1.5.",
             LATENTS | CLASS_IMAGES | RESULT | WORKLOAD,
             unit="px",
             always=("lora",),
@@ -168,24 +183,22 @@ class CropSettings:
     aspect_buckets: Annotated[
         bool,
         Setting(
-            "Keep the shape of each photo, from 1:2 to 2:1, in place of cutting a square from it.",
+            "Keep the aspect ratio of each photo, from 1:2 to 2:1, instead of cropping it to a square.",
             LATENTS | RESULT | WORKLOAD,
             kohya=("enable_bucket",),
         ),
     ] = False
     crop: Annotated[
         Literal["center", "random"],
-        Setting(
-            "Which part of a photo is taken where it does not fit: its center, or random places.", LATENTS | RESULT
-        ),
+        Setting("Crop photos that do not fit at their center, or at random places.", LATENTS | RESULT),
     ] = "center"
     crops: Annotated[
-        int, Interval(ge=1, le=64), Setting("How many random places of each photo are seen.", LATENTS | RESULT)
+        int, Interval(ge=1, le=64), Setting("Crop each photo at this many random places.", LATENTS | RESULT)
     ] = 4
     flip: Annotated[
         bool,
         Setting(
-            "See each picture mirrored, too: not for faces, letters and whatever has a left and a right.",
+            "Train on mirrored photos too. Leave this off for faces, letters and other things with a left and a right.",
             LATENTS | RESULT,
             kohya=("flip_aug",),
         ),

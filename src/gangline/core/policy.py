@@ -52,19 +52,23 @@ class Policy:
     lease_s: Annotated[
         Above0, SettingOrigin(option="--lease-s"), "A node loses its job after this long without a heartbeat."
     ] = 45.0
-    tick_interval_s: Annotated[Above0, "The server looks for what is overdue this often."] = 5.0
+    tick_interval_s: Annotated[Above0, "The server checks for overdue leases and attempts this often."] = 5.0
     claim_interval_s: Annotated[Above0, "An idle node asks for work this often."] = 5.0
-    node_silent_s: Annotated[Above0, "A node without a job is given up after this long without a word."] = 135.0
+    node_silent_s: Annotated[Above0, "A node without a job is considered gone after this long without a request."] = (
+        135.0
+    )
     stop_grace_s: Annotated[
-        From0, "A node that is asked to hand a job back has this long to save, or loses the job."
+        From0, "A node that is asked to give a job back has this long to save a checkpoint before it loses the job."
     ] = 120.0
 
     # Checkpoints
-    checkpoints_kept: Annotated[PolicyCount, "Checkpoints kept of each job; older ones are deleted."] = 2
-    orphans_s: Annotated[Above0, "Files that an ended attempt left, and nothing refers to, are deleted after this."] = (
-        3_600.0
-    )
-    uploads_s: Annotated[From0, "An unfinished multipart upload of a user is given up after this."] = 86_400.0
+    checkpoints_kept: Annotated[
+        PolicyCount, "The server keeps this many checkpoints of each job and deletes older ones."
+    ] = 2
+    orphans_s: Annotated[
+        Above0, "Files that an ended attempt left and that nothing refers to are deleted after this long."
+    ] = 3_600.0
+    uploads_s: Annotated[From0, "An unfinished multipart upload of a user is aborted after this long."] = 86_400.0
     prepared_s: Annotated[
         From0, "Latents, embeddings and class images are deleted when no job has used them for this long."
     ] = 30 * 86_400.0
@@ -74,17 +78,19 @@ class Policy:
 
     # What ended jobs keep
     checkpoints_succeeded_s: Annotated[
-        From0, "Checkpoints of a job that succeeded are deleted this long after its end, but for pinned ones."
+        From0, "Checkpoints of a job that succeeded are deleted this long after its end, except pinned ones."
     ] = 86_400.0
     checkpoints_ended_s: Annotated[
         From0,
-        "Checkpoints of a job that failed or was canceled are deleted this long after its end, but for pinned ones.",
+        "Checkpoints of a job that failed or was canceled are deleted this long after its end, except pinned ones.",
     ] = 7 * 86_400.0
     logs_s: Annotated[From0, "The log of a job is deleted this long after its end."] = 90 * 86_400.0
     previews_s: Annotated[
         From0,
-        "Sample pictures of a job's steps are deleted this long after its end, or after the last of them was rendered; those of its "
-        "result stay.",
+        (
+            "Sample pictures of a job's steps are deleted this long after its end, or after the last of them was rendered. "
+            "Pictures of its result are kept."
+        ),
     ] = 90 * 86_400.0
     inputs_s: Annotated[
         From0,
@@ -95,20 +101,22 @@ class Policy:
     retry_first_s: Annotated[
         From0, "A job waits this long after its first failed attempt; the wait doubles with each failure."
     ] = 10.0
-    retry_max_s: Annotated[From0, "The longest wait between two attempts of a job."] = 900.0
+    retry_max_s: Annotated[From0, "A job waits at most this long between two attempts."] = 900.0
     interruptions_blamed: Annotated[
         PolicyCount, "This many interruptions in a row, on as many machines, without a checkpoint count as one failure."
     ] = 3
     ban_yields_s: Annotated[
-        From0, "A job that every node here is banned from may go back to one of them after this."
+        From0, "A job whose failures ban it from every node may run on one of them again after this long."
     ] = 600.0
-    samples_wait_s: Annotated[From0, "Sample pictures of a step are given up when no node rendered them by then."] = (
-        3_600.0
-    )
-    results_wait_s: Annotated[From0, "Sample pictures of a result are given up when no node rendered them by then."] = (
-        7 * 86_400.0
-    )
-    unmatched_s: Annotated[From0, "A job that no node here and none for rent can run fails after this."] = 86_400.0
+    samples_wait_s: Annotated[
+        From0, "Sample pictures of a step are skipped if no node renders them within this time."
+    ] = 3_600.0
+    results_wait_s: Annotated[
+        From0, "Sample pictures of a result are skipped if no node renders them within this time."
+    ] = 7 * 86_400.0
+    unmatched_s: Annotated[
+        From0, "A job that no node can run, neither one that is here nor one that can be rented, fails after this long."
+    ] = 86_400.0
 
     # Trust in machines
     bans: Annotated[Switch, "A machine that failed a job does not get that job again."] = True
@@ -117,12 +125,14 @@ class Policy:
     rest_first_s: Annotated[
         From0, "A machine pauses this long after a failure; the pause doubles with each failure in a row."
     ] = 15.0
-    rest_max_s: Annotated[From0, "The longest pause of a machine after failures."] = 600.0
-    quarantine_s: Annotated[From0, "The first quarantine of a machine; it doubles with each further one."] = 3_600.0
+    rest_max_s: Annotated[From0, "A machine pauses at most this long after failures."] = 600.0
+    quarantine_s: Annotated[
+        From0, "The first quarantine of a machine lasts this long; each further one lasts twice as long."
+    ] = 3_600.0
     quarantined_share_max: Annotated[
-        PolicyShare, "At most this share of a pool is quarantined within an hour; beyond it an operator must look."
+        PolicyShare, "At most this share of a pool is quarantined within an hour; beyond it an operator must decide."
     ] = 0.1
-    watch_interval_s: Annotated[Above0, "The server looks for stalled and slow attempts this often."] = 60.0
+    watch_interval_s: Annotated[Above0, "The server checks for stalled and slow attempts this often."] = 60.0
     stall_s: Annotated[From0, "An attempt that trains without a new step for this long is ended."] = 900.0
     start_s: Annotated[From0, "An attempt that has taken no step this long after its claim is ended."] = 7_200.0
     commit_s: Annotated[From0, "An attempt that trains this long without a stored checkpoint is ended."] = 3_600.0
@@ -130,55 +140,71 @@ class Policy:
     # Speed
     slow_rule: Annotated[
         SlowRule,
-        "How slow machines are found: by median absolute deviation (`mad`), by two standard deviations "
-        "(`two_sigma`), or not at all (`off`).",
+        (
+            "Slow machines are found by median absolute deviation (`mad`), by two standard deviations (`two_sigma`), or "
+            "not at all (`off`)."
+        ),
     ] = "mad"
     slow_mads: Annotated[
         From0, "A machine is slow when its log pace is this many robust standard deviations above the median."
     ] = 3.0
-    slow_ratio_min: Annotated[From0, "And at least this many times slower than the median."] = 1.3
-    slow_peers_min: Annotated[PolicyCount, "Machines that must be measured before one of them is called slow."] = 4
+    slow_ratio_min: Annotated[From0, "A slow machine is also at least this many times slower than the median."] = 1.3
+    slow_peers_min: Annotated[
+        PolicyCount, "At least this many machines must be measured before one of them is called slow."
+    ] = 4
     move_s: Annotated[
-        From0, "The cost of moving a job to another node: start, download, and the steps that it repeats."
+        From0,
+        "Moving a job to another node is assumed to cost this much time: start, download, and the steps that it repeats.",
     ] = 180.0
     seek_faster: Annotated[
-        Switch, "A rented node is given back when a replacement is expected to save more than the move costs."
+        Switch, "A rented node is returned if a replacement is expected to save more than the move costs."
     ] = True
-    seek_share_max: Annotated[PolicyShare, "At most this share of a pool is being replaced for speed at a time."] = 0.1
+    seek_share_max: Annotated[PolicyShare, "At most this share of a pool is replaced for speed at the same time."] = 0.1
     moves_max: Annotated[
-        PolicyCount, "Moves of one job for speed; beyond it only a move that ends that job earlier is made."
+        PolicyCount, "A job is moved for speed at most this often; after that only if a move ends that job earlier."
     ] = 3
 
     # Queue
     base_wait_s: Annotated[
-        From0, "The next job is passed over for one whose base the node already holds, for at most this long."
+        From0, "A job may be overtaken for at most this long by one whose base the node already has."
     ] = 60.0
-    usage_half_life_s: Annotated[Above0, "A project's past usage counts half after this long (fair share)."] = 86_400.0
+    usage_half_life_s: Annotated[Above0, "A project's past usage counts half as much after this long (fair share)."] = (
+        86_400.0
+    )
     entry_charge_usd: Annotated[
-        From0, "Added to a project's usage (not to its bill) with each claim, so that a flood of tiny jobs counts."
+        From0, "Each claim adds this to a project's usage (not to its bill), so that a flood of tiny jobs counts."
     ] = 0.002
-    reserve_s: Annotated[Above0, "A budget is reserved for this much of an attempt's time at once."] = 900.0
+    reserve_s: Annotated[Above0, "A running attempt reserves budget for this much time at once."] = 900.0
 
     # Autoscaling
-    scale_interval_s: Annotated[Above0, "The server compares rented nodes with what is wanted this often."] = 15.0
-    idle_s: Annotated[From0, "A rented node without work for this long is given back."] = 60.0
-    starting_s: Annotated[From0, "A rented node that has not joined after this is given up."] = 3_600.0
+    scale_interval_s: Annotated[Above0, "The server compares the rented nodes with the demand this often."] = 15.0
+    idle_s: Annotated[From0, "A rented node that has had no work for this long is returned."] = 60.0
+    starting_s: Annotated[From0, "A rented node that has not joined after this long is returned."] = 3_600.0
     start_pause_s: Annotated[
         From0,
-        "The pause after a start that came to nothing; it doubles with each node in a row that fails its probe.",
+        (
+            "The server waits this long after a node failed to start; the wait doubles with each node in a row that fails "
+            "its probe."
+        ),
     ] = 30.0
     lacking_s: Annotated[
-        From0, "A pool whose nodes all lack the libraries for a kind of job rents none for that kind for this long."
+        From0, "A pool whose nodes all lack the libraries for a kind of job rents no nodes for that kind for this long."
     ] = 3_600.0
 
     # Prices besides those of the nodes
     storage_usd_per_gb_month: Annotated[
         From0 | None,
-        "Price of keeping checkpoints and results in the object store, per GB and 30 days, 0 if it is free; without one, costs lack it.",
+        (
+            "Keeping checkpoints and results in the object store costs this much per GB and 30 days, 0 if it is free. "
+            "Without a price, costs leave storage out."
+        ),
     ] = None
     egress_usd_per_gb: Annotated[
         From0 | None,
-        "Price of what nodes download from the object store, per GB, 0 if it is free; without one, costs and budgets lack it.",
+        (
+            "Downloads of nodes from the object store cost this much per GB, 0 if they are free. Without a price, costs "
+            "and budgets leave downloads out."
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -189,13 +215,13 @@ class Policy:
         if self.lease_s < 2 * self.heartbeat_interval_s:
             yield "lease_s is at least twice heartbeat_interval_s, so that one lost heartbeat loses no job"
         if self.node_silent_s < self.lease_s:
-            yield "node_silent_s is at least lease_s: a node is given up after its leases, not before"
+            yield "node_silent_s is at least lease_s: a node is considered gone after its leases end, not before"
         if self.checkpoints_kept < 2:
-            yield "checkpoints_kept is at least 2: one may turn out damaged"
+            yield "checkpoints_kept is at least 2: one of them may be damaged"
         if self.orphans_s <= self.url_s:
             yield "orphans_s is more than twice lease_s: an attempt may still upload until then"
         if self.inputs_s < self.uploads_s:
-            yield "inputs_s is at least uploads_s: what was uploaded first waits for the last file of its job"
+            yield "inputs_s is at least uploads_s: the first file of a job waits until the last one is uploaded"
         if self.reserve_s <= self.notice_s:
             yield (
                 "reserve_s is more than heartbeat_interval_s + stop_grace_s + lease_s + 2 tick_interval_s: "

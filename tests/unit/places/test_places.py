@@ -180,7 +180,7 @@ secret_env = "DOGS_SECRET"
     ("text", "said"),
     [
         ("[fetching]\nnetworks = ['10.1.0.1/16']", "networks"),
-        ("[sources.dogs]\nplace = 'https://a/'\nprojects = ['p']", "place is like"),
+        ("[sources.dogs]\nplace = 'https://a/'\nprojects = ['p']", "place looks like"),
         ("[sources.dogs]\nplace = 's3://bucket/dogs/'", "names its place and its projects"),
         ("[sources.dogs]\nplace = 'hf://kennel/'\nprojects = ['p']", "deliver = true"),
         ("[sources.dogs]\nplaces = 's3://bucket/dogs/'", "did you mean place"),

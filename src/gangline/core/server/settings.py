@@ -42,22 +42,22 @@ class PoolSettings:
     price_usd_per_hour: Annotated[
         NodePrice | None,
         SettingOrigin(option="--price-usd-per-hour"),
-        "Price of an hour of a node, 0 if it is free; without one, costs of the pool are unknown.",
+        "A node costs this much an hour, 0 if it is free. Without a price, costs of the pool are unknown.",
     ] = None
     trust: Annotated[
         TrustLevel | None,
-        "Trust tier of the nodes; a job with `--trust N` runs where it is at least N. "
-        f"Without one it is {TRUST_MAX} for those that `gangline up` runs on the server's own box, and 0 for others.",
+        f"Nodes have this trust tier; a job with `--trust N` runs where it is at least N. By default it is {TRUST_MAX} for nodes "
+        "that `gangline up` runs on the server's own machine, and 0 for others.",
     ] = None
     nodes_min: Annotated[
         Nodes | None,
         SettingOrigin(option="--nodes"),
-        "Nodes that `gangline up` keeps running here (`--nodes` overrides it).",
+        "At least this many nodes run here under `gangline up` (`--nodes` overrides it).",
     ] = None
     nodes_max: Annotated[
         Nodes | None,
         SettingOrigin(option="--nodes"),
-        "Nodes that `gangline up` runs here at most (`--nodes` overrides it).",
+        "At most this many nodes run here under `gangline up` (`--nodes` overrides it).",
     ] = None
 
     def __post_init__(self) -> None:

@@ -22,30 +22,41 @@ class FetchingSettings:
     __pydantic_config__: ClassVar[Any] = STRICT
     networks: Annotated[
         tuple[Text, ...],
-        "Networks that are not public and that users' URLs may lead to, as 10.1.0.0/16; there http:// is allowed, too. "
-        "Without one, private, loopback and link-local addresses are refused.",
+        (
+            "Users' URLs may lead to these private networks, e.g. 10.1.0.0/16, where http:// is allowed too. By default "
+            "all private, loopback and link-local addresses are refused."
+        ),
     ] = ()
-    file_bytes_max: Annotated[Bytes, "Size of one photo."] = 200_000_000
-    bytes_max: Annotated[Bytes, "Size of all photos of a job, and of a zip of them."] = 10_000_000_000
-    files_max: Annotated[FetchCount, "Files of one job: photos, captions and what lies beside them."] = 10_000
-    file_s: Annotated[Seconds, "One file, or one zip, comes within this time."] = 600.0
+    file_bytes_max: Annotated[Bytes, "A photo has at most this size."] = 200_000_000
+    bytes_max: Annotated[Bytes, "All photos of a job together, and a zip of them, have at most this size."] = (
+        10_000_000_000
+    )
+    files_max: Annotated[
+        FetchCount, "A job has at most this many files: photos, captions and other files beside them."
+    ] = 10_000
+    file_s: Annotated[Seconds, "One file, or one zip, must be fetched within this time."] = 600.0
     job_s: Annotated[
         Seconds,
-        "All photos of a job come within this time, in all tries together; time in which nothing is fetched does not count.",
+        (
+            "All photos of a job must be fetched within this time, over all tries. Time in which nothing is fetched does "
+            "not count."
+        ),
     ] = 14_400.0
-    tries_max: Annotated[FetchCount, "A job fails after this many tries in a row that came to nothing."] = 12
+    tries_max: Annotated[FetchCount, "A job fails after this many failed tries in a row."] = 12
     at_once_max: Annotated[
         FetchCount,
-        "Jobs whose photos are fetched at the same time, and jobs whose results are delivered.",
+        "The server fetches photos for at most this many jobs at the same time, and delivers results for as many.",
     ] = 4
     at_once_per_project_max: Annotated[
         FetchCount | None,
-        "Jobs of one project whose photos are fetched at the same time, by all servers together; without one, half of "
-        "`at_once_max`, at least 1.",
+        (
+            "All servers together fetch photos for at most this many jobs of one project at the same time (default: half "
+            "of `at_once_max`, at least 1)."
+        ),
     ] = None
 
     def __post_init__(self) -> None:
-        assert _are_networks(self.networks), "networks are written as 10.1.0.0/16, with zeros behind the prefix"
+        assert _are_networks(self.networks), "networks are written like 10.1.0.0/16, with zeros after the prefix"
 
     @property
     def of_one_project_max(self) -> int:
@@ -58,21 +69,31 @@ class SourceSettings:
 
     __pydantic_config__: ClassVar[Any] = STRICT
     place: Annotated[
-        Text, "Where it lies: s3://BUCKET/FOLDER/, or, to deliver to, hf://ORGANISATION/ or hf://ORGANISATION/NAME."
+        Text,
+        (
+            "The source has this address: s3://BUCKET/FOLDER/, or, for delivery, hf://ORGANISATION/ or "
+            "hf://ORGANISATION/NAME."
+        ),
     ] = ""
-    projects: Annotated[tuple[Text, ...], 'Projects whose jobs may name addresses below it; "*" stands for all.'] = ()
-    deliver: Annotated[Annotated[bool, Exact()], "Whether results may be delivered there."] = False
-    key_env: Annotated[Text, "The variable with the access key of the bucket, or the token of the hub."] = ""
-    secret_env: Annotated[Text, "The variable with the secret key of the bucket."] = ""
+    projects: Annotated[
+        tuple[Text, ...], 'Jobs of these projects may name addresses below it; "*" stands for all projects.'
+    ] = ()
+    deliver: Annotated[Annotated[bool, Exact()], "Results may be delivered there if this is true."] = False
+    key_env: Annotated[
+        Text, "This environment variable holds the access key of the bucket, or the token of the hub."
+    ] = ""
+    secret_env: Annotated[Text, "This environment variable holds the secret key of the bucket."] = ""
     endpoint: Annotated[
-        Text, "The address of the object store, or of the hub; without it Amazon's, or huggingface.co."
+        Text, "The object store, or the hub, has this address (default: Amazon's, or huggingface.co)."
     ] = ""
-    region: Annotated[Text, "The region of the bucket."] = "us-east-1"
+    region: Annotated[Text, "The bucket is in this region."] = "us-east-1"
 
     def __post_init__(self) -> None:
-        assert not self.place or _is_place(self.place), "place is like s3://BUCKET/FOLDER/ or hf://ORGANISATION/"
+        assert not self.place or _is_place(self.place), "place looks like s3://BUCKET/FOLDER/ or hf://ORGANISATION/"
         assert bool(self.place) == bool(self.projects), "a source names its place and its projects"
-        assert self.deliver or not self.place.startswith("hf://"), "a place of the hub is to deliver to: deliver = true"
+        assert self.deliver or not self.place.startswith("hf://"), (
+            "a place on the hub is for delivery alone: set deliver = true"
+        )
 
     def named(self, name: str) -> PhotoSource:
         return PhotoSource(name=name, place=self.place, projects=self.projects, deliver=self.deliver)

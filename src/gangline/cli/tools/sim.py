@@ -82,7 +82,7 @@ def run_scenario_command(
         out.print(_as_page(report, other, published, asked))
 
 
-@app.command()
+@app.command("soak")
 def soak_command(
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="So many seeds.")],
     first: Annotated[int, typer.Option(min=0, metavar="N", help="The first of them.")] = 0,

@@ -84,5 +84,5 @@ def test_ctrl_c_ends_the_watching_and_not_the_job_and_says_so_to_scripts(box: Bo
     said = watching.stderr.read()
     assert watching.wait(60) == 130
     job = box.client.find_job("watched")
-    assert f"the job goes on; look again with `gangline jobs show {job}`" in said
+    assert f"the job continues; `gangline jobs show {job}` shows it again" in said
     assert box.client.job(job).summary.state == "queued"

@@ -120,8 +120,8 @@ def test_a_jobs_failure_is_no_failure_of_the_run(gangline, tmp_path: Path) -> No
         (("TINY", "--set", "speed=3"), "there is no setting speed", "policy.NAME and fleet.NAME"),
         (
             ("TINY", "--svg", "/nowhere/t.svg"),
-            "/nowhere/t.svg cannot be written: there is no folder /nowhere",
-            "make it",
+            "/nowhere/t.svg cannot be written: the folder /nowhere does not exist",
+            "create the folder",
         ),
         (("TINY", "--svg", "/"), "/ cannot be written: it is a folder", "the name of a file"),
     ],

@@ -18,31 +18,29 @@ COMMANDS = {
     ),
     "scratch": LazyCommand(
         "gangline.cli.jobs.scratch:scratch_command",
-        "Train a U-Net, with its text encoders or without, or a VAE on data sets.",
+        "Train a U-Net, with or without its text encoders, or a VAE on data sets.",
     ),
-    "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "Look at jobs, and steer them."),
-    "checkpoints": LazyCommand(
-        "gangline.cli.jobs.checkpoints:app", "The checkpoints that a job keeps: listed, pinned, unpinned."
-    ),
+    "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
+    "checkpoints": LazyCommand("gangline.cli.jobs.checkpoints:app", "List, pin and unpin the checkpoints of a job."),
     "storage": LazyCommand(
         "gangline.cli.jobs.storage:storage_command",
-        "Show what the project keeps, of which kind and for how long, what it costs, and the largest jobs.",
+        "Show the project's stored files by kind, how long they are kept, what they cost, and the largest jobs.",
     ),
     "logs": LazyCommand(
         "gangline.cli.jobs.logs:logs_command",
-        "What the trainers of all attempts printed, in order. Ctrl-C never stops the job.",
+        "Print the output of a job's trainers, over all attempts. Ctrl-C never stops the job.",
     ),
     "metrics": LazyCommand(
         "gangline.cli.jobs.metrics:metrics_command",
-        "What a job's trainers measured: the newest values, and how the loss went.",
+        "Show a job's newest metrics, and its loss over time.",
     ),
     "artifacts": LazyCommand(
         "gangline.cli.jobs.artifacts:artifacts_command",
-        "List a job's results, or download them, each checked against its SHA-256.",
+        "List a job's results, or download them and check each against its SHA-256.",
     ),
     "samples": LazyCommand(
         "gangline.cli.jobs.samples:samples_command",
-        "List the pictures of a job, or download them. More may come while it trains, and for a while after.",
+        "List a job's sample pictures, or download them. More may arrive while it trains, and for a while after.",
     ),
     "merge": LazyCommand(
         "gangline.cli.data.merge:merge_command",
@@ -139,7 +137,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -169,7 +167,7 @@ def _say_misuse(error: Any) -> None:
     hint = ""
     if error.ctx is not None:
         say(error.ctx.get_usage())
-        hint = f"`{error.ctx.command_path} --help` lists what it takes"
+        hint = f"`{error.ctx.command_path} --help` lists its arguments and options"
     say_error(BadInput(error.format_message().rstrip(".").replace("Value error, ", ""), hint=hint))
 
 

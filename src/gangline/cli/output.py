@@ -44,16 +44,25 @@ class Output(StrEnum):
     json = "json"
 
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How data is printed.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Print data as text or as JSON.")]
 ServerOption = Annotated[
-    str | None, typer.Option("--server", help="The server's URL; else GANGLINE_SERVER, else the one on this machine.")
+    str | None,
+    typer.Option(
+        "--server", help="Use the server at this URL (default: GANGLINE_SERVER, else the server on this machine)."
+    ),
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", help="A key; else GANGLINE_TOKEN, else the operator's of this machine's server."),
+    typer.Option(
+        "--token",
+        help="Authenticate with this key (default: GANGLINE_TOKEN, else the operator key of the server on this machine).",
+    ),
 ]
 ProjectOption = Annotated[
-    str | None, typer.Option("--project", help="For operators: which project; else GANGLINE_PROJECT, else default.")
+    str | None,
+    typer.Option(
+        "--project", help="Act in this project, as an operator (default: GANGLINE_PROJECT, else the project default)."
+    ),
 ]
 
 
@@ -65,9 +74,11 @@ def print_json(value: Any) -> None:
 def check_place(file: Path, option: str) -> None:
     """Where something is to be drawn: before work that may take long. Raises `BadInput`."""
     if file.is_dir():
-        raise BadInput(f"{file} cannot be written: it is a folder", hint=f"{option} takes the name of a file")
+        raise BadInput(f"{file} cannot be written: it is a folder", hint=f"give {option} the name of a file")
     if not file.parent.is_dir():
-        raise BadInput(f"{file} cannot be written: there is no folder {file.parent}", hint="make it first")
+        raise BadInput(
+            f"{file} cannot be written: the folder {file.parent} does not exist", hint="create the folder first"
+        )
 
 
 def as_typed(*words: str) -> str:

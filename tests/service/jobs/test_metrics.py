@@ -130,7 +130,7 @@ def test_users_see_the_newest_values_and_how_the_loss_went(service: Service, mon
         monkeypatch.setenv("GANGLINE_SERVER", served.url)
         monkeypatch.setenv("GANGLINE_TOKEN", OPERATOR)
         empty = CliRunner().invoke(main.app, ["metrics", job])
-        assert empty.exit_code == 0 and "nothing was measured" in empty.stderr
+        assert empty.exit_code == 0 and "has no metrics yet" in empty.stderr
         measure(service, node, hold, 1, 40)
         told = CliRunner().invoke(main.app, ["metrics", job])
         assert told.exit_code == 0 and "what is minimised" in told.stdout and "0.025" in told.stdout

@@ -98,7 +98,7 @@ def test_what_this_workload_took_is_found_by_the_content_of_a_base_here(service:
 def test_the_price_stands_before_the_upload(service: Service, train: Any) -> None:
     service.join(gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
     _, _, said = train("--base", BASE, "--detach")
-    assert 0 < said.index("at $0.36 an hour") < said.index("handing in")
+    assert 0 < said.index("at $0.36 an hour") < said.index("uploading file")
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -121,12 +121,12 @@ def test_a_gated_base_is_refused_before_anything_is_sent_until_the_server_has_a_
     before = sent(service)
     with hub_at(service, monkeypatch, BASE, TOKEN, gated=True):
         code, _, said = train("--base", REPO, "--plan")
-        assert code == 0 and "gated on the hub; your token of the hub is let in" in said
+        assert code == 0 and "gated on the hub; your hub token has access" in said
         assert f"warning: {REPO} is gated on the hub" in said
         code, _, said = train("--base", REPO, "--detach")
         assert code == 2 and f"gangline bases add {REPO}" in said and sent(service) == before
         monkeypatch.setenv("HF_TOKEN", "of somebody else")
-        assert "you are not let in" in train("--base", REPO, "--plan")[2]
+        assert "you have no access" in train("--base", REPO, "--plan")[2]
         model = HubBase(repo=REPO, revision=COMMIT)
         which = {"project": PROJECT, "base": model.id, "role": "base", "repo": REPO, "revision": COMMIT}
         service.store.apply(write("begin_mirror", **which, files="[]", bytes=1))
@@ -142,7 +142,7 @@ def test_a_hub_that_is_away_is_one_row_of_a_plan(service: Service, train: Any, m
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     code, _, said = train("--base", REPO, "--plan")
     assert code == 0
-    assert f"{REPO} at main: not looked up, the hub was not reached for the base" in said
+    assert f"{REPO} at main (it could not be looked up: the hub was not reached for the base" in said
     assert "node-a (CPU" in said and "30 steps, batch size 3 (each photo is seen 30 times)" in said
 
 
@@ -160,13 +160,13 @@ def test_without_a_server_a_plan_has_all_else(photos: Path, typed: Typed) -> Non
     code, printed, said = typed("train", photos, *SETTINGS, *words)
     found = json.loads(printed)
     assert code == 0 and found["asked"].startswith("there is no Gangline server at http://127.0.0.1:1")
-    assert "asked no nodes: there is no Gangline server at" in " ".join(said.split())
+    assert "unknown: there is no Gangline server at" in " ".join(said.split())
     assert (found["photos"], found["base"]["family"], found["nodes"]) == (3, "sdxl", [])
 
 
 def test_a_key_that_opens_nothing_asks_no_nodes(service: Service, train: Any) -> None:
     code, _, said = train("--base", BASE, "--plan", "--token", "gl_member_wrong")
-    assert code == 0 and "asked no nodes: " in said
+    assert code == 0 and "unknown: " in said
 
 
 def test_of_a_base_that_was_handed_in_before_its_family_is_that_of_the_projects_list(
@@ -187,7 +187,7 @@ def test_the_users_login_on_the_hub_is_used(
     (tmp_path / "hf" / "token").write_text(f"{TOKEN}\n")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     with hub_at(service, monkeypatch, BASE, gated=True):
-        assert "your token of the hub is let in" in train("--base", REPO, "--plan")[2]
+        assert "your hub token has access" in train("--base", REPO, "--plan")[2]
 
 
 def test_what_the_hub_says_of_a_model_is_escaped(service: Service, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:

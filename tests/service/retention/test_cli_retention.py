@@ -40,7 +40,7 @@ def test_rm_says_what_goes_and_asks(service: Service, run: Run) -> None:
     assert (refused.returncode, "nothing was deleted" in refused.stderr) == (1, True)
     lines = {line.rsplit("  ", 2)[0].strip(): line.split()[-3:] for line in refused.stdout.splitlines()}
     assert lines["checkpoints"] == ["2", "14", "B"]
-    assert lines["uploaded files: photos, data sets, bases"] == ["1", "7", "B"]
+    assert lines["uploaded files (photos, data sets, bases)"] == ["1", "7", "B"]
     assert f"{job} (sks dog): 5 files, " in refused.stderr
     assert run("jobs", "show", job).returncode == 0
     deleted = run("jobs", "rm", job, answer="y\n")
@@ -54,7 +54,7 @@ def test_rm_says_what_goes_and_asks(service: Service, run: Run) -> None:
 def test_rm_with_yes_asks_nobody_and_without_anybody_to_ask_deletes_nothing(service: Service, run: Run) -> None:
     job = ended(service)
     alone = run("jobs", "rm", job)
-    assert (alone.returncode, "give --yes" in alone.stderr) == (2, True)
+    assert (alone.returncode, "pass --yes" in alone.stderr) == (2, True)
     assert run("jobs", "show", job).returncode == 0
     deleted = run("jobs", "rm", job, "--yes", "-o", "json")
     assert deleted.returncode == 0, deleted.stderr

@@ -62,7 +62,7 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
 def test_a_plan_on_the_terminal_has_a_row_for_each_phase(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:
     code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
     assert code == 0
-    for words in ("32 × 32, 6 steps, batch size 8: 48 images", "asked no nodes", "data/0-shapes.lance: 48 rows"):
+    for words in ("32 × 32, 6 steps, batch size 8: 48 images", "unknown: there is no Gangline server", "data/0-shapes.lance: 48 rows"):
         assert words in " ".join(said.split()), said
 
 
@@ -138,7 +138,7 @@ def test_another_number_of_data_sets_than_have_conditions_of_their_own_is_refuse
     code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
     said = " ".join(said.split())
     assert code == 2
-    assert "the recipe's 2 data sets have conditions of their own, and 1 is given" in said and "--where" in said
+    assert "the recipe has 2 data sets with different conditions, but --data names 1" in said and "--where" in said
 
 
 def test_a_condition_of_the_recipe_that_the_data_has_no_column_for_says_how_to_leave_it_out(
@@ -161,7 +161,7 @@ def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Pat
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--set", "steps"), "is no setting"),
+        (("--set", "steps"), "does not name a setting"),
         (("--set", "seed.slots=3"), "seed: must be a whole number"),
         (("--set", "seed=x"), "seed: must be a whole number"),
         (("--set", "lerning_rate=1"), "lerning_rate"),
@@ -188,7 +188,7 @@ def test_what_is_wrong_is_told_in_a_sentence(
 def test_without_a_data_set_it_says_how_one_is_given(typed: Typed, recipe: Path, base: Path) -> None:
     code, _, said = typed("scratch", recipe, "--base", base, "--plan")
     assert code == 2
-    assert "no data set is given" in said and "--data" in said
+    assert "there is no data set" in said and "--data" in said
 
 
 def test_a_recipe_of_another_kind_is_told_its_command(typed: Typed) -> None:

@@ -100,7 +100,7 @@ def test_a_cpu_is_told_apart_from_a_card_whose_class_is_not_known() -> None:
 
 def test_a_card_without_a_data_sheet_has_no_time_and_says_why() -> None:
     (found,) = estimated(at=placed(replace(NODE, gpu="NVIDIA Something 9000")))
-    assert found.time is None and "no data sheet of an NVIDIA Something 9000" in found.unknown
+    assert found.time is None and "the speed of an NVIDIA Something 9000 is not known" in found.unknown
 
 
 def test_each_class_of_card_has_an_estimate_those_that_are_free_first() -> None:
@@ -125,7 +125,7 @@ def test_without_a_server_the_card_that_is_asked_for_is_estimated_and_nobody_is_
     (found,) = estimated(spec)
     assert found.time is not None and found.usd is None and found.memory is not None
     said = rows(spec=spec)
-    assert said["nodes"] == "asked no nodes: there is no server"
+    assert said["nodes"] == "unknown: there is no server"
     assert "RTX 4090 has 24 GB" in said["GPU memory"] and "cost" not in said
 
 
@@ -133,24 +133,26 @@ def test_memory_that_no_card_has_is_a_warning_and_memory_that_one_has_is_none() 
     small = replace(NODE, gpu="NVIDIA GeForce RTX 3080", gpu_memory_gb=10)
     large = replace(SPEC, resolution=2048)
     (warning,) = document(large, at=placed(small)).warnings
-    assert "GB of GPU memory or more, and an RTX 3080 10GB has 10" in warning
+    assert "GB of GPU memory, but an RTX 3080 10GB has 10" in warning
     assert "which is too little" in rows(spec=large, at=placed(small))["GPU memory"]
     both = document(large, at=placed(small, replace(NODE, gpu="NVIDIA H200", gpu_memory_gb=141)))
-    assert [warning.partition(": ")[2] for warning in both.warnings] == ["--gpu-memory-gb 41 keeps it from such nodes"]
+    assert [warning.partition(": ")[2] for warning in both.warnings] == ["--gpu-memory-gb 41 avoids such nodes"]
     assert document(at=placed(NODE)).warnings == ()
 
 
 def test_a_card_that_nobody_has_is_a_warning() -> None:
     why = "no node here can take it: needs an RTX 4090 and atlas has A10"
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(because=why))
-    assert found.warnings == ("no node that is here or could be started fits: it would wait until one comes",)
+    assert found.warnings == (
+        "no node fits, neither one that is here nor one that could be started: the job would wait for one",
+    )
     assert dict(outlook_rows(found))["nodes"] == why
 
 
 def test_a_card_that_is_here_under_another_name_is_named() -> None:
     node = UnfitNode(name="atlas", gpu=CARD, because="needs an RTX 4090 and atlas has NVIDIA GeForce RTX 4090")
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(unfit=(node,)))
-    assert found.warnings == (f"no node calls its GPU RTX 4090: ask for {CARD}, as it is called here",)
+    assert found.warnings == (f"no node calls its GPU RTX 4090: ask for {CARD}, its name here",)
 
 
 def test_rows_name_nodes_by_their_card_and_price() -> None:
@@ -162,7 +164,7 @@ def test_rows_name_nodes_by_their_card_and_price() -> None:
         "atlas, borealis (NVIDIA GeForce RTX 4090, 24 GB, $0.5/h); cirrus (CPU, free); "
         "dune (NVIDIA A10, 24 GB, no price is set); 1 busy"
     )
-    assert (said["queue"], said["budget"]) == ("1 job goes first", "$3.50 of the project's is left")
+    assert (said["queue"], said["budget"]) == ("1 job runs first", "the project has $3.50 left")
     costs = [
         text for name, text in outlook_rows(document(at=placed(NODE, free, unpriced))) if "rice" in text or "$" in text
     ]
@@ -174,10 +176,10 @@ def test_a_gated_base_that_the_server_has_no_copy_of_is_refused_before_it_is_sen
     gated = replace(SDXL, gated=True, opens=True)
     (warning,) = document(base=gated, at=placed(NODE)).warnings
     assert warning == (
-        "o/m is gated on the hub, and nodes have no token of it: let the server copy it once, `gangline bases add o/m`"
+        "o/m is gated on the hub, and nodes have no hub token: let the server copy it once with `gangline bases add o/m`"
     )
     assert document(base=gated, at=placed(NODE, copies={"base": "ready"})).warnings == ()
     assert (
-        "still being copied" in document(base=gated, at=placed(NODE, copies={"base": "1 of 2 GB are here"})).warnings[0]
+        "the server is still copying it" in document(base=gated, at=placed(NODE, copies={"base": "1 of 2 GB are here"})).warnings[0]
     )
     assert why_closed(document(base=gated).base, asked=False) == ""  # who did not ask does not know

@@ -13,12 +13,12 @@ from gangline.core.errors import NotFound
 
 def artifacts_command(
     job: JobArgument,
-    to: Annotated[Path | None, typer.Option("--to", help="Download them into this folder.")] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="Download the results into this folder.")] = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List a job's results, or download them, each checked against its SHA-256."""
+    """List a job's results, or download them and check each against its SHA-256."""
     client, job = client_and_job(server, token, job)
     found, view = client.artifacts(job), client.job(job)
     if to is not None:
@@ -32,7 +32,7 @@ def artifacts_command(
         print_json({"job": job, "folder": str(to) if to else None, "artifacts": rows})
         return
     if not found:
-        say(f"{job} has no results: it is {view.summary.state}, {view.summary.because}")
+        say(f"{job} has no results; it is {view.summary.state}: {view.summary.because}")
         return
     listing = table("path", ">bytes", "SHA-256")
     for artifact in found:
@@ -41,4 +41,4 @@ def artifacts_command(
     if to:
         say(f"{len(found)} files are in {to}")
     if view.samples.waiting:
-        say(f"pictures are still to come; `{as_typed('gangline', 'samples', job, '--wait')}` waits for them")
+        say(f"more pictures will arrive; `{as_typed('gangline', 'samples', job, '--wait')}` waits for them")

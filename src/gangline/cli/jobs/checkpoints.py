@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True)
 def list_checkpoints_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """The checkpoints that a job keeps, the newest first, and when they will be deleted."""
+    """List a job's checkpoints, newest first, and when they will be deleted."""
     client, job = client_and_job(server, token, job)
     _show(client.checkpoints(job), output)
 
@@ -37,7 +37,7 @@ def pin_checkpoint_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Keep the checkpoint of a step until it is unpinned or its job is deleted."""
+    """Pin the checkpoint of a step, so that it is kept until it is unpinned or its job is deleted."""
     client, job = client_and_job(server, token, job)
     _show(client.pin_checkpoint(job, step), output)
 
@@ -50,7 +50,7 @@ def unpin_checkpoint_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Let the checkpoint of a step be deleted by its age again."""
+    """Unpin the checkpoint of a step, so that it is deleted by its age again."""
     client, job = client_and_job(server, token, job)
     _show(client.pin_checkpoint(job, step, pinned=False), output)
 

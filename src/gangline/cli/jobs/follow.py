@@ -30,7 +30,7 @@ def follow_job(client: "Client", job: str, *, seen: Callable[[JobView], None] = 
         task = line.add_task(job, total=None)
 
         def waiting(error: Unreachable) -> None:
-            line.update(task, description=f"waits for the server: {error.message}")
+            line.update(task, description=f"waiting for the server: {error.message}")
 
         for told in client.follow_events(job, waiting=waiting):
             if not isinstance(told, EventView):
@@ -46,7 +46,7 @@ def watching(job: str, *again: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"the job goes on; look again with `{as_typed('gangline', *(again or ('jobs', 'show', job)))}`")
+        say(f"the job continues; `{as_typed('gangline', *(again or ('jobs', 'show', job)))}` shows it again")
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -58,10 +58,10 @@ def wait_for_pictures(client: "Client", job: str) -> JobView:
         task = line.add_task(job, total=None)
 
         def waiting(error: Unreachable) -> None:
-            line.update(task, description=f"waits for the server: {error.message}")
+            line.update(task, description=f"waiting for the server: {error.message}")
 
         while (found := _look(client, job, waiting)).samples.waiting:
-            line.update(task, description="waits for pictures, from a node that has nothing to train")
+            line.update(task, description="waiting for a node without training work to render pictures")
             threading.Event().wait(AGAIN_S)
     return found
 

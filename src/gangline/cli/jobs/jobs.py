@@ -42,7 +42,7 @@ app = typer.Typer(no_args_is_help=True)
 def list_jobs_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """All jobs, the newest first."""
+    """List all jobs, newest first."""
     found = list(make_client(server, token).jobs())
     if output is Output.json:
         print_json(found)
@@ -82,7 +82,7 @@ def as_lines(jobs: list[JobSummary], width: int, *, ids_whole: bool) -> Table:
 def show_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """One job: its attempts, what happened, what it cost."""
+    """Show a job's state, attempts, events and cost."""
     client, job = client_and_job(server, token, job)
     found = client.job(job)
     if output is Output.json:
@@ -95,7 +95,7 @@ def show_job_command(
 def cancel_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Stop a job for good. One that has ended stays as it is."""
+    """Cancel a job for good. A job that has ended does not change."""
     client, job = client_and_job(server, token, job)
     _tell(client.cancel(job), output)
 
@@ -104,7 +104,7 @@ def cancel_job_command(
 def pause_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Stop a job until it is resumed. A node at work saves and hands it back first."""
+    """Pause a job until it is resumed. A node that runs it saves a checkpoint first."""
     client, job = client_and_job(server, token, job)
     _tell(client.pause(job), output)
 
@@ -113,7 +113,7 @@ def pause_job_command(
 def resume_job_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Let a paused job go on. One that was not paused stays as it is."""
+    """Resume a paused job. A job that was not paused does not change."""
     client, job = client_and_job(server, token, job)
     _tell(client.resume(job), output)
 
@@ -123,15 +123,15 @@ def retry_job_command(
     job: JobArgument,
     from_checkpoint: Annotated[
         bool,
-        typer.Option("--from-checkpoint", help="Begin at the newest checkpoint of the old job (default: at step 0)."),
+        typer.Option("--from-checkpoint", help="Start from the newest checkpoint of the old job (default: at step 0)."),
     ] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Submit a job that has ended again, with the same settings.
+    """Submit an ended job again, with the same settings.
 
-    With --from-checkpoint nothing that is safe is done twice: the old checkpoints stay until the new job has one of its own.
+    With --from-checkpoint no checkpointed step is trained again: the old checkpoints are kept until the new job has one of its own.
     """
     client, job = client_and_job(server, token, job)
     found = client.retry(job, from_checkpoint=from_checkpoint)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def logs_command(
     job: JobArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the job ends.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """What the trainers of all attempts printed, in order. Ctrl-C never stops the job."""
+    """Print the output of a job's trainers, over all attempts. Ctrl-C never stops the job."""
     client, job = client_and_job(server, token, job)
     pieces = client.follow_logs(job, progress=_Doing()) if follow else _so_far(client, job)
     text = LogText()

@@ -16,14 +16,14 @@ WIDTH = 60
 def metrics_command(
     job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """What a job's trainers measured: the newest values, and how the loss went."""
+    """Show a job's newest metrics, and its loss over time."""
     client, job = client_and_job(server, token, job)
     found = client.metrics(job)
     if output is Output.json:
         print_json(found)
         return
     if not found.points:
-        say(f"nothing was measured of {job} so far")
+        say(f"{job} has no metrics yet")
         return
     out.print(as_table(found.points))
     losses = [point.values["smoothed_loss"] for point in found.points if "smoothed_loss" in point.values]
@@ -56,5 +56,5 @@ def sparkline(values: list[float]) -> str:
 
 def say_trackers(found: MetricsView) -> None:
     for each in found.trackers:
-        told = "all of it" if each.ended else f"what came up to step {each.step}"
-        say(f"{each.tracker} was told {told}" + (f"; now it cannot be told: {each.because}" if each.because else ""))
+        told = "all metrics" if each.ended else f"the metrics up to step {each.step}"
+        say(f"{each.tracker} has {told}" + (f"; now it cannot be reached: {each.because}" if each.because else ""))

@@ -11,7 +11,7 @@ from gangline.core.errors import BadInput
 from gangline.core.runs.kept import RemovalView
 from gangline.core.words import counted
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking for confirmation.")]
 
 
 def remove_job_command(
@@ -21,9 +21,9 @@ def remove_job_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Delete an ended job: its weights, pictures, checkpoints and log, and the photos that nothing else uses. Its bills stay.
+    """Delete an ended job: its weights, pictures, checkpoints and log, and the photos that nothing else uses. Its bills are kept.
 
-    Says first what goes, and asks. There is no way back."""
+    The command first lists what it will delete, and asks for confirmation. Deleting cannot be undone."""
     client, job = client_and_job(server, token, job)
     going = client.what_goes(job)
     if output is Output.text:
@@ -35,11 +35,11 @@ def remove_job_command(
     if output is Output.json:
         print_json(gone)
     else:
-        say(f"{job} is deleted; uploaded files are gone within a minute, its bills stay")
+        say(f"{job} is deleted; its uploaded files are deleted within a minute, its bills are kept")
 
 
 def _tell(going: RemovalView) -> None:
-    rows = table("what goes", ">files", ">size")
+    rows = table("to delete", ">files", ">size")
     for each in going.kept:
         rows.add_row(CALLED[each.kind], str(each.files), size(each.bytes))
     out.print(rows)
@@ -52,5 +52,8 @@ def _agreed(going: RemovalView) -> bool:
     try:
         answer = input("Delete it? [y/N] ")
     except EOFError:
-        raise BadInput("there is nobody here to ask", hint="give --yes to delete without asking") from None
+        raise BadInput(
+            "deleting needs a confirmation, and standard input is closed",
+            hint="pass --yes to delete without confirmation",
+        ) from None
     return answer.strip().lower() in ("y", "yes")

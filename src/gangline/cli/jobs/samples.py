@@ -17,20 +17,23 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FOLDER = f"{SAMPLES}/"
-AGAIN = "`gangline jobs retry` of it renders a result once more"
+AGAIN = "`gangline jobs retry` trains again and renders new pictures"
 
 
 def samples_command(
     job: JobArgument,
     to: Annotated[
-        Path | None, typer.Option("--to", help="Download them into this folder, and draw all of them on one grid.png.")
+        Path | None,
+        typer.Option("--to", help="Download the pictures into this folder, and draw all of them in one grid.png."),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until the job has ended and none is to come.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job has ended and all pictures have arrived.")
+    ] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List the pictures of a job, or download them. More may come while it trains, and for a while after."""
+    """List a job's sample pictures, or download them. More may arrive while it trains, and for a while after."""
     client, job = client_and_job(server, token, job)
     with watching(job, "samples", job, "--wait"):
         view = wait_for_pictures(client, job) if wait else client.job(job)
@@ -50,15 +53,15 @@ def samples_command(
     out.print(listing)
     say(samples_standing(view))
     if to is not None:
-        say(f"{to / GRID} shows them, step by step")
+        say(f"{to / GRID} shows all pictures, step by step")
     if wait and view.samples.failed:
-        raise GanglineError(f"not all pictures came: {view.samples.because}", hint=AGAIN)
+        raise GanglineError(f"some pictures were not rendered: {view.samples.because}", hint=AGAIN)
 
 
 def samples_standing(view: JobView) -> str:
     """How a job's pictures stand, and what those cost that other nodes rendered."""
     of = view.samples
-    sets = ((of.waiting, "to come"), (of.failed, "failed"))
+    sets = ((of.waiting, "waiting"), (of.failed, "failed"))
     others = (f"{count} {'set' if count == 1 else 'sets'} {what}" for count, what in sets if count)
     return ", ".join((f"{of.pictures} rendered", *others, cost_alone(of.cost_usd, of.cost_lacks)))
 

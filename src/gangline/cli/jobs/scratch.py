@@ -32,44 +32,54 @@ if TYPE_CHECKING:
 def scratch_command(
     recipe: Annotated[
         str,
-        typer.Argument(help="A TOML file, or a name that `gangline recipes ls` lists.", show_default=False),
+        typer.Argument(
+            help="Read the job's settings from this TOML file, or from a recipe that `gangline recipes ls` lists.",
+            show_default=False,
+        ),
     ],
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A data set, in the place of the recipe's, whose condition and weight it gets: a folder, which is handed in, or "
-            "s3://, which nodes read.",
+            help="Train on this data set instead of the recipe's, with the recipe's condition and weight: a folder, which is "
+            "uploaded, or an s3:// address, which nodes read. Repeat it for several.",
             show_default=False,
         ),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
-            help="The rows of each data set that are used, in the place of the recipe's condition; '' for all of them.",
+            help="Use the rows of each data set for which this SQL condition holds, instead of the recipe's condition; '' uses "
+            "all rows.",
             show_default=False,
         ),
     ] = None,
     base: Annotated[
         str | None,
         typer.Option(
-            help="The model to begin with, in the place of the recipe's: a folder in diffusers' layout, or a hub id.",
+            help="Start from this model instead of the recipe's: a folder in diffusers' layout, or a hub id.",
             show_default=False,
         ),
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set seed=7.", show_default=False),
+        typer.Option(
+            "--set",
+            help="Override a setting of the recipe, as TOML, e.g. --set seed=7. Repeat it for several.",
+            show_default=False,
+        ),
     ] = None,
-    name: Annotated[str, typer.Option(help="For people; else what is trained on what.")] = "",
-    plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    name: Annotated[str, typer.Option(help="Name the job (default: the trained part and its data sets).")] = "",
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Check everything and show the plan, but submit nothing.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Train a U-Net, with its text encoders or without, or a VAE on data sets.
+    """Train a U-Net, with or without its text encoders, or a VAE on data sets.
 
-    `gangline docs scratch` goes from images to a model. Ctrl-C stops watching, never the job.
+    `gangline docs scratch` explains every step from images to a model. Ctrl-C stops watching the job, never the job itself.
     """
     client = make_client(server, token)
     asked = with_data(override_recipe(read_recipe(recipe, kind="scratch"), setting or []), data or [], where)
@@ -89,7 +99,10 @@ def override_recipe(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         path = name.strip().split(".")
         if not equals or not all(part.isidentifier() for part in path):
-            raise BadInput(f"--set {text} is no setting", hint="it looks like --set seed=7, or --set needs.slots=8")
+            raise BadInput(
+                f"--set {text} does not name a setting and its value",
+                hint="write --set NAME=VALUE, e.g. --set seed=7 or --set needs.slots=8",
+            )
         try:
             found = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
@@ -119,9 +132,9 @@ def _paired(own: list[dict[str, Any]], given: list[str], where: str | None) -> l
     conditions = {one.get("where", "") for one in own} if where is None else set[str]()
     if len(conditions) > 1:
         raise BadInput(
-            f"the recipe's {len(own)} data sets have conditions of their own, and {len(given)} "
-            f"{'is' if len(given) == 1 else 'are'} given: it is not known which is for which",
-            hint=f"give {len(own)} times --data, or one condition for all with --where ('' for none)",
+            f"the recipe has {len(own)} data sets with different conditions, but --data names {len(given)}: "
+            "they cannot be matched",
+            hint=f"pass --data {len(own)} times, or one condition for all with --where ('' for none)",
         )
     return [{"where": one} for one in conditions] * len(given) or [{} for _ in given]
 
@@ -198,7 +211,7 @@ def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
 
     given, base = _places(settings.get("data", [])), settings.get("base")
     if not isinstance(base, str | Base):
-        raise BadInput("no base model is given", hint="pass --base with a folder in diffusers' layout or a hub id")
+        raise BadInput("there is no base model", hint="pass --base with a folder in diffusers' layout or a hub id")
     spec = spec_of(settings)
     opened = [_opened(str(one["place"])) for one in given]
     refs, sets, rows = [], {}, {}
@@ -216,7 +229,7 @@ def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
         "data": [ref | {"files": files.get(ref["place"], ())} for ref in refs],
     }
     parsed = parse_scratch(whole, options=True)
-    check_data_sets(parsed, opened, instead="--where gives another one, --where '' none")
+    check_data_sets(parsed, opened, instead="--where sets another condition, --where '' removes it")
     return ScratchPlan(spec=parsed, base=found, known=known, sets=sets, rows_of=rows)
 
 
@@ -227,14 +240,14 @@ def spec_of(settings: dict[str, Any]) -> ScratchSpec:
         data = [DataRef(place="s3://x/x", id="x", version=1)]
         return parse_scratch(settings | {"base": base, "data": data}, options=True)
     except InvalidSpec as error:
-        raise InvalidSpec(error.problems, hint="`gangline docs scratch` has every setting") from None
+        raise InvalidSpec(error.problems, hint="`gangline docs scratch` lists every setting") from None
 
 
 def _places(given: Any) -> list[dict[str, Any]]:
     """Of each data set at least its place."""
     sets = [{"place": one} if isinstance(one, str) else one for one in (given if isinstance(given, list) else [given])]
     if not sets or not all(isinstance(one, dict) and isinstance(one.get("place"), str) for one in sets):
-        raise BadInput("no data set is given", hint='pass --data, or write data = ["photos.lance"] into the recipe')
+        raise BadInput("there is no data set", hint='pass --data, or write data = ["photos.lance"] into the recipe')
     return sets
 
 

@@ -53,7 +53,7 @@ def _options(of: type) -> list[inspect.Parameter]:
 
 def _option(of: type, name: str, setting: Setting) -> inspect.Parameter:
     hint = _types(of)[name]
-    several = " May be given several times." if _is_list(hint) else ""
+    several = " Repeat it for several." if _is_list(hint) else ""
     option = typer.Option(
         option_name(of, name),
         help=escape(f"{setting.says}{several}{_default(of, name)}"),

@@ -16,25 +16,25 @@ from gangline.compose.client import make_client
 from gangline.core.runs.kept import KeptKind, StorageView
 
 CALLED: dict[KeptKind, str] = {
-    "uploads": "uploaded files: photos, data sets, bases",
+    "uploads": "uploaded files (photos, data sets, bases)",
     "prepared": "latents, embeddings, class images",
     "checkpoints": "checkpoints",
-    "results": "results: weights and pictures of them",
-    "previews": "previews: pictures of steps",
+    "results": "results (weights and their pictures)",
+    "previews": "previews (pictures of steps)",
     "logs": "logs",
 }
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def storage_command(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
-    """Show what the project keeps, of which kind and for how long, what it costs, and the largest jobs."""
+    """Show the project's stored files by kind, how long they are kept, what they cost, and the largest jobs."""
     found = make_client(server, token).storage()
     if output is Output.json:
         print_json(found)
         return
     _show_kinds(found)
     _show_largest(found)
-    say("delete a job with all that is its alone: gangline jobs rm JOB")
+    say("to delete a job with all files that it alone uses, run `gangline jobs rm JOB`")
 
 
 def _show_kinds(found: StorageView) -> None:

@@ -53,17 +53,17 @@ def train_command(
     photos: Annotated[
         str,
         typer.Argument(
-            help="A folder or a .zip with photos of one subject; captions beside them are found (.txt, metadata.jsonl). Or where the "
-            "server fetches them: s3://BUCKET/FOLDER/, the URL of a zip, URLs of photos between commas, or @FILE with a URL on each "
-            "line and its caption behind it.",
+            help="Train on the photos of one subject in this folder or .zip, with captions beside them (.txt, metadata.jsonl). "
+            "Or let the server fetch them from s3://BUCKET/FOLDER/, from the URL of a zip, from comma-separated URLs of "
+            "photos, or from @FILE, which has a URL and then its caption on each line.",
             show_default=False,
         ),
     ],
     base: Annotated[
         str | None,
         typer.Option(
-            help="SDXL, SD 1.5 or SD 2: a folder in diffusers' layout, one .safetensors file, a hub id NAME/MODEL@REVISION, or a "
-            "name that `gangline bases ls` lists."
+            help="Start from this SDXL, SD 1.5 or SD 2 model: a folder in diffusers' layout, one .safetensors file, a hub id "
+            "NAME/MODEL@REVISION, or a name that `gangline bases ls` lists."
         ),
     ] = None,
     vae: Annotated[str | None, typer.Option(help=KNOWN["vae"].says)] = None,
@@ -74,20 +74,22 @@ def train_command(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="Settings to begin with: a TOML file, or a name that `gangline recipes ls` lists. Options override them."
+            help="Read settings from this TOML file, or from a recipe that `gangline recipes ls` lists. Options override them."
         ),
     ] = None,
     preset: Annotated[
         list[str] | None,
         typer.Option(
-            help="Settings for what the photos show, or for a small card: face, style, object, 8gb. May be given several times. "
-            "Recipe and options override them; `gangline recipes show NAME` gives their reasons.",
+            help="Use settings for what the photos show, or for a small GPU: face, style, object, 8gb. Repeat it for several. "
+            "Recipe and options override them; `gangline recipes show NAME` explains them.",
             autocompletion=complete_preset,
         ),
     ] = None,
-    name: Annotated[str, typer.Option(help="For people; else the prompt.")] = "",
-    plan: Annotated[bool, typer.Option("--plan", help="Check everything, show the plan, hand nothing in.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    name: Annotated[str, typer.Option(help="Name the job (default: the prompt).")] = "",
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Check everything and show the plan, but submit nothing.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
@@ -97,8 +99,8 @@ def train_command(
 ) -> None:
     """Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model.
 
-    `gangline docs training` goes from photos to a LoRA. Ctrl-C stops watching, never the job. The exit code is 0 when the job
-    succeeded, 1 when it failed, 130 after Ctrl-C.
+    `gangline docs training` explains every step from photos to a LoRA. Ctrl-C stops watching the job, never the job itself. The
+    exit code is 0 if the job succeeded, 1 if it failed, 130 after Ctrl-C.
     """
     given = {
         "base": base,
@@ -144,7 +146,7 @@ def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
     theirs = found.get("kind", UNNAMED)
     if theirs != kind:
-        raise BadInput(f"the recipe {path} is one for kind = {theirs}, not {kind}", hint=COMMANDS)
+        raise BadInput(f"the recipe {path} is for jobs of kind {theirs}, not {kind}", hint=COMMANDS)
     return found
 
 
@@ -163,7 +165,9 @@ def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dic
         return settings
     found = named(name)
     if found.state != "ready":
-        raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
+        raise BadInput(
+            f"the base {name} is not ready: {found.why}", hint=f"`gangline bases show {name}` shows when it is ready"
+        )
     own = {"vae": parse_base(found.vae)} if found.vae else {}
     kind = {"prediction_type": found.prediction_type} if found.prediction_type != UNKNOWN else {}
     return own | kind | settings | {"base": parse_base(found.base)}
@@ -179,7 +183,9 @@ def plan_lora(photos: Path, settings: dict[str, Any]) -> "LoraPlan":
         raise no_base()
     wrong = [name for name, path in paths.items() if not _names_files(name, path)]
     if wrong:
-        raise BadInput(f"{wrong[0]} is not the name of a file: {paths[wrong[0]]!r}", hint="write it in quotes")
+        raise BadInput(
+            f"{wrong[0]} must be the path of a file or folder, not {paths[wrong[0]]!r}", hint="write the path in quotes"
+        )
     paths["hold_out"] = tuple(paths.get("hold_out", ()))
     if isinstance(paths["base"], str):
         paths["base"] = here_or_bundled(paths["base"])
@@ -234,7 +240,7 @@ class Handing:
     def __call__(self, file: File) -> None:
         self.seen += 1
         if file.bytes > 2**28 or self.seen == self.files:
-            say(f"handing in {self.seen} of {self.files} files: {file.path} ({file.bytes / 1e6:.1f} MB)")
+            say(f"uploading file {self.seen} of {self.files}: {file.path} ({file.bytes / 1e6:.1f} MB)")
 
 
 def submit_and_watch(client: "Client", spec: "Spec | dict[str, Any]", name: str, detach: bool, output: Output) -> None:
@@ -255,6 +261,6 @@ def watch_job(client: "Client", job: str, output: Output) -> None:
     tell_end(ended.summary)
     if ended.summary.state != "succeeded":
         raise typer.Exit(EXIT_JOB_FAILED)
-    say(f"get the results with   {as_typed('gangline', 'artifacts', job, '--to', 'results')}")
+    say(f"download the results:   {as_typed('gangline', 'artifacts', job, '--to', 'results')}")
     if ended.samples.waiting:
-        say(f"and the pictures with  {as_typed('gangline', 'samples', job, '--wait', '--to', 'pictures')}")
+        say(f"download the pictures:  {as_typed('gangline', 'samples', job, '--wait', '--to', 'pictures')}")

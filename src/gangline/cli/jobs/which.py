@@ -34,7 +34,7 @@ def complete_job(incomplete: str) -> list[tuple[str, str]]:
 JobArgument = Annotated[
     str,
     typer.Argument(
-        help="The job: its id, the end or the beginning of that, its name, or `last`.",
+        help="Name the job by its id, the beginning or end of its id, its name, or `last`.",
         show_default=False,
         autocompletion=complete_job,
     ),

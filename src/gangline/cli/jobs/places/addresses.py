@@ -26,14 +26,17 @@ def addresses_of(given: str) -> list[dict[str, Any]] | None:
 def _lines(path: Path) -> list[str]:
     try:
         if path.stat().st_size > LIST_BYTES_MAX:
-            raise BadInput(f"{path} is too long for a list of URLs", hint="put the photos into one zip")
+            raise BadInput(
+                f"{path} is too large for a list of URLs (at most {LIST_BYTES_MAX / 1e6:g} MB)",
+                hint="put the photos into one zip",
+            )
         found = [line.strip() for line in path.read_text().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is no text"
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not a text file"
         raise BadInput(f"{path} cannot be read: {why}", hint="give a file with a URL on each line") from None
     wanted = [line for line in found if line and not line.startswith("#")]
     if not wanted:
-        raise BadInput(f"{path} names no URL", hint="give a file with a URL on each line")
+        raise BadInput(f"{path} contains no URL", hint="give a file with a URL on each line")
     return wanted
 
 

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out"}
 LIE_HERE = ("base", "vae", "init_lora", "class_photos", "class_captions")
-NOTE = "the photos are counted when they are here: reading and encoding them is in the time as if there were one"
+NOTE = (
+    "the number of photos is known once they are fetched; until then the time includes the reading and encoding of "
+    "one photo"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,10 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
     """Check all that can be known without the photos. Raises `BadInput`."""
     given = next((option for name, option in NEED_A_FOLDER.items() if settings.get(name)), None)
     if given:
-        raise BadInput(f"{given} needs photos on this machine", hint="give their folder, and they are uploaded")
+        raise BadInput(
+            f"{given} works only with photos on this machine",
+            hint="pass a local folder of photos, which is then uploaded",
+        )
     if not settings.get("base"):
         raise no_base()
     rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind")}

@@ -50,5 +50,5 @@ def _exactly(base: ModelChoice, known: KnownBase) -> Base:
     if not isinstance(base, LocalFiles):
         return base
     if (known.bytes or 0) > LONG_BYTES:
-        say(f"reading the base ({(known.bytes or 0) / 1e9:.1f} GB), to ask what such jobs took before")
+        say(f"reading the base ({(known.bytes or 0) / 1e9:.1f} GB) to look up how long such jobs took before")
     return FilesBase(files=base.described())

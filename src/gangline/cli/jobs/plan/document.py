@@ -134,7 +134,7 @@ def warnings(
     if placed and not placed.fitting and not placed.rentable:
         yield (
             _another_name(needs, placed)
-            or "no node that is here or could be started fits: it would wait until one comes"
+            or "no node fits, neither one that is here nor one that could be started: the job would wait for one"
         )
     yield from _on_memory(needs, found)
 
@@ -143,7 +143,7 @@ def _another_name(needs: Needs, placed: PlacementView) -> str:
     """Where the card that is asked for is here, but its driver calls it otherwise; else empty."""
     meant = kind_of_device(needs.gpu) if needs.gpu else None
     called = next((node.gpu for node in placed.unfit if meant and kind_of_device(node.gpu) == meant), "")
-    return f"no node calls its GPU {needs.gpu}: ask for {called}, as it is called here" if called else ""
+    return f"no node calls its GPU {needs.gpu}: ask for {called}, its name here" if called else ""
 
 
 def _on_memory(needs: Needs, found: Sequence[CardEstimate]) -> Iterator[str]:
@@ -153,10 +153,10 @@ def _on_memory(needs: Needs, found: Sequence[CardEstimate]) -> Iterator[str]:
         return
     least, most = min(memory.low_gb for _, memory in cards), max(memory.high_gb for _, memory in cards)
     have = ", ".join(dict.fromkeys(f"{one(each.gpu)} has {each.gpu_memory_gb:g}" for each, _ in small))
-    helps = "take a smaller resolution or batch_size, gradient_checkpointing, or base_precision 8bit or 4bit"
+    helps = "lower resolution or batch_size, or set gradient_checkpointing, or base_precision to 8bit or 4bit"
     if len(small) < len(found):
-        helps = f"--gpu-memory-gb {max(ceil(most), ceil(needs.gpu_memory_gb))} keeps it from such nodes"
-    yield f"it needs {least:.1f} GB of GPU memory or more, and {have}: {helps}"
+        helps = f"--gpu-memory-gb {max(ceil(most), ceil(needs.gpu_memory_gb))} avoids such nodes"
+    yield f"the job needs at least {least:.1f} GB of GPU memory, but {have}: {helps}"
 
 
 def why_closed(model: BaseFacts, *, asked: bool) -> str:
@@ -165,7 +165,7 @@ def why_closed(model: BaseFacts, *, asked: bool) -> str:
         return ""
     repo = model.name.partition(" at ")[0]
     if model.copy:
-        return f"{repo} is gated, and still being copied: {model.copy}"
+        return f"{repo} is gated, and the server is still copying it: {model.copy}"
     if not asked:
         return ""
-    return f"{repo} is gated on the hub, and nodes have no token of it: let the server copy it once, `gangline bases add {repo}`"
+    return f"{repo} is gated on the hub, and nodes have no hub token: let the server copy it once with `gangline bases add {repo}`"

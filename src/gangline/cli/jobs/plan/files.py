@@ -52,7 +52,10 @@ ModelChoice = Base | LocalFiles
 
 
 def no_base() -> BadInput:
-    return BadInput("no base model is given", hint="pass --base with a folder, a .safetensors file, a hub id or a name")
+    return BadInput(
+        "there is no base model",
+        hint="pass --base with a folder, a .safetensors file, a hub id or a name that `gangline bases ls` lists",
+    )
 
 
 def find_base(given: str | Base) -> ModelChoice:

@@ -132,7 +132,7 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
     if spec.mask == "alpha":
         opaque = read_each(lambda path: read_alpha(path) is None, found.photos, READERS)
         told += [
-            f"{path.name} is opaque: all of it counts"
+            f"{path.name} is opaque, so the loss counts all of it"
             for path, all_is in zip(found.photos, opaque, strict=True)
             if all_is
         ]
@@ -202,7 +202,7 @@ def _split(photos: LocalFiles, hold_out: tuple[str, ...]) -> dict[str, LocalFile
     held_out = [_held_out(photos, name) for name in hold_out]
     trained_on = [path for path in photos.paths if path not in held_out]
     if not trained_on:
-        raise BadInput("every photo is held out", hint="leave at least one to train on")
+        raise BadInput("all photos are held out", hint="leave at least one photo to train on")
     return {"photos": LocalFiles(photos.below, trained_on), "held_out": LocalFiles(photos.below, held_out)}
 
 
@@ -210,7 +210,7 @@ def _held_out(photos: LocalFiles, wanted: str) -> Path:
     for path, name in zip(photos.paths, photos.names, strict=True):
         if wanted in (path.name, name, str(path)):
             return path
-    raise BadInput(f"there is no photo {wanted} in {photos.below} to hold out")
+    raise BadInput(f"the photo to hold out, {wanted}, is not in {photos.below}")
 
 
 def _picture(name: str, size: Size, caption: Caption, prompt: str) -> PhotoFacts:
@@ -237,7 +237,10 @@ def find_class_photos(folder: Path, prompt: str, tell: TellUser) -> dict[str, Lo
 def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFiles:
     """Pictures named as the photos, `dog.png` for `dog.jpg`, each of its photo's shape."""
     if not folder.is_dir():
-        raise BadInput(f"there is no folder of masks {folder}", hint="give a folder with a picture named as each photo")
+        raise BadInput(
+            f"the folder of masks {folder} does not exist",
+            hint="give a folder that has a picture with the name of each photo",
+        )
     names = [
         path.relative_to(folder).as_posix()
         for parent in sidecar_folders(photos)
@@ -245,7 +248,7 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFi
     ]
     found = sidecar_files(photos, names)
     if not found:
-        raise BadInput(f"no mask in {folder} is named as a photo", hint="dog.png is the mask of dog.jpg")
+        raise BadInput(f"no mask in {folder} has the name of a photo", hint="name the mask of dog.jpg dog.png")
 
     def check(photo: str) -> None:
         mask = found[photo]
@@ -255,16 +258,16 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFi
 
     read_each(check, found, READERS)
     for photo in sorted(photos.keys() - found.keys()):
-        tell(f"{photo} has no mask: all of it counts")
+        tell(f"{photo} has no mask, so the loss counts all of it")
     for mask in sorted({*names} - {*found.values()}):
-        tell(f"{mask} is the mask of no photo")
+        tell(f"{mask} does not belong to any photo")
     return LocalFiles(folder, sorted(folder / mask for mask in {*found.values()}))
 
 
 def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFiles:
     """A LoRA in one safetensors file, of the base's family where that is known."""
     if not path.is_file():
-        raise BadInput(f"there is no LoRA {path}", hint="give a .safetensors file")
+        raise BadInput(f"the LoRA {path} does not exist", hint="give a .safetensors file")
     header = read_header(path)
     check_lora(header, base.family if base else None)
     return LocalFiles(path.parent, [path])
@@ -276,8 +279,8 @@ def check_objective(spec: LoraSpec, base: recognition.RecognisedModel | None) ->
     zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
     if zero and predicts == "epsilon":
         raise BadInput(
-            "zero_terminal_snr needs v-prediction, and this base predicts noise",
-            hint="leave zero_terminal_snr out, or take a base that predicts velocity",
+            "zero_terminal_snr needs a base that predicts velocity, but this base predicts noise",
+            hint="leave zero_terminal_snr out, or use a base that predicts velocity",
         )
 
 

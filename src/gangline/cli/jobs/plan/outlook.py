@@ -135,16 +135,16 @@ def _estimate(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class, took: 
 def _counted(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class) -> tuple[Forecast | None, str]:
     """What is known without any measurement; or why nothing is, or at least no time."""
     if base.family is None:
-        return None, "the family of the base is not known, so nothing can be computed"
+        return None, "the family of the base is not known, so no time can be computed"
     if base.model and not base.model.is_of_published_size:
         words = base.family.words
-        return None, f"the base is not as large as {words} is, so its time shows only when such a job has run"
+        return None, f"the base is not as large as {words}, so the time is known only after such a job has run"
     found = forecast(spec, base.family, card.kind)
     if card.kind or not card.gpu:
         return found, ""
     if card.gpu == CPU:
-        return found, "such a job has not run on one yet"
-    return found, f"no data sheet of {one(card.gpu)} is known, so its time shows only when such a job has run"
+        return found, "no such job has run on a CPU yet"
+    return found, f"the speed of {one(card.gpu)} is not known, so the time is known only after such a job has run"
 
 
 def _nothing(spec: LoraSpec | ScratchSpec) -> Forecast:

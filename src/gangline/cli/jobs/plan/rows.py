@@ -30,20 +30,20 @@ def outlook_rows(plan: PlanDocument) -> list[PlanRow]:
     if plan.rentable:
         rows.append(("could start", _rentable(plan)))
     if plan.ahead:
-        rows.append(("queue", f"{counted(plan.ahead, 'job')} {'goes' if plan.ahead == 1 else 'go'} first"))
+        rows.append(("queue", f"{counted(plan.ahead, 'job')} {'runs' if plan.ahead == 1 else 'run'} first"))
     if memory := _memory(plan.estimates):
         rows.append(("GPU memory", memory))
     rows += [("time" if not number else "", text) for number, text in enumerate(_times(plan.estimates[:CLASSES_MAX]))]
     rows += [("cost" if not number else "", _cost(each)) for number, each in enumerate(_priced(plan.estimates))]
     if plan.budget_left_usd is not None:
-        rows.append(("budget", f"${plan.budget_left_usd:,.2f} of the project's is left"))
+        rows.append(("budget", f"the project has ${plan.budget_left_usd:,.2f} left"))
     return rows
 
 
 def _base(base: BaseFacts) -> str:
     if base.unknown:
-        return f"{base.name}: not looked up, {base.unknown}"
-    family = FAMILIES[base.family].words if base.family else "of a family that is not known"
+        return f"{base.name} (it could not be looked up: {base.unknown})"
+    family = FAMILIES[base.family].words if base.family else "unknown family"
     parts = [
         f"{base.name} ({base.revision[:10]})" if base.revision else "",
         family if base.family or base.revision is None else "",
@@ -56,17 +56,19 @@ def _base(base: BaseFacts) -> str:
 
 def _gate(base: BaseFacts) -> str:
     opens = (
-        "your token of the hub is let in"
+        "your hub token has access"
         if base.opens
-        else "you are not let in: accept its terms on the hub, set HF_TOKEN"
+        else "you have no access: accept its terms on the hub and set HF_TOKEN"
     )
-    copy = {"": "", "ready": "; the server has a copy for its nodes"}.get(base.copy, f"; being copied, {base.copy}")
+    copy = {"": "", "ready": "; the server has a copy for its nodes"}.get(
+        base.copy, f"; the server is copying it: {base.copy}"
+    )
     return f"gated on the hub; {opens}{copy}"
 
 
 def _nodes(plan: PlanDocument) -> str:
     if plan.asked is not None:
-        return f"asked no nodes: {plan.asked}"
+        return f"unknown: {plan.asked}"
     if not plan.nodes:
         return plan.why_none
     groups = _grouped(plan.nodes)

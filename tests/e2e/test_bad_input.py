@@ -145,16 +145,18 @@ def test_a_port_in_use(gangline, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "names"),
     [
-        ("4..1", "at least 4 and at most 1 nodes cannot be"),
-        ("x", "'x' is no number of nodes"),
-        ("-1", "'-1' is no number of nodes"),
-        ("1.5", "'1.5' is no number of nodes"),
-        ("0..", "'0..' is no number of nodes"),
-        ("0..1000", "1000 nodes are too many for one box"),
+        ("4..1", "a minimum of 4, which is more than its maximum of 1"),
+        ("x", "'x' is neither a number nor a range"),
+        ("-1", "'-1' is neither a number nor a range"),
+        ("1.5", "'1.5' is neither a number nor a range"),
+        ("0..", "'0..' is neither a number nor a range"),
+        ("0..1000", "1000 nodes are too many for one machine"),
     ],
 )
 def test_a_number_of_nodes_that_cannot_be(gangline, tmp_path: Path, nodes: str, names: str) -> None:
-    says(gangline("up", "--home", str(tmp_path / "h"), "--nodes", nodes), names, "hint: --nodes takes a number like 2")
+    says(
+        gangline("up", "--home", str(tmp_path / "h"), "--nodes", nodes), names, "hint: pass --nodes a number such as 2"
+    )
     assert not (tmp_path / "h").exists()
 
 

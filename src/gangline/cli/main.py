@@ -44,31 +44,39 @@ COMMANDS = {
     ),
     "merge": LazyCommand(
         "gangline.cli.data.merge:merge_command",
-        "Write a base with a LoRA in its weights, as one .safetensors file in the original layout.",
+        "Merge a LoRA into its base, and write one .safetensors file in the original layout.",
     ),
-    "bases": LazyCommand("gangline.cli.data.bases:app", "Models to start from, by name."),
-    "nodes": LazyCommand("gangline.cli.admin.nodes:app", "Look at the nodes."),
-    "data": LazyCommand("gangline.cli.data.data:app", "Data sets to train from nothing with: made, looked at, listed."),
+    "bases": LazyCommand("gangline.cli.data.bases:app", "Add, list and remove named base models."),
+    "nodes": LazyCommand("gangline.cli.admin.nodes:app", "List the nodes."),
+    "data": LazyCommand(
+        "gangline.cli.data.data:app", "Convert, encode, inspect and list data sets for training from scratch."
+    ),
     "budget": LazyCommand(
         "gangline.cli.admin.budget:budget_command",
-        "Show the project's share and money; with options, an operator changes them, as `gangline projects set` does.",
+        "Show the project's share and budget. Operators change them with options, as with `gangline projects set`.",
     ),
-    "keys": LazyCommand("gangline.cli.admin.keys:app", "Who may ask, and for what: the keys of a project."),
-    "projects": LazyCommand("gangline.cli.admin.projects:app", "Projects, their shares and budgets, for operators."),
-    "join-tokens": LazyCommand("gangline.cli.admin.join_tokens:app", "What lets workers into a pool, for operators."),
+    "keys": LazyCommand("gangline.cli.admin.keys:app", "Add, list and revoke the keys of a project."),
+    "projects": LazyCommand(
+        "gangline.cli.admin.projects:app", "Add, list and change projects, their shares and budgets (for operators)."
+    ),
+    "join-tokens": LazyCommand(
+        "gangline.cli.admin.join_tokens:app",
+        "Add, list and revoke the tokens with which workers join a pool (for operators).",
+    ),
     "up": LazyCommand(
         "gangline.cli.admin.up:up_command",
-        "Run the service and some nodes here, each with a machine id of its own. "
-        "Ctrl-C stops all of it; jobs go on later.",
+        "Run the server and some nodes on this machine, each with its own machine id. Ctrl-C stops all of them; their "
+        "jobs resume after the next start.",
     ),
     "server": LazyCommand(
         "gangline.cli.admin.server:server_command",
-        "Run the service: the queue, the object store, the API. Workers come to it from anywhere.",
+        "Run the server: the queue, the object store and the API. Workers connect to it from anywhere.",
     ),
     "settings": LazyCommand("gangline.cli.admin.settings:app", "Print or check the server's settings."),
     "worker": LazyCommand(
         "gangline.cli.admin.worker:worker_command",
-        "Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.",
+        "Work for a server: claim jobs, train and upload. On SIGTERM or Ctrl-C the worker saves a checkpoint, gives "
+        "its job back and exits.",
     ),
     "recipes": LazyCommand("gangline.cli.bundled.recipes:app", "Settings to train with, which come with Gangline."),
     "examples": LazyCommand("gangline.cli.bundled.examples:app", "Photos, data and a script that come with Gangline."),

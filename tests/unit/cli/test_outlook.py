@@ -180,6 +180,7 @@ def test_a_gated_base_that_the_server_has_no_copy_of_is_refused_before_it_is_sen
     )
     assert document(base=gated, at=placed(NODE, copies={"base": "ready"})).warnings == ()
     assert (
-        "the server is still copying it" in document(base=gated, at=placed(NODE, copies={"base": "1 of 2 GB are here"})).warnings[0]
+        "the server is still copying it"
+        in document(base=gated, at=placed(NODE, copies={"base": "1 of 2 GB are here"})).warnings[0]
     )
     assert why_closed(document(base=gated).base, asked=False) == ""  # who did not ask does not know

@@ -113,7 +113,7 @@ def test_settings_show_prints_each_with_value_default_unit_and_meaning(file: Pat
 
 def test_settings_check_says_what_differs_or_everything_that_is_wrong(file: Path, typed: Typed) -> None:
     code, printed, said = typed("settings", "check", str(file))
-    assert code == 0 and "settings are right" in said
+    assert code == 0 and "settings are valid" in said
     assert "policy.lease_s = 60 seconds (default: 45)" in printed
     file.write_text("[policy]\nlease_z = 3\nidle_s = -1")
     code, _, said = typed("settings", "check", str(file))

@@ -83,7 +83,7 @@ class Box:
         assert self._server.stdout is not None
         line = self._server.stdout.readline()
         if not line:
-            raise GanglineError("the server did not start", hint=f"{self.home / 'server.log'} says why")
+            raise GanglineError("the server did not start", hint=f"{self.home / 'server.log'} shows the reason")
         access = json.loads(line)
         self.url: str = access["url"]
         self.join_token: str = access["join_token"]

@@ -14,6 +14,6 @@ def budget_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show the project's share and money; with options, an operator changes them, as `gangline projects set` does."""
+    """Show the project's share and budget. Operators change them with options, as with `gangline projects set`."""
     client = make_client(server, token, project)
     print_project(allow(client, client.project(), limit, none=none, share=share), output)

@@ -25,28 +25,39 @@ TokenPriceOption = Annotated[
         "--price-usd-per-hour",
         "--price",
         min=0,
-        help="Price of an hour of a node that joins with it, 0 if it is free (default: its pool's).",
+        help="Bill a node that joins with this token at this price an hour, 0 if it is free (default: its pool's price).",
         show_default=False,
     ),
 ]
 TrustOption = Annotated[
     int | None,
     typer.Option(
-        min=0, max=9, help="Trust tier of the nodes that join with it (default: its pool's).", show_default=False
+        min=0,
+        max=9,
+        help="Give this trust tier to nodes that join with this token (default: its pool's tier).",
+        show_default=False,
     ),
 ]
 NodesOption = Annotated[
-    int | None, typer.Option(min=1, help="How many may be here at once (default: any number).", show_default=False)
+    int | None,
+    typer.Option(
+        min=1, help="Let at most this many nodes be joined at the same time (default: any number).", show_default=False
+    ),
 ]
 RateOption = Annotated[
-    int | None, typer.Option(min=1, help="How many may join within an hour (default: any number).", show_default=False)
+    int | None,
+    typer.Option(
+        min=1, help="Let at most this many nodes join within an hour (default: any number).", show_default=False
+    ),
 ]
 
 
 @app.command("add")
 def add_join_token_command(
-    name: Annotated[str, typer.Argument(help="For people: whose machines have it.", show_default=False)],
-    pool: Annotated[str, typer.Option(help="The pool that workers join with it.")] = "default",
+    name: Annotated[
+        str, typer.Argument(help="Name the token, e.g. after the machines that will use it.", show_default=False)
+    ],
+    pool: Annotated[str, typer.Option(help="Let workers join this pool.")] = "default",
     price_usd_per_hour: TokenPriceOption = None,
     trust: TrustOption = None,
     nodes: NodesOption = None,
@@ -56,7 +67,7 @@ def add_join_token_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Make a join token. It is printed this once: the server keeps only its hash."""
+    """Make a join token. It is printed only once, because the server keeps only its hash."""
     made = make_client(server, token).add_join_token(
         name,
         pool,
@@ -69,7 +80,7 @@ def add_join_token_command(
     if output is Output.json:
         print_json(made)
         return
-    say(f"{made.join_token.id} lets workers into the pool {pool}; it is shown this once:")
+    say(f"{made.join_token.id} lets workers join the pool {pool}; the token is shown only this once:")
     out.print(made.secret)
 
 
@@ -77,7 +88,7 @@ def add_join_token_command(
 def list_join_tokens_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """The join tokens of all pools."""
+    """List the join tokens of all pools."""
     found = make_client(server, token).join_tokens()
     if output is Output.json:
         print_json(found)
@@ -105,15 +116,15 @@ def list_join_tokens_command(
 @app.command("revoke")
 def revoke_join_token_command(
     join_token: Annotated[
-        str, typer.Argument(help="Its id, as `gangline join-tokens ls` shows it.", show_default=False)
+        str, typer.Argument(help="Name the token by its id, as `gangline join-tokens ls` shows it.", show_default=False)
     ],
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Let nobody join with it any more. Nodes that have, stay."""
+    """Revoke a join token. No node can join with it any more; nodes that have joined stay."""
     make_client(server, token).revoke_join_token(join_token)
     if output is Output.json:
         print_json({"join_token": join_token, "standing": "revoked"})
     else:
-        say(f"{join_token} is revoked; nodes that have joined with it stay")
+        say(f"{join_token} is revoked; nodes that have already joined stay")

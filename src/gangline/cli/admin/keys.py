@@ -23,7 +23,7 @@ from gangline.core.errors import BadInput
 DAY_S = 86_400
 DaysOption = Annotated[
     float | None,
-    typer.Option("--days", min=0.001, max=3650, help="It opens nothing after so many; else until revoked."),
+    typer.Option("--days", min=0.001, max=3650, help="Expires after this many days (default: never)."),
 ]
 
 app = typer.Typer(no_args_is_help=True)
@@ -31,9 +31,15 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("add")
 def add_key_command(
-    name: Annotated[str, typer.Argument(help="For people: who or what has it.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(help="Name the key, e.g. after the person or program that will use it.", show_default=False)
+    ],
     role: Annotated[
-        str, typer.Option(help="viewer: reads. member: submits and steers. admin: keys too. operator: everything.")
+        str,
+        typer.Option(
+            help="Grant this role: viewer reads, member also submits and controls jobs, admin also manages keys, operator does "
+            "everything."
+        ),
     ] = "member",
     days: DaysOption = None,
     project: ProjectOption = None,
@@ -41,15 +47,15 @@ def add_key_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Make a key. It is printed this once: the server keeps only its hash."""
+    """Make a key. It is printed only once, because the server keeps only its hash."""
     if role not in KEY_ROLES:
-        raise BadInput(f"{role} is no role of a key", hint=f"choose one of {', '.join(KEY_ROLES)}")
+        raise BadInput(f"a key cannot have the role {role}", hint=f"choose one of {', '.join(KEY_ROLES)}")
     client = make_client(server, token, project)
     made = client.add_key(name, role, lasts_s=days and days * DAY_S)
     if output is Output.json:
         print_json(made)
         return
-    say(f"{made.key.id} is {name}'s, as {role} of {made.key.project or 'everything'}; it is shown this once:")
+    say(f"{made.key.id} makes {name} {role} of {made.key.project or 'everything'}; the key is shown only this once:")
     out.print(made.secret)
 
 
@@ -60,7 +66,7 @@ def list_keys_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """The keys of a project; for an operator who names none, all of them."""
+    """List the keys of a project, or all keys for an operator who names no project."""
     found = make_client(server, token, project).keys()
     if output is Output.json:
         print_json(found)
@@ -82,13 +88,15 @@ def list_keys_command(
 
 @app.command("revoke")
 def revoke_key_command(
-    key: Annotated[str, typer.Argument(help="Its id, as `gangline keys ls` shows it.", show_default=False)],
+    key: Annotated[
+        str, typer.Argument(help="Name the key by its id, as `gangline keys ls` shows it.", show_default=False)
+    ],
     project: ProjectOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Make a key open nothing any more, at once and for good."""
+    """Revoke a key at once and for good."""
     make_client(server, token, project).revoke_key(key)
     if output is Output.json:
         print_json({"key": key, "standing": "revoked"})

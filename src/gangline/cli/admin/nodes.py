@@ -32,7 +32,7 @@ def _group() -> None:
 def list_nodes_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """The nodes that are here, and what each is doing."""
+    """List the nodes that have joined, and what each is doing."""
     found = make_client(server, token).nodes()
     if output is Output.json:
         print_json(found)

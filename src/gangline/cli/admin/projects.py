@@ -24,23 +24,33 @@ from gangline.core.views import ProjectView
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
-UsdOption = Annotated[float | None, typer.Option("--usd", min=0, help="Spend no more than this, ever.")]
-NoLimitOption = Annotated[bool, typer.Option("--none", help="Spend without a limit.")]
-ShareOption = Annotated[float | None, typer.Option("--share", help="Of the nodes, beside the other projects'.")]
+UsdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--usd", min=0, help="Limit what the project may ever spend to this many US dollars (default: no limit)."
+    ),
+]
+NoLimitOption = Annotated[bool, typer.Option("--none", help="Remove the limit.")]
+ShareOption = Annotated[
+    float | None,
+    typer.Option("--share", help="Set the project's share of the nodes, relative to the shares of other projects."),
+]
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("add")
 def add_project_command(
-    project: Annotated[str, typer.Argument(help="Lower-case letters, digits, hyphens.", show_default=False)],
+    project: Annotated[
+        str, typer.Argument(help="Name the project with lower-case letters, digits and hyphens.", show_default=False)
+    ],
     limit: UsdOption = None,
     share: ShareOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Make a project. One that is there already stays as it is, but for the options given."""
+    """Make a project. An existing project is changed only by the options."""
     client = make_client(server, token)
     print_project(allow(client, client.add_project(project), limit, none=False, share=share), output)
 
@@ -49,7 +59,7 @@ def add_project_command(
 def list_projects_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """All projects and their money."""
+    """List all projects with their shares, budgets and spending."""
     found = make_client(server, token).projects()
     if output is Output.json:
         print_json(found)
@@ -68,7 +78,7 @@ def list_projects_command(
 
 @app.command("set")
 def set_project_command(
-    project: str,
+    project: Annotated[str, typer.Argument(help="Name the project.", show_default=False)],
     limit: UsdOption = None,
     none: NoLimitOption = False,
     share: ShareOption = None,
@@ -76,18 +86,18 @@ def set_project_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Give a project a budget or a share. What runs beyond a new budget is told to save and stop with its next heartbeat."""
+    """Set a project's budget or share. Jobs that run beyond a new budget save a checkpoint and stop at their next heartbeat."""
     client = make_client(server, token)
     found = next((each for each in client.projects() if each.project == project), None)
     if found is None:
-        raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them")
+        raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists all projects")
     print_project(allow(client, found, limit, none=none, share=share), output)
 
 
 def allow(client: "Client", found: ProjectView, limit: float | None, *, none: bool, share: float | None) -> ProjectView:
     """What was not given stays as it was found."""
     if none and limit is not None:
-        raise BadInput("--usd and --none say opposite things", hint="give one of them")
+        raise BadInput("--usd and --none contradict each other", hint="pass only one of them")
     if not none and limit is None and share is None:
         return found
     budget_usd = None if none else found.budget_usd if limit is None else limit
@@ -104,7 +114,7 @@ def print_project(found: ProjectView, output: Output) -> None:
             ("share", f"{found.share:g}"),
             ("budget", limit_of(found)),
             ("spent", cost_in_words(found.spent_usd, found.cost_lacks)),
-            ("reserved", f"{usd(found.reserved_usd)} by what runs"),
+            ("reserved", f"{usd(found.reserved_usd)} by running jobs"),
         )
     )
 

@@ -13,19 +13,24 @@ from gangline.compose.settings import read_server_settings
 from gangline.core.server.programs import DEFAULT_PORT
 
 HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="Where everything is kept; else GANGLINE_HOME.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--home", help="Keep all data of the server in this folder (default: GANGLINE_HOME).", show_default=False
+    ),
 ]
-HostOption = Annotated[str | None, typer.Option("--host", help="The address to listen on.", show_default="127.0.0.1")]
+HostOption = Annotated[str | None, typer.Option("--host", help="Listen on this address.", show_default="127.0.0.1")]
 PortOption = Annotated[
     int | None,
-    typer.Option("--port", min=0, max=65535, help="0 takes a free one.", show_default=str(DEFAULT_PORT)),
+    typer.Option(
+        "--port", min=0, max=65535, help="Listen on this port; 0 takes a free one.", show_default=str(DEFAULT_PORT)
+    ),
 ]
 SettingsOption = Annotated[
     Path | None,
     typer.Option(
         "--settings",
         metavar="FILE",
-        help="The settings file; else GANGLINE_SETTINGS, else gangline.toml in the home.",
+        help="Read the settings from this file (default: GANGLINE_SETTINGS, else gangline.toml in the server's folder).",
         show_default=False,
     ),
 ]
@@ -34,20 +39,26 @@ NodePriceOption = Annotated[
     typer.Option(
         "--price-usd-per-hour",
         min=0,
-        help="Price of an hour of a node of the pool default, 0 if it is free (default: unknown).",
+        help="Bill nodes of the pool default at this price an hour, 0 if they are free (default: unknown).",
         show_default=False,
     ),
 ]
 LeaseOption = Annotated[
     float | None,
-    typer.Option("--lease-s", min=1, help="Overrides lease_s of the settings (default: 45).", show_default=False),
+    typer.Option(
+        "--lease-s",
+        min=1,
+        help="Override lease_s of the settings: a node loses its job after this many seconds without a heartbeat (default: "
+        "45).",
+        show_default=False,
+    ),
 ]
 BeatOption = Annotated[
     float | None,
     typer.Option(
         "--heartbeat-interval-s",
         min=0.1,
-        help="Overrides heartbeat_interval_s of the settings (default: 10).",
+        help="Override heartbeat_interval_s of the settings: nodes report at this interval in seconds (default: 10).",
         show_default=False,
     ),
 ]
@@ -63,7 +74,7 @@ def server_command(
     heartbeat_interval_s: BeatOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Run the service: the queue, the object store, the API. Workers come to it from anywhere."""
+    """Run the server: the queue, the object store and the API. Workers connect to it from anywhere."""
     show_log(logging.WARNING)
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
     run_server(read_server_settings(given).settings, lambda access: announce(access, output))
@@ -95,6 +106,6 @@ def announce(access: Access, output: Output) -> None:
         print_json({"url": access.url, "operator_key": access.operator_key, "join_token": access.join_token})
         return
     say(f"Gangline serves at {access.url} (API: {access.url}/docs). Ctrl-C stops it.")
-    say(f"a node joins with   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.url}")
-    say("a user elsewhere gets a key with   gangline keys add NAME")
-    say(f"and sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")
+    say(f"to join a node, run   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.url}")
+    say("to make a key for a user on another machine, run   gangline keys add NAME")
+    say(f"the user then sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")

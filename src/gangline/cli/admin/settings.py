@@ -13,7 +13,8 @@ from gangline.core.server.merging import list_settings
 FileArgument = Annotated[
     Path | None,
     typer.Argument(
-        help="The settings file; else GANGLINE_SETTINGS, else gangline.toml in the home.", show_default=False
+        help="Read the settings from this file (default: GANGLINE_SETTINGS, else gangline.toml in the server's folder).",
+        show_default=False,
     ),
 ]
 
@@ -29,7 +30,7 @@ def show_settings_command(
     ] = False,
     output: OutputOption = Output.text,
 ) -> None:
-    """Print every setting: its value, the source of that, its default, its unit and what it means."""
+    """Print every setting with its value, where the value comes from, its default, its unit and its meaning."""
     given = {"server.settings": file, "server.home": home}
     read = read_worker_settings(options_beside(given)) if worker else read_server_settings(given)
     found = list_settings(read.settings, read.sources)
@@ -51,14 +52,14 @@ def show_settings_command(
 def check_settings_command(
     file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Check a settings file, as a server and a worker read it. Everything that is wrong with it is listed at once; exit code 2."""
+    """Check a settings file as a server and a worker read it, and list everything that is wrong with it. The exit code is 2 if anything is."""
     read = read_settings_of_box({"server.settings": file, "server.home": home})
     listed = {(each.section, each.name): each for one in read for each in list_settings(one.settings, one.sources)}
     found = [each for each in listed.values() if each.source and each.value != each.default and each.name != "settings"]
     if output is Output.json:
         print_json({f"{each.section}.{each.name}": each.value for each in found})
         return
-    say(f"the settings are right; {len(found)} of them differ from the defaults")
+    say(f"the settings are valid; {len(found)} of them differ from the defaults")
     for each in found:
         out.print(
             f"{each.section}.{each.name} = {setting_text(each.value)} {each.unit} (default: {setting_text(each.default)})"

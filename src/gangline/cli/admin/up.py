@@ -33,7 +33,8 @@ def up_command(
         typer.Option(
             "--nodes",
             metavar="N|MIN..MAX",
-            help="Nodes that run on this box: always N, or as work comes (default: [pools.default] of the settings, else 1).",
+            help="Run N nodes on this machine, or MIN to MAX of them depending on the work (default: pools.default of the "
+            "settings, else 1).",
             show_default=False,
         ),
     ] = None,
@@ -47,12 +48,13 @@ def up_command(
     cache_gb: CacheOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Run the service and some nodes here, each with a machine id of its own. Ctrl-C stops all of it; jobs go on later."""
+    """Run the server and some nodes on this machine, each with its own machine id. Ctrl-C stops all of them; their jobs resume after
+    the next start."""
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
     if nodes:
         limits = parse_nodes(nodes)
         given |= {"pools.default.nodes_min": limits.nodes_min, "pools.default.nodes_max": limits.nodes_max}
-    # The nodes read theirs themselves: what they would refuse is to stop `up`, not to stand in their logs.
+    # The nodes read their settings themselves; `up` refuses here what they would refuse, which would only stand in their logs.
     found = read_settings_of_box(given, cache_gb)[0].settings
     show_log()
     run_server(
@@ -74,12 +76,12 @@ def limits_of(pool: PoolSettings) -> PoolLimits:
 def parse_nodes(text: str) -> PoolLimits:
     """`4` is `4..4`."""
     found = NODES.fullmatch(text.strip())
-    hint = f"--nodes takes a number like 2, or two like 0..4, up to {NODES_MAX}"
+    hint = f"pass --nodes a number such as 2, or a range such as 0..4, up to {NODES_MAX}"
     if not found:
-        raise BadInput(f"{text!r} is no number of nodes", hint=hint)
+        raise BadInput(f"--nodes {text!r} is neither a number nor a range", hint=hint)
     least, most = int(found[1]), int(found[2] or found[1])
     if least > most:
-        raise BadInput(f"at least {least} and at most {most} nodes cannot be", hint=hint)
+        raise BadInput(f"--nodes has a minimum of {least}, which is more than its maximum of {most}", hint=hint)
     if most > NODES_MAX:
-        raise BadInput(f"{most} nodes are too many for one box", hint=hint)
+        raise BadInput(f"{most} nodes are too many for one machine", hint=hint)
     return PoolLimits(name=DEFAULT_POOL, nodes_min=least, nodes_max=most)

@@ -17,36 +17,48 @@ CacheOption = Annotated[
     typer.Option(
         "--cache-gb",
         min=0.001,
-        help="Bases that nobody uses go beyond this; else GANGLINE_CACHE_GB, else half of what is free.",
+        help="Delete unused bases from the cache beyond this size in GB (default: GANGLINE_CACHE_GB, else half of the free "
+        "disk).",
     ),
 ]
 
 
 def worker_command(
-    server: Annotated[str | None, typer.Option(help="The server's URL; else GANGLINE_SERVER.")] = None,
-    token: Annotated[str | None, typer.Option(help="The join token; else GANGLINE_TOKEN.")] = None,
-    home: Annotated[
-        Path | None, typer.Option(help="Its folder: cache, runs, machine id. One worker each.", show_default=False)
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="Work for the server at this URL (default: GANGLINE_SERVER, else the server on this machine)."
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What people call it; else the host's name.")] = None,
-    machine: Annotated[str | None, typer.Option(help="Its machine id; else one kept in its home.")] = None,
+    token: Annotated[str | None, typer.Option(help="Join with this token (default: GANGLINE_TOKEN).")] = None,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the worker's cache, runs and machine id in this folder, which no other worker may use (default: the "
+            "folder worker in GANGLINE_HOME).",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name the node (default: the host's name).")] = None,
+    machine: Annotated[str | None, typer.Option(help="Use this machine id (default: the one kept in --home).")] = None,
     cache: Annotated[
         Path | None,
         typer.Option(
-            help="Where bases stay; workers of one machine may share it; else in its home.", show_default=False
+            help="Cache bases in this folder, which workers of one machine may share (default: a folder in --home).",
+            show_default=False,
         ),
     ] = None,
     cache_gb: CacheOption = None,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Into how many ranks a job may be split here: its GPUs.", show_default="1"),
+        typer.Option(min=1, max=1024, help="Run a job on up to this many GPUs, one rank each.", show_default="1"),
     ] = None,
     settings: SettingsOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Work for a server: take jobs, train, hand in. SIGTERM or Ctrl-C saves, hands the job back and leaves.
+    """Work for a server: claim jobs, train and upload. On SIGTERM or Ctrl-C the worker saves a checkpoint, gives its job back and exits.
 
-    It first loads the libraries and tries the card. A machine that can do no job says why, and the exit code is 2."""
+    The worker first loads the libraries and tests the GPU. If it cannot run any job, it says why and exits with code 2."""
     from gangline.worker.loop import run
 
     given = {
@@ -64,12 +76,14 @@ def worker_command(
     if not found.worker.token:
         raise BadInput(
             "a worker needs a join token",
-            hint="`gangline server` prints one, `gangline join-tokens add` makes more; set GANGLINE_TOKEN to it",
+            hint="set GANGLINE_TOKEN to one; `gangline server` prints a join token, `gangline join-tokens add` makes more",
         )
     agent = make_agent(found)
     run(agent, lambda news: _tell(news, output))
     if agent.failed:
-        raise UserError(f"this node {agent.failed}", hint="repair that and start the worker again: it is tried anew")
+        raise UserError(
+            f"this node {agent.failed}", hint="fix the cause and start the worker again; it then repeats its checks"
+        )
 
 
 def _tell(news: str, output: Output) -> None:

@@ -39,8 +39,8 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
     code, printed, said = gangline("convert", source, target, "--where", "score < 1.1", "--processes", 1)
     assert code == 0
     assert "rows      11" in printed
-    assert "left out: 1 × not an image, such as train/x.jpg" in said
-    assert "left out: 1 × not wanted (--where)" in said
+    assert "skipped: 1 × not an image, such as train/x.jpg" in said
+    assert "skipped: 1 × not wanted (--where)" in said
 
     code, printed, said = gangline("encode", target, "--base", BASE, "--resolution", 32, "--usd-per-hour", 36)
     assert code == 0
@@ -134,7 +134,7 @@ def test_a_conversion_shows_its_progress_on_a_terminal(
     shown = io.StringIO()
     monkeypatch.setattr(bars, "err", Console(file=shown, force_terminal=True, width=200))
     assert gangline("convert", source, tmp_path / "made.lance", "--rows", 4, "--processes", 1)[0] == 0
-    assert re.search(r"100 %.* 13 samples [1-9]\d* a second 0 s left 12 kept, 1 left out", shown.getvalue())
+    assert re.search(r"100 %.* 13 samples [1-9]\d* a second 0 s left 12 kept, 1 skipped", shown.getvalue())
 
 
 def test_a_plan_does_nothing(gangline: Typed, source: Path, tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ def test_a_bucket_is_a_place(
         ),
         (
             ("convert", "source", "made.lance", "--ray-address", "x"),
-            "--ray-address is given, but not --engine ray",
-            "give both",
+            "--ray-address is set, but --engine is not ray",
+            "pass --engine ray too",
         ),
         (
             ("convert", "source", "made.lance", "--engine", "ray", "--ray-address", "127.0.0.1:1"),
@@ -227,7 +227,7 @@ def test_a_sheet_of_pictures_has_the_name_of_a_picture(gangline: Typed, source: 
     gangline("convert", source, tmp_path / "made.lance", "--processes", 1)
     code, _, said = gangline("inspect", tmp_path / "made.lance", "--pictures", tmp_path / "look")
     assert code == 2
-    assert "is no name of a picture" in said
+    assert "does not name a picture file" in said
 
 
 def test_a_lance_table_of_somebody_else_is_told(gangline: Typed, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_lance_table_of_somebody_else_is_told(gangline: Typed, tmp_path: Path)
     code, _, said = gangline("inspect", tmp_path / "other.lance")
     assert code == 2
     assert "is a Lance table, but no data set of Gangline" in said
-    assert "there is no data set in" in gangline("ls", tmp_path)[2]
+    assert "there are no data sets in" in gangline("ls", tmp_path)[2]
 
 
 def test_a_model_that_is_not_there_is_told(gangline: Typed, source: Path, tmp_path: Path) -> None:
@@ -266,5 +266,5 @@ def test_ctrl_c_waits_for_no_server_and_loses_nothing(processes: str, tmp_path: 
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=15)
     assert running.returncode == 130
-    assert "what is done stays done; say the same again" in said
+    assert "finished pieces are kept, and the same command continues" in said
     assert len(list(notes.glob("0*.json"))) == 2

@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     ),
     "bases ls": (Run(""),),
     "bases show": (Run("plain"), Run("{typed}", 2)),
-    "bases rm": (Run("plain", shows="plain is forgotten", json=False), Run("{typed}", 2)),
+    "bases rm": (Run("plain", shows="the name plain is removed", json=False), Run("{typed}", 2)),
     "nodes ls": (Run(""),),
     "data encode": (Run("{nowhere} --base {typed} --resolution 32", 2),),
     "data inspect": (

@@ -133,5 +133,5 @@ def test_the_command_says_what_it_made_and_refuses_to_write_over_a_file(tmp_path
     assert told["path"] == str(tmp_path / "merged.safetensors") and told["precision"] == "fp16" and told["layers"] > 0
     before = np.frombuffer((tmp_path / "merged.safetensors").read_bytes(), np.uint8).copy()
     code, _, said = typed(*words)
-    assert code == 2 and "is there already" in said
+    assert code == 2 and "exists already" in said
     assert (np.frombuffer((tmp_path / "merged.safetensors").read_bytes(), np.uint8) == before).all()

@@ -62,7 +62,11 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
 def test_a_plan_on_the_terminal_has_a_row_for_each_phase(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:
     code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
     assert code == 0
-    for words in ("32 × 32, 6 steps, batch size 8: 48 images", "unknown: there is no Gangline server", "data/0-shapes.lance: 48 rows"):
+    for words in (
+        "32 × 32, 6 steps, batch size 8: 48 images",
+        "unknown: there is no Gangline server",
+        "data/0-shapes.lance: 48 rows",
+    ):
         assert words in " ".join(said.split()), said
 
 

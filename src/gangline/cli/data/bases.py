@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 2.0
 PREDICTIONS: tuple[str, ...] = get_args(Prediction)
 
+NameArgument = Annotated[str, typer.Argument(help="Name a base that `gangline bases ls` lists.", show_default=False)]
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -43,25 +44,35 @@ def add_base_command(
     source: Annotated[
         str,
         typer.Argument(
-            help="A hub id (NAME/MODEL[@REVISION]), a folder in diffusers' layout, or a .safetensors file.",
+            help="Add this model: a hub id (NAME/MODEL or NAME/MODEL@REVISION), a folder in diffusers' layout, or a "
+            ".safetensors file.",
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, typer.Option(help="Else the last part of the source.", show_default=False)] = None,
-    vae: Annotated[
-        str | None, typer.Option(help="A VAE that goes in the place of its own: a hub id, a folder or a file.")
+    name: Annotated[
+        str | None, typer.Option(help="Name the base (default: the last part of the source).", show_default=False)
     ] = None,
-    licence: Annotated[str, typer.Option(help="Else what the hub or the folder's README says.")] = "",
-    prediction_type: Annotated[str, typer.Option(help="epsilon or v_prediction, where what is found is wrong.")] = "",
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait while a gated base is copied.")] = False,
+    vae: Annotated[
+        str | None, typer.Option(help="Use this VAE instead of the base's own: a hub id, a folder or a file.")
+    ] = None,
+    licence: Annotated[
+        str, typer.Option(help="State this licence (default: the one that the hub or the folder's README states).")
+    ] = "",
+    prediction_type: Annotated[
+        str,
+        typer.Option(
+            help="State what the base predicts, epsilon or v_prediction (default: recognised from its files)."
+        ),
+    ] = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait while the server copies a gated base.")] = False,
     project: ProjectOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Give a base a name. A revision of the hub is pinned; files are handed in; what is gated on the hub the server copies, once."""
+    """Add a base under a name. Files are uploaded, a revision on the hub is pinned, and the server copies a gated model once."""
     if prediction_type and prediction_type not in PREDICTIONS:
-        raise BadInput(f"{prediction_type} is no prediction type", hint=f"it is one of {', '.join(PREDICTIONS)}")
+        raise BadInput(f"{prediction_type} is not a prediction type", hint=f"choose one of {', '.join(PREDICTIONS)}")
     from gangline.cli.jobs.plan.files import LocalFiles, find_base, find_vae
 
     source = here_or_bundled(source)
@@ -88,7 +99,7 @@ def list_bases_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """The bases of a project."""
+    """List the bases of a project."""
     found = make_client(server, token, project).bases()
     if output is Output.json:
         print_json(found)
@@ -102,32 +113,32 @@ def list_bases_command(
 
 @app.command("show")
 def show_base_command(
-    name: str,
+    name: NameArgument,
     project: ProjectOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """What is known of a base."""
+    """Show a base."""
     print_base(make_client(server, token, project).base(name), output)
 
 
 @app.command("rm")
 def forget_base_command(
-    name: str,
+    name: NameArgument,
     project: ProjectOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Forget a name. Jobs that use the base go on: they name its content, and what they need stays."""
+    """Remove a base's name. Jobs that use the base continue, because they refer to its content, which is kept for them."""
     client = make_client(server, token, project)
     client.base(name)
     client.forget_base(name)
     if output is Output.json:
         print_json({"name": name, "forgotten": True})
     else:
-        say(f"{name} is forgotten; jobs that use it go on")
+        say(f"the name {name} is removed; jobs that use the base continue")
 
 
 def default_name(source: str) -> str:
@@ -145,7 +156,7 @@ def upload_base(client: "Client", model: "ModelChoice") -> Base:
 
 def _tell(file: File) -> None:
     if file.bytes > 2**28:
-        say(f"handing in {file.path} ({file.bytes / 1e9:.2f} GB)")
+        say(f"uploading {file.path} ({file.bytes / 1e9:.2f} GB)")
 
 
 def facts_of(source: Path) -> dict[str, str]:
@@ -176,9 +187,11 @@ def wait_until_copied(client: "Client", found: BaseView) -> BaseView:
             Event().wait(LOOK_EVERY_S)
             found = client.base(found.name)
     except KeyboardInterrupt:
-        say(f"the server goes on; look again with `{as_typed('gangline', 'bases', 'show', found.name)}`")
+        say(f"the server continues to copy; `{as_typed('gangline', 'bases', 'show', found.name)}` shows how far it is")
     if found.state == "failed":
-        raise GanglineError(f"{found.name} could not be copied: {found.why}", hint="mend it, and add it again")
+        raise GanglineError(
+            f"{found.name} could not be copied: {found.why}", hint="fix the cause and add the base again"
+        )
     return found
 
 

@@ -59,7 +59,7 @@ def convert_data_command(
     plan: options.PlanOption = False,
     output: OutputOption = Output.text,
 ) -> None:
-    """Make a data set of images that somebody has. Interrupted and said again, it goes on."""
+    """Convert images into a data set. After an interruption the same command continues from there."""
     with needing("data"):
         from gangline.data.making.conversion import Conversion
         from gangline.data.making.convert import check_conversion, convert
@@ -81,7 +81,11 @@ def convert_data_command(
     if latents_of:
         found = with_latents(found, entries, latents_of, latents_resolution or [], latents_scaled_by)
     elif latents_resolution or latents_scaled_by:
-        raise BadInput("columns of latents are spoken of, but not whose they are", hint="add --latents-of MODEL")
+        raise BadInput(
+            "--latents-resolution and --latents-scaled-by describe columns of latents, but --latents-of does not name "
+            "their model",
+            hint="pass --latents-of MODEL too",
+        )
     conversion = Conversion(
         source=found,
         target=data_place(target),
@@ -104,7 +108,7 @@ def convert_data_command(
 
         def show(now: Any) -> None:
             share = now.shards_done / max(now.shards, 1)
-            bar(share, now.seen, now.seen_before, f"{now.rows} kept, {sum(now.left_out.values())} left out")
+            bar(share, now.seen, now.seen_before, f"{now.rows} kept, {sum(now.left_out.values())} skipped")
 
         made, done = convert(
             conversion,
@@ -122,40 +126,53 @@ def encode_data_command(
     base: Annotated[
         str,
         typer.Option(
-            help="The model whose VAE and text encoders are used: a folder or file, or a hub id.", show_default=False
+            help="Encode with the VAE and text encoders of this model: a folder, a file or a hub id.",
+            show_default=False,
         ),
     ],
     resolution: Annotated[
         list[int],
         typer.Option(
-            min=8, max=RESOLUTION_MAX, help="Pixels of a square; several give a column each.", show_default=False
+            min=8,
+            max=RESOLUTION_MAX,
+            help="Encode squares whose side has this many pixels. Repeat it for a column of each resolution.",
+            show_default=False,
         ),
     ],
-    vae: Annotated[str, typer.Option(help="Another VAE in the place of the base's own.")] = "",
+    vae: Annotated[str, typer.Option(help="Use this VAE instead of the base's own.")] = "",
     crop: Annotated[
-        Literal["center", "random"], typer.Option(help="Which square of an image that is none.")
+        Literal["center", "random"],
+        typer.Option(help="Crop an image that is not square at its center, or at one random place."),
     ] = "center",
     texts: Annotated[
         bool,
         typer.Option(
             "--texts",
-            help="Also text embeddings of each first caption: large, and captions cannot be dropped to words then.",
+            help="Store text embeddings of each first caption too. They are 10 to 40 times as large as the latents, and "
+            "training with them uses no other captions.",
         ),
     ] = False,
     precision: Annotated[
-        options.LatentsPrecision, typer.Option(help="What the models compute in; stored is fp16.")
+        options.LatentsPrecision, typer.Option(help="Compute in this precision; the results are stored in fp16.")
     ] = "fp32",
-    batch_size: Annotated[int, typer.Option(min=1)] = 8,
-    processes: Annotated[int, typer.Option(min=1, help="On this box; each takes a GPU of its own.")] = 1,
+    batch_size: Annotated[int, typer.Option(min=1, help="Encode this many images at a time.")] = 8,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Run this many processes on this machine, each on its own GPU.")
+    ] = 1,
     usd_per_hour: Annotated[
-        float, typer.Option(min=0, help="What a process's machine costs, to be told the price.")
+        float,
+        typer.Option(
+            min=0,
+            help="Estimate the cost from this price in US dollars an hour for each process (default: no estimate).",
+        ),
     ] = 0.0,
     engine: options.EngineOption = "processes",
     ray_address: options.AddressOption = "",
     plan: options.PlanOption = False,
     output: OutputOption = Output.text,
 ) -> None:
-    """Add image latents, so that training need not compute them in every epoch. Interrupted and said again, it goes on."""
+    """Add image latents to a data set, so that training need not compute them in every epoch. After an interruption the same command
+    continues from there."""
     with needing("data"):
         from gangline.data.dataset import open_data_set
     with needing("train"):
@@ -192,14 +209,17 @@ def encode_data_command(
 @app.command("inspect")
 def inspect_data_command(
     target: options.TargetArgument,
-    version: Annotated[int | None, typer.Option(min=1, help="An earlier version.", show_default=False)] = None,
-    pictures: Annotated[
-        Path | None, typer.Option(help="Write a sheet of pictures with their captions here (.png).", show_default=False)
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Inspect this earlier version (default: the newest).", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which pictures are drawn.")] = 0,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="Write a sheet of images with their captions to this .png file.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Choose the images of the sheet with this seed.")] = 0,
     output: OutputOption = Output.text,
 ) -> None:
-    """What a data set holds: rows, sizes, captions, columns, and what was left out when it was made."""
+    """Show a data set's rows, sizes, captions and columns, and what was skipped when it was converted."""
     with needing("data"):
         from gangline.data.dataset import open_data_set
         from gangline.data.look import sheet, summarise
@@ -208,9 +228,11 @@ def inspect_data_command(
     if pictures is not None:
         check_place(pictures, "--pictures")
         if pictures.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
-            raise BadInput(f"{pictures} is no name of a picture", hint="such as look.png")
+            raise BadInput(
+                f"{pictures} does not name a picture file", hint="end its name in .png, .jpg or .webp, e.g. look.png"
+            )
         sheet(data, seed).save(pictures)
-        say(f"wrote {pictures}")
+        say(f"the sheet is in {pictures}")
     seen = summarise(data)
     if output is Output.json:
         known = data_json(data)
@@ -226,22 +248,22 @@ def inspect_data_command(
 
 @app.command("ls")
 def list_data_command(
-    place: Annotated[str, typer.Argument(help="A folder, or s3://BUCKET/PREFIX.")] = ".",
+    place: Annotated[str, typer.Argument(help="List the data sets in this folder, or below s3://BUCKET/PREFIX.")] = ".",
     output: OutputOption = Output.text,
 ) -> None:
-    """The data sets in a folder or under a prefix."""
+    """List the data sets in a folder or below a prefix."""
     with needing("data"):
         from gangline.data.dataset import data_sets
 
     here = data_place(place)
     if not here.is_remote and not Path(here.uri).is_dir():
-        raise BadInput(f"there is no folder {place}", hint="give the path of a folder, or s3://BUCKET/PREFIX")
+        raise BadInput(f"the folder {place} does not exist", hint="pass the path of a folder, or s3://BUCKET/PREFIX")
     found = data_sets(here)
     if output is Output.json:
         print_json([data_json(data) for data in found])
         return
     if not found:
-        say(f"there is no data set in {place}")
+        say(f"there are no data sets in {place}")
         return
     rows = table("data set", ">rows", ">GB of images", "version", "made from", "added")
     for data in found:
@@ -258,7 +280,9 @@ def with_latents(
     from gangline.data.sources.tables import TableSource
 
     if not isinstance(found, TableSource):
-        raise BadInput(f"--latents-of is given, but {found.place.uri} has no columns of latents", hint="leave it out")
+        raise BadInput(
+            f"--latents-of is set, but {found.place.uri} has no columns of latents", hint="leave --latents-of out"
+        )
     with needing("train"):
         from gangline.train.encoding.drawn import drawn_elsewhere
     return drawn_elsewhere(found, entries, local_model(base), resolutions, scaled_by)
@@ -268,7 +292,7 @@ def make_engine(name: options.EngineName, processes: int, address: str, *, on_gp
     from gangline.data.making.engine import Processes, Ray
 
     if address and name != "ray":
-        raise BadInput("--ray-address is given, but not --engine ray", hint="give both")
+        raise BadInput("--ray-address is set, but --engine is not ray", hint="pass --engine ray too")
     return Ray(address, processes=processes, on_gpus=on_gpus) if name == "ray" else Processes(processes)
 
 
@@ -292,6 +316,6 @@ def local_model(name: str) -> Path:
         return Path(snapshot_download(repo, revision=revision or None, allow_patterns=wanted))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise BadInput(
-            f"{name} is neither a folder here nor to be had from the hub: {str(error).splitlines()[0]}",
-            hint="give a folder or a file",
+            f"{name} is neither a folder nor available on the hub: {str(error).splitlines()[0]}",
+            hint="give a folder, a file or a hub id",
         ) from None

@@ -9,84 +9,120 @@ LatentsPrecision = Literal["fp32", "bf16", "fp16"]
 DTYPES: dict[LatentsPrecision, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 TargetArgument = Annotated[
-    str, typer.Argument(help="A data set: a folder, or s3://BUCKET/PREFIX, such as photos.lance.", show_default=False)
+    str,
+    typer.Argument(help="Name the data set: a folder, e.g. photos.lance, or s3://BUCKET/PREFIX.", show_default=False),
 ]
-EngineOption = Annotated[EngineName, typer.Option(help="Who does it: processes of this box, or a Ray cluster.")]
+EngineOption = Annotated[
+    EngineName, typer.Option(help="Run the work in processes on this machine, or on a Ray cluster.")
+]
 AddressOption = Annotated[
     str,
-    typer.Option("--ray-address", help="A running cluster's address; without it one on this box.", show_default=False),
+    typer.Option(
+        "--ray-address",
+        help="Use the Ray cluster at this address (default: start one on this machine).",
+        show_default=False,
+    ),
 ]
-PlanOption = Annotated[bool, typer.Option("--plan", help="Show what would be done, and stop there.")]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Show what would be done, but do nothing.")]
 
 
 SourceArgument = Annotated[
     str,
     typer.Argument(
-        help="A folder of images, one with webdataset tars, MDS, Parquet, Arrow, CSV, TSV or JSON files, or one such file; here "
-        "or in s3://.",
+        help="Convert this folder of images, or of webdataset tars, MDS, Parquet, Arrow, CSV, TSV or JSON files, or one "
+        "such file. It may be local or at s3://.",
         show_default=False,
     ),
 ]
 WhereOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="What is wanted, as SQL: 'width >= 512 and aspect <= 2 and pwatermark < 0.5'.", show_default=False
+        help="Keep only the samples for which this SQL condition holds, e.g. 'width >= 512 and aspect <= 2 and pwatermark < "
+        "0.5'.",
+        show_default=False,
     ),
 ]
 UniqueOption = Annotated[
-    str, typer.Option(help="Of rows that are equal in this column keep the first: sha256, dhash, or one of yours.")
+    str,
+    typer.Option(
+        help="Keep only the first of several rows that are equal in this column: sha256, dhash, or a column of the source "
+        "(default: keep all)."
+    ),
 ]
 ShortSideOption = Annotated[
-    int | None, typer.Option(min=8, help="Make images smaller whose shorter side is longer than that.")
+    int | None,
+    typer.Option(
+        min=8, help="Downscale images whose shorter side is longer than this many pixels (default: keep their size)."
+    ),
 ]
 FormatOption = Annotated[
     Literal["keep", "jpeg", "webp", "png"],
-    typer.Option(help="How images are stored; keep leaves bytes as they are where it can."),
+    typer.Option(help="Store images in this format; keep stores their original bytes if possible."),
 ]
-QualityOption = Annotated[int, typer.Option(min=1, max=100, help="Of JPEG and WebP.")]
+QualityOption = Annotated[int, typer.Option(min=1, max=100, help="Store JPEG and WebP images at this quality.")]
 CaptionColumnOption = Annotated[
     list[str] | None,
-    typer.Option(help="Where captions are, where that is not found by itself.", show_default=False),
+    typer.Option(
+        help="Read captions from this column (default: recognised). Repeat it for several.", show_default=False
+    ),
 ]
 ImageColumnOption = Annotated[
-    str, typer.Option(help="The column of images of a table; of a CSV, TSV or JSON file that of the images' paths.")
+    str,
+    typer.Option(
+        help="Read images from this column of a table, or their paths from this column of a CSV, TSV or JSON file (default: "
+        "recognised)."
+    ),
 ]
 ImageMemberOption = Annotated[
     str,
     typer.Option(
-        help="Which file of a webdataset sample is its image, where there are several: a pattern of its name, '*.image.jpg'."
+        help="Use the file of a webdataset sample whose name matches this pattern as its image if there are several, e.g. "
+        "'*.image.jpg'."
     ),
 ]
 CaptionMemberOption = Annotated[
-    str, typer.Option(help="Which file of a webdataset sample is its caption: a pattern of its name, '*.prompt.txt'.")
+    str,
+    typer.Option(
+        help="Use the file of a webdataset sample whose name matches this pattern as its caption, e.g. '*.prompt.txt'."
+    ),
 ]
-UrlColumnOption = Annotated[str, typer.Option(help="The column of images' URLs (http, https or s3).")]
+UrlColumnOption = Annotated[
+    str, typer.Option(help="Read the images' URLs (http, https or s3) from this column (default: recognised).")
+]
 KindOption = Annotated[
     Literal["folder", "tars", "tables", "mds"] | None,
-    typer.Option("--from", help="What the source is, where that is not found by itself."),
+    typer.Option("--from", help="State what the source is (default: recognised)."),
 ]
 LatentsOfOption = Annotated[
     str,
     typer.Option(
-        help="Keep the source's own columns latents_512 and the like: the model whose VAE made them, a folder, a file or a hub id.",
+        help="Keep the source's own columns of latents (latents_512 and the like). This names the model whose VAE made "
+        "them: a folder, a file or a hub id.",
         show_default=False,
     ),
 ]
 LatentsResolutionOption = Annotated[
     list[int] | None,
-    typer.Option(help="Which of them, several times for several; a sample without one is left out (default: all)."),
+    typer.Option(
+        help="Keep only latents of this resolution (default: all). Repeat it for several. Samples without such latents are "
+        "skipped."
+    ),
 ]
 LatentsScaledByOption = Annotated[
     float | None,
     typer.Option(
         min=1e-6,
-        help="What they were multiplied by, 1 where by nothing (default: the VAE's scale).",
+        help="State the factor by which the source's latents are scaled, 1 if they are not (default: the VAE's scale).",
         show_default=False,
     ),
 ]
 KeepUncaptionedOption = Annotated[
-    bool, typer.Option("--keep-uncaptioned", help="Images without a caption are left out, unless this is given.")
+    bool, typer.Option("--keep-uncaptioned", help="Keep images without a caption, which are otherwise skipped.")
 ]
-RowsOption = Annotated[int, typer.Option(min=1, help="Samples of a piece: what an interruption costs at most.")]
-ProcessesOption = Annotated[int, typer.Option(min=1, help="On this box.")]
-ConnectionsOption = Annotated[int, typer.Option(min=1, max=1024, help="To the web at a time, of each process.")]
+RowsOption = Annotated[
+    int, typer.Option(min=1, help="Convert this many samples at a time; an interruption loses at most one such piece.")
+]
+ProcessesOption = Annotated[int, typer.Option(min=1, help="Run this many processes on this machine.")]
+ConnectionsOption = Annotated[
+    int, typer.Option(min=1, max=1024, help="Open at most this many connections at the same time in each process.")
+]

@@ -32,11 +32,11 @@ def print_made(data: "DataSet", done: "list[ConvertedPiece]", output: Output) ->
     examples = {why: names[0] for one in reversed(done) for why, names in one.examples.items()}
     for why, count in data.info.left_out.items():
         such = f", such as {examples[why]}" if why in examples else ""
-        say(f"left out: {count} × {why}{such}")
+        say(f"skipped: {count} × {why}{such}")
     for what, count in data.info.dropped.items():
         say(f"not kept: {count} × {what}")
     if data.info.unique:
-        say(f"left out: {data.info.rows - data.rows} × equal {data.info.unique}")
+        say(f"skipped: {data.info.rows - data.rows} × equal {data.info.unique}")
     print_data_set(data, output)
 
 

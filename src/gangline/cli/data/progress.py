@@ -17,7 +17,7 @@ def said_again() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("stopped: what is done stays done; say the same again to go on")
+        say("stopped; finished pieces are kept, and the same command continues from there")
         sys.stdout.flush()
         os._exit(EXIT_INTERRUPTED)
 

@@ -1,5 +1,7 @@
 """`gangline checkpoints`: those that a job keeps, and which of them are to stay."""
 
+from typing import Annotated
+
 import typer
 
 from gangline.cli.jobs.storage import size
@@ -17,6 +19,7 @@ from gangline.cli.output import (
 )
 from gangline.core.runs.kept import CheckpointView
 
+StepArgument = Annotated[int, typer.Argument(help="Name the checkpoint by its step.", show_default=False)]
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -32,7 +35,7 @@ def list_checkpoints_command(
 @app.command("pin")
 def pin_checkpoint_command(
     job: JobArgument,
-    step: int,
+    step: StepArgument,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
@@ -45,7 +48,7 @@ def pin_checkpoint_command(
 @app.command("unpin")
 def unpin_checkpoint_command(
     job: JobArgument,
-    step: int,
+    step: StepArgument,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,

@@ -57,7 +57,7 @@ def test_a_server_that_nobody_named_may_be_missing() -> None:
     address = f"http://127.0.0.1:{free_port()}"
     (found,) = server.check_server(address, "", None, named=False)
     assert found.state is FindingState.note
-    assert found.says == f"none is named, and there is no Gangline server at {address} (connection refused)"
+    assert found.says == f"no server is named, and there is no Gangline server at {address} (connection refused)"
     assert "`gangline up`" in found.hint
 
 
@@ -79,7 +79,7 @@ def test_a_certificate_that_ends_soon_is_told(
     ends = datetime.now(UTC) + timedelta(days=days, hours=1)
     with speaking_tls(authority.issue_cert("localhost", not_after=ends), 200, OURS) as port:
         found = reached(f"https://localhost:{port}")["TLS"]
-    assert (found.state, found.says) == (state, f"the certificate is trusted, for {days} more days")
+    assert (found.state, found.says) == (state, f"the certificate is trusted and expires in {days} days")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_settings_of_a_server_here_are_read(tmp_path: Path, monkeypatch: pyt
     found = of_the_box(tmp_path)["settings"]
     assert found.state is FindingState.wrong and "lease_ms" in found.says
     settings.write_text("")
-    assert of_the_box(tmp_path)["settings"].says == f"{settings} is right"
+    assert of_the_box(tmp_path)["settings"].says == f"{settings} is valid"
 
 
 def test_a_database_is_read_and_never_changed(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def show_settings_command(
 def check_settings_command(
     file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Check a settings file as a server and a worker read it, and list everything that is wrong with it. The exit code is 2 if anything is."""
+    """Check a settings file as a server and a worker read it, and list everything that is wrong; the exit code is then 2."""
     read = read_settings_of_box({"server.settings": file, "server.home": home})
     listed = {(each.section, each.name): each for one in read for each in list_settings(one.settings, one.sources)}
     found = [each for each in listed.values() if each.source and each.value != each.default and each.name != "settings"]

@@ -15,12 +15,12 @@ def docs_command(
     page: Annotated[
         str | None,
         typer.Argument(
-            help="A page, such as training or reference/settings. Without it, list all.", show_default=False
+            help="Show this page, e.g. training or reference/settings (default: list all pages).", show_default=False
         ),
     ] = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Show a guide, or list all of them.
+    """Show a guide, or list all guides.
 
     Through a pipe a page is Markdown.
     """
@@ -30,7 +30,7 @@ def docs_command(
         return
     name = page.removeprefix(f"{DOCS}/").removesuffix(".md")
     if name not in pages:
-        raise NotFound(f"there is no page {page}", hint="`gangline docs` lists them")
+        raise NotFound(f"there is no page {page}", hint="`gangline docs` lists all pages")
     text = pages[name].read_text()
     if output is Output.json:
         print_json({"page": name, "path": str(pages[name]), "text": text})
@@ -57,4 +57,4 @@ def _list(pages: dict[str, Path], output: Output) -> None:
     for name, title in titles.items():
         rows.add_row(name, title)
     out.print(rows)
-    say("`gangline docs PAGE` shows one")
+    say("`gangline docs PAGE` shows a page")

@@ -37,15 +37,18 @@ def list_examples_command(output: OutputOption = Output.text) -> None:
 @app.command("copy")
 def copy_examples_command(
     names: Annotated[
-        list[str], typer.Argument(help="Examples that `gangline examples ls` lists; their last part is enough.")
+        list[str],
+        typer.Argument(
+            help="Copy these examples, which `gangline examples ls` lists. The last part of a name is enough."
+        ),
     ],
-    to: Annotated[Path, typer.Option(help="The folder that gets them. Default: this one.")] = Path(),
+    to: Annotated[Path, typer.Option(help="Copy the examples into this folder (default: the current one).")] = Path(),
 ) -> None:
-    """Copy examples, each under its name, to look at them or to change them."""
+    """Copy examples, each under its name, to read or change them."""
     found = [_known(name) for name in names]
     for name in found:
         if (to / name).exists():
-            raise BadInput(f"{to / name} exists already", hint="remove it, or name another folder with --to")
+            raise BadInput(f"{to / name} exists already", hint="remove it, or pass another folder with --to")
     for name in found:
         try:
             shutil.copytree(bundled(name), to / name)
@@ -58,4 +61,4 @@ def _known(given: str) -> str:
     for name in ABOUT:
         if given.rstrip("/") in (name, name.rpartition("/")[2]):
             return name
-    raise NotFound(f"there is no example {given}", hint="`gangline examples ls` lists them")
+    raise NotFound(f"there is no example {given}", hint="`gangline examples ls` lists all examples")

@@ -30,7 +30,7 @@ def here_or_bundled(given: str) -> str:
     found = bundled(*path.parts)
     if ".." in path.parts or not found.exists():
         return given
-    say(f"note: {given} is not in this folder; the one that comes with Gangline is used")
+    say(f"note: {given} is not in this folder, so the one that comes with Gangline is used")
     return str(found)
 
 

@@ -41,7 +41,7 @@ def read_presets(names: list[str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for name in names:
         if name not in known:
-            hint = f"there are {', '.join(known)}; `gangline recipes show NAME` gives their reasons"
+            hint = f"choose one of {', '.join(known)}; `gangline recipes show NAME` explains one"
             raise BadInput(f"there is no preset {name}", hint=hint)
         settings |= tomllib.loads(known[name].read_text())
     return settings
@@ -62,10 +62,10 @@ def list_recipes_command(output: OutputOption = Output.text) -> None:
 
 @app.command("show")
 def show_recipe_command(
-    name: Annotated[str, typer.Argument(help="A recipe that `gangline recipes ls` lists, or a file.")],
+    name: Annotated[str, typer.Argument(help="Print this recipe, which `gangline recipes ls` lists, or this file.")],
     output: OutputOption = Output.text,
 ) -> None:
-    """Print a recipe. `gangline recipes show NAME > mine.toml` begins one of your own."""
+    """Print a recipe. `gangline recipes show NAME > mine.toml` starts a recipe of your own."""
     path = find_recipe(name)
     text = path.read_text()
     if output is Output.json:

@@ -28,7 +28,7 @@ def serving(home: Path) -> Iterator[Finding]:
 
 def _settings(home: Path) -> Finding:
     path = _read(home).settings
-    return ok("settings", f"{path} is right" if path else "no settings file: the defaults hold")
+    return ok("settings", f"{path} is valid" if path else "there is no settings file, so the defaults apply")
 
 
 def _read(home: Path) -> ServerProgram:
@@ -42,11 +42,11 @@ def _database(home: Path) -> Finding:
     found, known = schema_of(named or str(home / DATABASE))
     what = "PostgreSQL" if named else str(home / DATABASE)
     if found == 0:
-        return note("database", f"{what} is reached, and empty: the first start of a server makes its tables")
+        return note("database", f"{what} can be reached and is empty: the first start of a server creates its tables")
     if found == known:
-        return ok("database", f"{what} is sound, its schema {found} is this version's")
+        return ok("database", f"{what} is intact and has the schema of this version ({found})")
     return note(
-        "database", f"{what} has schema {found}, this version {known}: the next start of a server brings it there"
+        "database", f"{what} has schema {found}, but this version has {known}: the next start of a server migrates it"
     )
 
 
@@ -56,5 +56,5 @@ def _store(home: Path) -> Finding:
         return ok("store", f"files are kept in {home / 'store'}")
     lacks = lacks_of_bucket(place, "GANGLINE_OBJECTS")
     if lacks:
-        return note("store", f"{place} can be read and written; it lacks {'; '.join(lacks)}")
-    return ok("store", f"{place} can be read and written, and does all that is asked of it")
+        return note("store", f"{place} can be read and written, but lacks {'; '.join(lacks)}")
+    return ok("store", f"{place} can be read and written, and has every feature that the server needs")

@@ -24,16 +24,19 @@ STYLES = {FindingState.ok: "green", FindingState.note: "yellow", FindingState.wr
 
 def doctor_command(
     home: Annotated[
-        Path | None, typer.Option(help="The home of a server here. Default: GANGLINE_HOME.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Check the server whose data is in this folder (default: GANGLINE_HOME).", show_default=False
+        ),
     ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Examine this machine, the server that it would ask, and a server that runs here: what is wrong, and what to do.
+    """Check this machine, the server that it would use, and a server that runs here, and say what to fix.
 
-    It looks at versions, packages, card, driver, disk and memory; at address, TLS, clock and key; at settings, database and object store.
-    Nothing is changed. The exit code is 1 if something is wrong.
+    The command checks versions, packages, GPU, driver, disk and memory; address, TLS, clock and key; settings, database and object store.
+    It changes nothing. The exit code is 1 if something is wrong.
     """
     found = []
     for finding in _findings(home or read_settings().home, server, token):

@@ -31,7 +31,11 @@ CPU_BUILD = "+cpu"
 def versions() -> Finding:
     says = f"Gangline {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     if sys.platform != "linux":
-        return note("versions", says, "here it can ask a server; servers, workers and trainers run on Linux")
+        return note(
+            "versions",
+            says,
+            "this machine can be a client: it can ask a server; servers, workers and trainers run on Linux",
+        )
     return ok("versions", says)
 
 
@@ -41,8 +45,8 @@ def packages() -> Finding:
     if not lacking:
         return ok("packages", f"everything is installed ({', '.join(EXTRAS)})")
     there = [extra for extra in EXTRAS if extra not in lacking]
-    says = f"installed: {', '.join(there) or 'the client alone'}; not: {', '.join(lacking)}"
-    return note("packages", says, f"pip install 'gangline[{','.join(lacking)}]', if this machine is to do that")
+    says = f"installed: {', '.join(there) or 'only the client'}; not installed: {', '.join(lacking)}"
+    return note("packages", says, f"install what this machine needs with pip install 'gangline[{','.join(lacking)}]'")
 
 
 def room(folder: Path, memory_bytes: int) -> Iterator[Finding]:
@@ -60,33 +64,43 @@ def check_training(gpu: dict[str, str]) -> Iterator[Finding]:
 
     `gpu` is the first card as its driver describes it; empty where there is none."""
     if find_spec("torch") is None:
-        yield note("training", "torch is not installed, so nothing trains here", "pip install 'gangline[train]'")
+        yield note(
+            "training",
+            "torch is not installed, so this machine cannot train",
+            "to train here, run pip install 'gangline[train]'",
+        )
         return
     from gangline.train.proof.libraries import prove, start_cards
 
     torch = _version_of("torch")
     if not gpu:
         says = (
-            f"there is none (nvidia-smi shows no GPU); torch {torch} trains on the CPU, which is enough for tiny models"
+            f"there is no GPU (nvidia-smi shows none); torch {torch} trains on the CPU, which is enough for tiny models"
         )
         yield note("card", says)
     elif torch.endswith(CPU_BUILD):
         yield wrong(
-            "card", f"{_card(gpu)}, and torch {torch} is a build for CPUs", "`gangline docs install` says which to take"
+            "card",
+            f"{_card(gpu)}, but torch {torch} is a build for CPUs",
+            "install a build of torch for CUDA: `gangline docs install` says which",
         )
         return
     proof = prove(start_cards(gpu.get("gpu", "")))
     aspects = {aspect: proof["problems"][aspect] for aspect in ASPECTS if aspect in proof["problems"]}
     for sentence in aspects.values():
         yield wrong(
-            "card", sentence, "is torch's build one for this driver? `gangline docs install` says which to take"
+            "card",
+            sentence,
+            "check that torch's build is for this driver: `gangline docs install` says which to install",
         )
     if gpu and not aspects:
         yield ok("card", f"{_card(gpu)}; torch {torch}; {', '.join(proof['measured'].values())}")
     for name in KINDS:
         lack = proof["problems"].get(name)
         yield (
-            note("training", f"no {name} jobs: {lack}") if lack else ok("training", f"{name} jobs: the libraries load")
+            note("training", f"{name} jobs cannot run: {lack}")
+            if lack
+            else ok("training", f"{name} jobs can run: their libraries load")
         )
 
 

@@ -33,7 +33,7 @@ def check_server(address: str, key: str, project: str | None, *, named: bool) ->
             took_s = time.monotonic() - began_s
             health = _health(answer, address)
     except GanglineError as error:
-        says = error.message if named else f"none is named, and {error.message}"
+        says = error.message if named else f"no server is named, and {error.message}"
         yield Finding(
             about="server", state=FindingState.wrong if named else FindingState.note, says=says, hint=error.hint
         )
@@ -50,7 +50,7 @@ def _health(answer: httpx.Response, address: str) -> dict[str, Any]:
         found = answer.json()
         return {"version": found["version"]}
     except (ValueError, KeyError, TypeError):
-        raise Unreachable(f"{address} did not answer as a Gangline server does", hint="is the address right?") from None
+        raise Unreachable(f"{address} did not answer as a Gangline server does", hint="check the address") from None
 
 
 def _certificate(answer: httpx.Response) -> dict[str, Any] | None:
@@ -62,12 +62,12 @@ def _certificate(answer: httpx.Response) -> dict[str, Any] | None:
 def _transport(address: str, certificate: dict[str, Any] | None) -> Finding:
     if certificate is not None:
         left_days = (ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) / 86400
-        says = f"the certificate is trusted, for {left_days:.0f} more days"
-        return ok("TLS", says) if left_days > CERTIFICATE_DAYS_MIN else wrong("TLS", says, "renew it")
+        says = f"the certificate is trusted and expires in {left_days:.0f} days"
+        return ok("TLS", says) if left_days > CERTIFICATE_DAYS_MIN else wrong("TLS", says, "renew the certificate")
     if _is_here(urlsplit(address).hostname or ""):
-        return ok("TLS", "none, and none is needed: the server is on this machine")
+        return ok("TLS", "there is no TLS, and none is needed, because the server is on this machine")
     hint = "put the server behind TLS: `gangline docs tls`"
-    return wrong("TLS", "none: keys, photos and weights cross the network in clear", hint)
+    return wrong("TLS", "there is no TLS, so keys, photos and weights cross the network unencrypted", hint)
 
 
 def _is_here(host: str) -> bool:
@@ -79,11 +79,11 @@ def _is_here(host: str) -> bool:
 
 def _version(theirs: str) -> Finding:
     if theirs == __version__:
-        return ok("version", f"the server has {theirs}, as this machine")
+        return ok("version", f"the server and this machine have {theirs}")
     return note(
         "version",
-        f"the server has {theirs}, this machine {__version__}",
-        "they understand each other; upgrade the older one",
+        f"the server has {theirs}, this machine has {__version__}",
+        "both work together; upgrade the older one",
     )
 
 
@@ -94,25 +94,25 @@ def _clock(answer: httpx.Response) -> Iterator[Finding]:
         return
     says = f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the server's"
     if abs(skew_s) < SKEW_S_NOTED:
-        yield ok("clock", "as the server's, within seconds")
+        yield ok("clock", "this machine's clock agrees with the server's within seconds")
     elif abs(skew_s) < SKEW_S_MAX:
-        yield note("clock", says, "set it by NTP")
+        yield note("clock", says, "synchronise the clock by NTP")
     else:
-        yield wrong("clock", says, "set it by NTP: signed URLs and certificates end by the clock")
+        yield wrong("clock", says, "synchronise the clock by NTP, because signed URLs and certificates expire by it")
 
 
 def _key(address: str, key: str, project: str | None) -> Finding:
     if not key:
         return wrong(
             "key",
-            "there is none",
-            "set GANGLINE_TOKEN to a key; an admin of your project makes one: `gangline keys add`",
+            "there is no key",
+            "set GANGLINE_TOKEN to a key, which an admin of your project makes with `gangline keys add`",
         )
     if key.startswith("gl_join_"):
-        return ok("key", "a join token, which is for `gangline worker`; commands of users need a key")
+        return ok("key", "this is a join token for `gangline worker`; the commands of users need a key")
     try:
         with Client(address, key, project) as client:
             found = client.project()
     except Denied as error:
-        return wrong("key", error.message, "was it revoked, or is it another server's?")
-    return ok("key", f"good for the project {found.project}")
+        return wrong("key", error.message, "check whether the key was revoked or belongs to another server")
+    return ok("key", f"the key is valid for the project {found.project}")

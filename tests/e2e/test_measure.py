@@ -107,10 +107,14 @@ def test_what_is_wrong_with_the_question_is_said_before_anything_is_measured(gan
     code, printed, said = gangline(recipe, *SHORT[:-2])
     assert (code, printed) == (2, "")
     assert said.startswith("error: usd_per_gpu_hour is missing")
-    assert gangline(recipe, *SHORT, "--gpus", "8")[2].startswith("error: throughput is given and to be measured")
+    assert gangline(recipe, *SHORT, "--gpus", "8")[2].startswith(
+        "error: the throughput is both given and to be measured"
+    )
     assert gangline(recipe, *SHORT, "--data", "nowhere.lance")[2].startswith("error: there is no data set")
     assert gangline(recipe, *SHORT, "--base", "nowhere")[2].startswith("error: there is no base nowhere")
-    assert gangline(recipe, *SHORT, "--base", "some/where")[2].startswith("error: a base on the hub is not fetched")
+    assert gangline(recipe, *SHORT, "--base", "some/where")[2].startswith(
+        "error: a measurement needs a base on this machine"
+    )
 
 
 def test_what_the_trainer_says_of_its_own_end_is_the_mistake(gangline: Gangline, recipe: Path, left: Path) -> None:
@@ -128,7 +132,7 @@ def test_ctrl_c_ends_the_trainer_and_leaves_nothing(recipe: Path, left: Path) ->
     program = [sys.executable, "-m", "gangline.cli.main", *words]
     process = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr
-    assert any("it warms up" in line for line in process.stderr)
+    assert any("warming up" in line for line in process.stderr)
     trainers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(trainers) == 1
     process.send_signal(signal.SIGINT)

@@ -55,9 +55,9 @@ def test_a_trainer_that_forgets_its_optimizer_is_found_out_with_the_tensor_and_t
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"forgets": "everything"}, "it began again at step 0 and left the checkpoint"),
-        ({"saves_torn": True}, "is not what the manifest says"),
-        ({"ignores_sigterm": True}, "told to stop by SIGTERM it ended with exit code 0, not 75"),
+        ({"forgets": "everything"}, "it started at step 0 and ignored the checkpoint"),
+        ({"saves_torn": True}, "differs from the manifest"),
+        ({"ignores_sigterm": True}, "it ended with exit code 0 after SIGTERM, not with exit code 75"),
     ],
 )
 def test_a_trainer_that_does_not_keep_the_contract_hears_what_it_did(
@@ -98,7 +98,7 @@ def test_our_own_trainer_is_exact(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "command", "says"),
     [
-        ((), (), "nothing to run is given"),
+        ((), (), "there is nothing to run"),
         (("--spec", "none.json"), (), "none.json cannot be read"),
         (
             ("--photos", "nowhere", "--base", BASE, "--recipe", ROOT / "recipes" / "tiny_subject.toml"),

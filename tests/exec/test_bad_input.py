@@ -141,7 +141,7 @@ def test_data_that_are_not_there(refused: Ask, bucket: S3Bucket) -> None:
     sentence, hint = refused("--data", f"s3://{bucket.name}/nothing-here:images")
     assert "there is nothing at" in sentence and "--data" in hint
     sentence, hint = refused("--data", "s3://bucket/photos")
-    assert "names no folder" in sentence and "ADDRESS:FOLDER" in hint
+    assert "does not name a folder" in sentence and "ADDRESS:FOLDER" in hint
 
 
 @pytest.mark.parametrize("url", ["hook", "ftp://host/x", "http://"])
@@ -159,7 +159,7 @@ def test_a_secret_that_is_none(refused: Ask, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--stop-signal", "NONE", "NONE is no signal"),
+        ("--stop-signal", "NONE", "NONE is not a signal"),
         ("--notice", "no/such/folder/file", "neither a provider nor a file"),
         ("--complete-when", "/absolute", "is no pattern of paths"),
     ],

@@ -141,7 +141,7 @@ def test_the_sentence_says_what_the_next_start_does_and_nobody_to_ask_is_refused
     age(line, 2)
     there = gangline(line, "ls", line.to, "--checkpoints").told
     asked = gangline(line, "rm", line.to, "--run", 2)
-    assert asked.code == 2 and "there is nobody here to ask" in asked.said
+    assert asked.code == 2 and "removing needs a confirmation" in asked.said
     assert "of run 2 in" in asked.said and "the next start begins anew" in asked.said
     assert gangline(line, "rm", line.to, "--run", 2, answer="n\n").code == 1
     assert there and gangline(line, "ls", line.to, "--checkpoints").told == there
@@ -185,7 +185,7 @@ def test_where_no_run_has_been_it_says_so(line: Line, words: tuple[str, ...], sa
 @pytest.mark.parametrize("words", [(), ("--run", "1", "--all"), ("--checkpoints", "--all")])
 def test_one_thing_at_a_time_is_removed(line: Line, words: tuple[str, ...]) -> None:
     ran = gangline(line, "rm", line.to, *words)
-    assert ran.code == 2 and "say one of --run N, --checkpoints and --all" in ran.said
+    assert ran.code == 2 and "pass one of --run N, --checkpoints and --all" in ran.said
 
 
 @pytest.mark.parametrize(

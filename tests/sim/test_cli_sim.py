@@ -110,8 +110,8 @@ def test_a_jobs_failure_is_no_failure_of_the_run(gangline, tmp_path: Path) -> No
     [
         (("no_such",), "there is no scenario no_such", "there are "),
         (("TINY", "--set", "policy.idel_s=3"), "policy has no field idel_s", "did you mean idle_s?"),
-        (("TINY", "--set", "policy.idle_s"), "--set policy.idle_s sets nothing", "for example"),
-        (("TINY", "--set", "=3"), "--set  sets nothing", "for example"),
+        (("TINY", "--set", "policy.idle_s"), "--set policy.idle_s does not name a setting", "write --set NAME=VALUE"),
+        (("TINY", "--set", "=3"), "--set  does not name a setting", "write --set NAME=VALUE"),
         (
             ("TINY", "--set", "policy.lease_s=1"),
             "policy contradicts this rule: lease_s is at least twice heartbeat_interval_s, so that one lost heartbeat loses no job",

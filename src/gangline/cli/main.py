@@ -78,37 +78,42 @@ COMMANDS = {
         "Work for a server: claim jobs, train and upload. On SIGTERM or Ctrl-C the worker saves a checkpoint, gives "
         "its job back and exits.",
     ),
-    "recipes": LazyCommand("gangline.cli.bundled.recipes:app", "Settings to train with, which come with Gangline."),
-    "examples": LazyCommand("gangline.cli.bundled.examples:app", "Photos, data and a script that come with Gangline."),
-    "docs": LazyCommand("gangline.cli.bundled.docs:docs_command", "Show a guide, or list all of them."),
+    "recipes": LazyCommand(
+        "gangline.cli.bundled.recipes:app", "List and show the recipes that come with Gangline: settings to train with."
+    ),
+    "examples": LazyCommand(
+        "gangline.cli.bundled.examples:app",
+        "List and copy the examples that come with Gangline: photos, data and a script.",
+    ),
+    "docs": LazyCommand("gangline.cli.bundled.docs:docs_command", "Show a guide, or list all guides."),
     "doctor": LazyCommand(
         "gangline.cli.doctor.doctor:doctor_command",
-        "Examine this machine, the server that it would ask, and a server that runs here: what is wrong, and what to do.",
+        "Check this machine, the server that it would use, and a server that runs here, and say what to fix.",
     ),
     "demo": LazyCommand(
         "gangline.cli.tools.demo:demo_command",
-        "Train a LoRA on two local nodes, kill the one at work, and compare with an uninterrupted run.",
+        "Train a LoRA on two local nodes, kill the one that trains, and compare with an uninterrupted run.",
     ),
     "exec": LazyCommand(
         "gangline.cli.tools.exec:exec_command",
-        "Run a command that trains, and go on where it was, wherever this is typed again.",
+        "Run a training command, and resume it from its newest checkpoint on any machine where it is run again.",
         interspersed=False,
     ),
     "exec ls": LazyCommand(
         "gangline.cli.tools.exec_store:exec_list_command",
-        "List the runs of `gangline exec` below an address, the newest first: where, when, how they ended, what they left.",
+        "List the runs of `gangline exec` in a store, newest first, with host, time, outcome and stored files.",
     ),
     "exec get": LazyCommand(
         "gangline.cli.tools.exec_store:exec_get_command",
-        "Download the results of `gangline exec`: of each file the newest version over its runs.",
+        "Download the results of `gangline exec`: the newest version of each file over all runs.",
     ),
     "exec rm": LazyCommand(
         "gangline.cli.tools.exec_store:exec_remove_command",
-        "Remove what runs of `gangline exec` left: of one run, all checkpoints, or all.",
+        "Remove the files of a run of `gangline exec`, the checkpoints of all runs, or everything.",
     ),
     "fetch": LazyCommand(
         "gangline.cli.tools.exec_store:exec_get_command",
-        "Download the results of `gangline exec`: of each file the newest version over its runs.",
+        "Download the results of `gangline exec`: the newest version of each file over all runs.",
     ),
     "verify-resume": LazyCommand(
         "gangline.cli.tools.verify_resume:verify_resume_command",
@@ -116,9 +121,9 @@ COMMANDS = {
     ),
     "estimate": LazyCommand(
         "gangline.cli.tools.estimate.command:estimate_command",
-        "Days and dollars by the number and kind of GPUs, measured, or computed from a recipe.",
+        "Estimate days and dollars for each number and kind of GPUs, from measurements or from a recipe alone.",
     ),
-    "sim": LazyCommand("gangline.cli.tools.sim:app", "Try policies, fleets and faults in virtual time."),
+    "sim": LazyCommand("gangline.cli.tools.sim:app", "Simulate policies, fleets and faults in virtual time."),
 }
 
 

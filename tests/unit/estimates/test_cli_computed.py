@@ -66,7 +66,7 @@ def test_throughput_that_is_given_or_a_price_without_a_kind_leaves_all_as_it_was
     assert {row["how"] for row in measured} == {"measured", "extrapolated"}
     code, _, said = gangline(RECIPE, "--gpus", "8", "--usd-per-gpu-hour", "2")
     assert code == 2
-    assert "the recipe says nothing of how fast its phases are" in said
+    assert "the recipe does not say how fast its phases are" in said
     assert '--gpu "H100 SXM=3"' in " ".join(said.split())
 
 
@@ -130,18 +130,22 @@ def test_a_preset_is_a_recipe_of_a_lora(gangline, preset: str) -> None:
     [
         ((RECIPE, "--gpu", "H100=3"), "there is no GPU H100", "did you mean H100 SXM"),
         ((RECIPE, "--gpu", "B200=x"), "--gpu B200 must be a number", ""),
-        ((RECIPE, *KINDS, "--gpus", "1,x"), "--gpus and --predict are numbers of GPUs, at least 1", "--gpus 1,8,64"),
+        (
+            (RECIPE, *KINDS, "--gpus", "1,x"),
+            "--gpus and --predict take numbers of GPUs, which are at least 1",
+            "--gpus 1,8,64",
+        ),
         ((RECIPE, *KINDS, "--gpus", "3"), "a batch of 2048 images is not shared evenly by 3 GPUs", ""),
-        ((RECIPE, *KINDS, "--base", "some/one"), "which family some/one is of is not known", "--family"),
+        ((RECIPE, *KINDS, "--base", "some/one"), "the family of some/one is not known", "--family"),
         ((RECIPE, *KINDS, "--family", "sd9"), "there is no family sd9", "sdxl, sd15, sd2"),
         ((RECIPE, *KINDS, "--set", "precision=fp32"), "what cards reach in fp32 is not known", "--measure"),
         ((RECIPE, "--gpu", "T4=0.1"), "T4 only emulates bf16", "--measure"),
-        ((RECIPE, *KINDS, "--data", "x.lance"), "--data is for --measure", ""),
-        ((RECIPE, *KINDS, "--measured-on", "B200"), "--measured-on is for a throughput that was measured", ""),
-        (("LORA",), "no GPU is given", "--gpu"),
+        ((RECIPE, *KINDS, "--data", "x.lance"), "--data works only with --measure", ""),
+        ((RECIPE, *KINDS, "--measured-on", "B200"), "--measured-on works only with a measured throughput", ""),
+        (("LORA",), "there is no kind of GPU to estimate for", "--gpu"),
         (("LORA", *KINDS, "--gpus", "8"), "a LoRA trains on one GPU", "--gpus"),
-        (("LORA", *KINDS, "--samples", "8"), "--samples is not for a recipe of a LoRA", ""),
-        (("LORA", "--gpu", "T4=-1"), "--gpu T4=-1 is no price", "dollars"),
+        (("LORA", *KINDS, "--samples", "8"), "--samples cannot be used with a recipe of a LoRA", ""),
+        (("LORA", "--gpu", "T4=-1"), "--gpu T4=-1 does not have a valid price", "dollars"),
         (("LORA", "--gpu", "T4=1", "--set", "rank=0"), "rank", ""),
     ],
 )

@@ -166,11 +166,11 @@ def test_a_recipe_of_one_phase_takes_one_list_and_settings_over_its_own(gangline
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [
-        ((RECIPE,), "the recipe says nothing of how fast its phases are", "--measure"),
+        ((RECIPE,), "the recipe does not say how fast its phases are", "--measure"),
         (
             (RECIPE, "--gpus", "8", "--images-per-second", "1100"),
             "the recipe has 2 phases (256 px, 512 px), and --images-per-second is given once",
-            "once for each phase, in their order, or --measure",
+            "once for each phase in their order; or --measure",
         ),
         (
             (RECIPE, *RATES, "--gpus", "8", "--gpus", "8", "--gpus", "8"),
@@ -183,15 +183,15 @@ def test_a_recipe_of_one_phase_takes_one_list_and_settings_over_its_own(gangline
         ((RECIPE, *RATES, "--gpus", "8,128", "--microbatch", "x"), "phases.0.microbatch: ", ""),
         ((RECIPE, *RATES, "--gpus", "8,128", "--set", "sed=7"), "sed: ", "gangline docs scratch"),
         ((RECIPE, *RATES, "--gpus", "8,128", "--set", "7"), "--set 7 does not name a setting", "--set seed=7"),
-        ((RECIPE, "--measure", *RATES), "throughput is given and to be measured", "either"),
-        ((RECIPE, *RATES, "--gpus", "8,128", "--base", "x"), "--base is for --measure", ""),
-        (("--measure",), "--measure is for a training recipe", "sd2_base"),
-        ((*ISSUE, "--set", "seed=7"), "--set is for a training recipe", "sd2_base"),
+        ((RECIPE, "--measure", *RATES), "the throughput is both given and to be measured", "either"),
+        ((RECIPE, *RATES, "--gpus", "8,128", "--base", "x"), "--base works only with --measure", ""),
+        (("--measure",), "--measure works only with a training recipe", "sd2_base"),
+        ((*ISSUE, "--set", "seed=7"), "--set works only with a training recipe", "sd2_base"),
         ((*ISSUE, "--gpus", "8"), "--gpus is given twice", "--phase"),
         (
             (str(ROOT / "recipes" / "tiny_subject.toml"),),
-            "--usd-per-gpu-hour is not for a recipe of a LoRA",
-            "give --gpu",
+            "--usd-per-gpu-hour cannot be used with a recipe of a LoRA",
+            "pass --gpu",
         ),
     ],
 )
@@ -223,7 +223,10 @@ def test_without_matplotlib_a_figure_is_one_sentence_and_the_table_needs_none(
     assert gangline(*ISSUE)[0] == 0
     code, printed, said = gangline(*ISSUE, "--figure", str(tmp_path / "x.svg"))
     assert (code, printed) == (2, "")
-    assert said.splitlines() == ["error: a figure needs matplotlib", "hint: pip install 'gangline[figures]'"]
+    assert said.splitlines() == [
+        "error: a figure needs matplotlib",
+        "hint: install it with pip install 'gangline[figures]'",
+    ]
 
 
 def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> None:
@@ -235,15 +238,15 @@ def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> 
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [
-        ((), "there is no phase to estimate", "give an outline, or --samples"),
+        ((), "there is no phase to estimate", "pass an outline, or --samples"),
         (ISSUE[:-2], "usd_per_gpu_hour is missing", "gangline docs estimate"),
         (with_gpus("8"), "training has 1 gpus and 2 images_per_second", "gangline docs estimate"),
         (with_gpus(""), "--gpus is empty", ""),
         (with_gpus("8,x"), "--gpus must be a whole number", ""),
         (with_gpus("0,16"), "--gpus must be 1 or more, not 0", ""),
-        (with_gpus(","), "--gpus , is no list of numbers", "for example --gpus 8,16"),
-        (with_gpus("8,,16"), "--gpus 8,,16 is no list of numbers", "for example --gpus 8,16"),
-        ((*ISSUE, "--predict", "32,"), "--predict 32, is no list of numbers", "for example --predict 8,16"),
+        (with_gpus(","), "--gpus , is not a list of numbers", "write e.g. --gpus 8,16"),
+        (with_gpus("8,,16"), "--gpus 8,,16 is not a list of numbers", "write e.g. --gpus 8,16"),
+        ((*ISSUE, "--predict", "32,"), "--predict 32, is not a list of numbers", "write e.g. --predict 8,16"),
         ((*ISSUE, "--samples", "0"), "--samples must be 1 or more, not 0", ""),
         ((*ISSUE, "--samples", ""), "--samples is empty", ""),
         (
@@ -255,12 +258,12 @@ def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> 
         (
             (*ISSUE[:6], "--usd-per-gpu-hour", "2,32=1,32=3", "--predict", "32"),
             "--usd-per-gpu-hour gives 32 two prices",
-            "give each of them once",
+            "pass each of them once",
         ),
         (
             (*ISSUE[:6], *A100, "--gpu", "a100 80gb=2", "--gpu", "A100 80GB=3"),
             "--gpu gives a100 80gb two prices",
-            "give each of them once",
+            "pass each of them once",
         ),
         (
             (*ISSUE[:6], *A100, "--usd-per-gpu-hour", "2,16=1", "--gpu", "H200=4"),
@@ -268,18 +271,18 @@ def test_the_command_line_loads_no_matplotlib_before_a_figure_is_asked_for() -> 
             "either --usd-per-gpu-hour, or --gpu with the price of each kind",
         ),
         ((*ISSUE, "--usd-per-gpu-hour", "nan"), "usd_per_gpu_hour should be a finite number, not nan", ""),
-        ((*ISSUE, "--usd-per-gpu-hour", "2,3"), "--usd-per-gpu-hour 3 names no price", "a name or number"),
+        ((*ISSUE, "--usd-per-gpu-hour", "2,3"), "--usd-per-gpu-hour 3 does not name a price", "a name or a number"),
         ((*ISSUE, "--phase", "x:1:8=1"), "phases are given twice", "either --phase"),
-        ((*ISSUE[6:], "--phase", "x:8=1"), "--phase x:8=1 is no phase", "for example"),
-        ((*ISSUE, "--figure", "x.pdf"), "x.pdf is no figure", ".svg or .png"),
-        ((*ISSUE, "--figure", "/proc/x.svg"), "/proc/x.svg cannot be written: ", "another place"),
+        ((*ISSUE[6:], "--phase", "x:8=1"), "--phase x:8=1 does not describe a phase", "write e.g. --phase"),
+        ((*ISSUE, "--figure", "x.pdf"), "x.pdf does not name a figure", ".svg or .png"),
+        ((*ISSUE, "--figure", "/proc/x.svg"), "/proc/x.svg cannot be written: ", "another file"),
         (
             (*ISSUE, "--figure", "/nowhere/x.svg"),
             "/nowhere/x.svg cannot be written: the folder /nowhere does not exist",
             "create the folder",
         ),
         (("OUTLINE", *ISSUE), "phases are given twice", "either in the outline"),
-        (("/nowhere.toml",), "there is no outline /nowhere.toml", "give a TOML file"),
+        (("/nowhere.toml",), "the outline /nowhere.toml cannot be read: no such file", "pass a TOML file"),
         (("OUTLINE", "--batch-size", "100"), "a batch of 100 images is not shared evenly by 8 or 128 GPUs", ""),
     ],
 )

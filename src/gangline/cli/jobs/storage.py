@@ -38,7 +38,7 @@ def storage_command(server: ServerOption = None, token: TokenOption = None, outp
 
 
 def _show_kinds(found: StorageView) -> None:
-    rows = table("what", ">files", ">jobs", ">size", ">per month", ">goes by age", "first", "why")
+    rows = table("what", ">files", ">jobs", ">size", ">per month", ">expires", "first", "why")
     for each in found.kinds:
         rows.add_row(
             CALLED[each.kind],

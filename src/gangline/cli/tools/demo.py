@@ -51,16 +51,26 @@ class DemoResult:
 
 
 def demo_command(
-    to: Annotated[Path, typer.Option("--to", help="Where the pictures and weights are left.")] = Path("gangline-demo"),
-    photos: Annotated[str, typer.Option(help="The subject's photos.")] = PHOTOS,
-    base: Annotated[str, typer.Option(help="The base model.")] = "assets/tiny-sdxl",
-    recipe: Annotated[str, typer.Option(help="The job's settings: a TOML file, or a recipe's name.")] = "tiny_subject",
-    seed: Annotated[int | None, typer.Option(help="When the node is killed; else by chance.")] = None,
+    to: Annotated[Path, typer.Option("--to", help="Write the pictures and weights to this folder.")] = Path(
+        "gangline-demo"
+    ),
+    photos: Annotated[str, typer.Option(help="Train on the photos in this folder.")] = PHOTOS,
+    base: Annotated[str, typer.Option(help="Start from this base model.")] = "assets/tiny-sdxl",
+    recipe: Annotated[
+        str,
+        typer.Option(
+            help="Read the job's settings from this TOML file, or from a recipe that `gangline recipes ls` lists."
+        ),
+    ] = "tiny_subject",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Choose the moment at which the node is killed with this seed (default: a random seed)."),
+    ] = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Train a LoRA on two local nodes, kill the one at work, and compare with an uninterrupted run.
+    """Train a LoRA on two local nodes, kill the one that trains, and compare with an uninterrupted run.
 
-    Needs nothing but this machine. The exit code is 1 if the two results differ.
+    The demo needs only this machine. The exit code is 1 if the two results differ.
     """
     seed = secrets.randbelow(10_000) if seed is None else seed
     base, folder_of_photos = here_or_bundled(base), Path(here_or_bundled(photos))
@@ -80,13 +90,13 @@ def demo_command(
         spec = upload_inputs(box.client, folder_of_photos, base, [HELD_OUT] if photos == PHOTOS else [], settings)
         for name in ("node-a", "node-b"):
             box.start_node(name)
-        say(f"a server at {box.url} and two nodes; the node at work will be killed (seed {seed})")
+        say(f"a server runs at {box.url} with two nodes; the node that trains will be killed (seed {seed})")
         interrupted = _train(box, spec, "interrupted", _Killer(box, Random(seed)))  # noqa: S311 - a moment, not a secret
-        say("the same job once more, left in peace")
+        say("training the same job again, without an interruption")
         uninterrupted = _train(box, replace(spec, sample_result=False), "uninterrupted", None)
         shown = wait_for_pictures(box.client, interrupted.summary.id).samples
         if shown.failed:
-            raise GanglineError(f"the pictures did not come: {shown.because}")
+            raise GanglineError(f"the pictures were not rendered: {shown.because}")
         for job in (interrupted, uninterrupted):
             _fetch(box, job, to / job.summary.name)
     outcome = _compare(interrupted, uninterrupted, to, seed=seed, seconds=time.monotonic() - began_s)
@@ -115,7 +125,7 @@ class _Killer:
         self.done = True
         err.print(
             Text("killed", style="bold red"),
-            f"{now.node_name} at step {now.step}; safe is step {now.committed_step}",
+            f"{now.node_name} at step {now.step}; its last checkpoint is of step {now.committed_step}",
         )
 
 
@@ -125,7 +135,7 @@ def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:
     if ended.summary.state != "succeeded":
         raise GanglineError(f"the job {ended.summary.state}: {ended.summary.because}", hint=box.client.logs(job).text)
     if killer and not killer.done:
-        raise BadInput("the job ended before its node could be killed", hint="give it more steps")
+        raise BadInput("the job ended before its node could be killed", hint="raise steps in the recipe")
     return ended
 
 

@@ -36,19 +36,21 @@ def exec_command(
     any_script: options.AnyScriptOption = False,
     output: OutputOption = Output.text,
 ) -> None:
-    """Run a command that trains, and go on where it was, wherever this is typed again.
+    """Run a training command, and resume it from its newest checkpoint on any machine where it is run again.
 
-    Its checkpoints go to the store as they become complete; the newest good one is there when it starts. It stops with SIGTERM: the
-    command is told, its last checkpoint goes up, and this ends with 75. Otherwise it ends as the command does.
+    Checkpoints are uploaded to the store as soon as they are complete, and the newest good one is downloaded before the command starts.
+    On SIGTERM the command is stopped, its last checkpoint is uploaded, and the exit code is 75. Otherwise the exit code is the command's.
 
-    `gangline exec ls` lists what lies in the store, `gangline exec get` downloads it, `gangline exec rm` removes it.
+    `gangline exec ls` lists the runs in the store, `gangline exec get` downloads their results, `gangline exec rm` removes their files.
     """
     from gangline.exec.plan import ExecPlan
 
     try:
         number = parse_signal(stop_signal)
     except ValueError:
-        raise BadInput(f"{stop_signal} is no signal", hint="as TERM, INT or USR1") from None
+        raise BadInput(
+            f"--stop-signal {stop_signal} is not a signal", hint="pass a signal such as TERM, INT or USR1"
+        ) from None
     plan = ExecPlan(
         command=tuple(command),
         rules=exec_rules(layout.value, complete_when, step),
@@ -92,7 +94,9 @@ def exec_command(
 def _data(word: str) -> tuple[str, Path]:
     address, _, folder = word.rpartition(":")
     if not address or not folder or folder.startswith("//"):
-        raise BadInput(f"--data {word} names no folder", hint="say ADDRESS:FOLDER, as s3://BUCKET/photos:images")
+        raise BadInput(
+            f"--data {word} does not name a folder", hint="write ADDRESS:FOLDER, e.g. s3://BUCKET/photos:images"
+        )
     return address, Path(folder)
 
 

@@ -20,9 +20,9 @@ def exec_list_command(
     checkpoints: options.ListCheckpointsOption = False,
     output: OutputOption = Output.text,
 ) -> None:
-    """List the runs of `gangline exec` below an address, the newest first: where, when, how they ended, what they left.
+    """List the runs of `gangline exec` in a store, newest first, with host, time, outcome and stored files.
 
-    It reads the store and changes nothing there.
+    The command never changes the store.
     """
     listing = make_listing(address, say)
     rows = listing.checkpoints if checkpoints else listing.rows
@@ -41,9 +41,9 @@ def exec_get_command(
     run: options.RunOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Download the results of `gangline exec`: of each file the newest version over its runs.
+    """Download the results of `gangline exec`: the newest version of each file over all runs.
 
-    Each is checked against its SHA-256. Typed again, it downloads only what has changed. It reads the store and changes nothing there.
+    Each file is checked against its SHA-256. The same command later downloads only what has changed. It never changes the store.
     """
     fetched = make_fetch(address, folder, say)(run=run, checkpoint=checkpoint)
     if output is Output.json:
@@ -55,12 +55,12 @@ def exec_get_command(
             if fetched.checkpoint is None
             else f", and the checkpoint {fetched.checkpoint} in {folder / 'checkpoint'}"
         )
-        say(f"{files}{also}: {fetched.bytes / 1e6:.1f} MB came, {fetched.here} files were there already")
+        say(f"{files}{also}: {fetched.bytes / 1e6:.1f} MB downloaded, {fetched.here} files were there already")
     if fetched.damaged:
         names = ", ".join(fetched.damaged[:NAMED_MAX])
         raise GanglineError(
-            f"no version is whole in {address} of {len(fetched.damaged)} files: {names}",
-            hint=f"all else is in {folder}",
+            f"{address} has no intact version of {len(fetched.damaged)} files: {names}",
+            hint=f"all other files are in {folder}",
         )
 
 
@@ -73,12 +73,12 @@ def exec_remove_command(
     force: options.ForceOption = False,
     output: OutputOption = Output.text,
 ) -> None:
-    """Remove what runs of `gangline exec` left: of one run, all checkpoints, or all.
+    """Remove the files of a run of `gangline exec`, the checkpoints of all runs, or everything.
 
-    Says first what goes, and asks. There is no way back.
+    The command first lists what it will remove, and asks for confirmation. Removing cannot be undone.
     """
     if (run is not None) + checkpoints + everything != 1:
-        raise BadInput("what is to be removed?", hint="say one of --run N, --checkpoints and --all")
+        raise BadInput("it is not clear what to remove", hint="pass one of --run N, --checkpoints and --all")
     removal = make_removal(address, say, run=run, checkpoints=checkpoints, force=force)
     if not yes and not _agreed(removal.sentence):
         say("nothing was removed")
@@ -123,7 +123,7 @@ def _show_runs(rows: list[RunRow]) -> None:
 
 def _ended(row: RunRow) -> str:
     if row.state != "ended":
-        return {"alive": "is at work", "vanished": "vanished"}.get(row.state, row.state)
+        return {"alive": "running", "vanished": "vanished"}.get(row.state, row.state)
     return row.because or "ended"
 
 
@@ -144,7 +144,7 @@ def _show_checkpoints(rows: list[CheckpointRow]) -> None:
             row.name or "–",
             moment_or_dash(row.written_ms),
             f"{row.bytes / MB:.1f}",
-            "its record is damaged" if row.damaged else "the next start goes on from it" if row.next else "",
+            "its record is damaged" if row.damaged else "the next run resumes from it" if row.next else "",
             row.key,
         )
         for row in rows
@@ -154,10 +154,13 @@ def _show_checkpoints(rows: list[CheckpointRow]) -> None:
 
 def _agreed(sentence: str) -> bool:
     """Raises `BadInput` where nobody can answer."""
-    say(f"this goes: {sentence}. This cannot be undone.")
+    say(f"this will be removed: {sentence}. This cannot be undone.")
     sys.stderr.flush()
     try:
         answer = input("Remove it? [y/N] ")
     except EOFError:
-        raise BadInput("there is nobody here to ask", hint="give --yes to remove without asking") from None
+        raise BadInput(
+            "removing needs a confirmation, and standard input is closed",
+            hint="pass --yes to remove without confirmation",
+        ) from None
     return answer.strip().lower() in ("y", "yes")

@@ -101,7 +101,7 @@ def measure_phases(plan: ScratchPlan, gpu: str, seconds: float) -> Iterator[Meas
     """Phase by phase. Raises `BadInput` with the trainer's own words where it ends before that."""
     spec, phases = plan.spec, phases_of(plan.spec)
     if not isinstance(plan.base, LocalFiles):
-        raise BadInput("a base on the hub is not fetched for a measurement", hint="give the folder of one with --base")
+        raise BadInput("a measurement needs a base on this machine, not on the hub", hint="pass its folder with --base")
     if any(ref.is_remote for ref in spec.data):
         lend_keys_of_data()
     say(_announced(len(phases), f"{spec.needs.slots} × {gpu}", seconds))
@@ -152,26 +152,27 @@ def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredS
             told.add(what)
             say(f"{name}: {what}")
 
-    tell("the trainer starts")
+    tell("starting the trainer")
     with _started(directory) as run:
         while not stretch.is_whole:
             if run.exit_code() is not None:
                 raise _failed(run)
             if run.progress().phase == "training":
-                tell("it warms up")
+                tell("warming up")
                 limit = limit or time.monotonic() + LIMIT_S
             for reading in run.take_readings():
                 if gpu != CPU and ON_GPU not in reading.point.values:
                     raise BadInput(
-                        f"the trainer found no GPU, but there is a {gpu}", hint="is torch here one for CUDA?"
+                        f"the trainer found no GPU, but this machine has a {gpu}",
+                        hint="install a build of torch for CUDA: `gangline docs install` says which",
                     )
                 stretch.add(reading.point.step, reading.point.values["seconds_per_step"])
             if stretch.is_warm:
-                tell("it is measured")
+                tell("measuring")
             if limit and time.monotonic() > limit:
                 raise BadInput(
                     f"{name}: {WARM_UP_STEPS + STEPS_MIN} steps took longer than {LIMIT_S // 60} min",
-                    hint="measure on more GPUs, or give a smaller batch_size: --set phases=…",
+                    hint="measure on more GPUs, or set a smaller batch_size with --set phases=…",
                 )
             Event().wait(LOOK_EVERY_S)
     return stretch

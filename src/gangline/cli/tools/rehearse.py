@@ -50,11 +50,11 @@ def run_in_peace(rehearsal: Rehearsal) -> Peaceful:
             _finish(run)
             steps = _step(run)
         except Broken as error:
-            raise BadInput(f"uninterrupted, {error.message}", hint=error.hint) from None
+            raise BadInput(f"the uninterrupted run failed: {error.message}", hint=error.hint) from None
     if not steps:
-        raise BadInput("it reported no step in progress.jsonl, so there is no moment to interrupt it at")
+        raise BadInput("the uninterrupted run reported no step in progress.jsonl, so it cannot be interrupted at one")
     if not any((directory / contract.OUTPUT).rglob("*")):
-        raise BadInput("uninterrupted, it left nothing in output/")
+        raise BadInput("the uninterrupted run left nothing in output/")
     return Peaceful(directory, steps)
 
 
@@ -88,7 +88,9 @@ def _interrupt(run: ProcessRun, interruption: Interruption) -> Saved:
         run.ask_to_stop()
         _wait_for_end(run)
         if run.exit_code() != EXIT_STOPPED:
-            raise Broken(f"told to stop by SIGTERM it ended with {how(run)}, not {EXIT_STOPPED}", hint=last_words(run))
+            raise Broken(
+                f"it ended with {how(run)} after SIGTERM, not with exit code {EXIT_STOPPED}", hint=last_words(run)
+            )
     else:
         run.ask_to_save()
         _wait(run, lambda: _newest_step(run) >= interruption.after, "a checkpoint after SIGUSR1")
@@ -112,7 +114,7 @@ def _hand_over(saved: Saved, directory: Path) -> None:
             raise Broken(f"its checkpoint of step {saved.manifest.step} lacks {file.path}")
         shutil.copyfile(saved.folder / file.path, place)
         if described_file(place, target) != file:
-            raise Broken(f"{file.path} in its checkpoint of step {saved.manifest.step} is not what the manifest says")
+            raise Broken(f"{file.path} in its checkpoint of step {saved.manifest.step} differs from the manifest")
     shutil.copyfile(saved.folder / contract.MANIFEST, target / contract.MANIFEST)
 
 
@@ -120,7 +122,7 @@ def _check_it_went_on(directory: Path, resumed_from: int) -> None:
     reports = [json.loads(line) for line in (directory / contract.PROGRESS).read_bytes().splitlines()]
     first = next((report["step"] for report in reports if report.get("phase") == "training"), None)
     if first is not None and first < resumed_from:
-        raise Broken(f"it began again at step {first} and left the checkpoint of step {resumed_from} aside")
+        raise Broken(f"it started at step {first} and ignored the checkpoint of step {resumed_from}")
 
 
 @contextmanager
@@ -163,7 +165,7 @@ def _step(run: ProcessRun) -> int:
     try:
         return run.progress().step
     except (KeyError, TypeError, ValueError) as error:
-        raise Broken(f"a line of its progress.jsonl is not one: {type(error).__name__} {error}") from None
+        raise Broken(f"it wrote an invalid line to progress.jsonl: {type(error).__name__} {error}") from None
 
 
 def _newest_step(run: ProcessRun) -> int:

@@ -43,21 +43,28 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("run")
 def run_scenario_command(
-    scenario: Annotated[str, typer.Argument(help="A name that `gangline sim ls` gives, or a TOML file.")],
-    seed: Annotated[int, typer.Option(min=0, help="All chance follows from it.")] = 0,
+    scenario: Annotated[
+        str, typer.Argument(help="Simulate this scenario: a name that `gangline sim ls` lists, or a TOML file.")
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Derive all randomness from this seed.")] = 0,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Play [policy] of a server's gangline.toml instead of the scenario's."),
+        typer.Option(metavar="FILE", help="Use the policy of this server's gangline.toml instead of the scenario's."),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="policy.x or fleet.x. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Override a setting of the scenario's policy or fleet, e.g. policy.idle_s=120. Repeat it for several.",
+        ),
     ] = None,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the timeline there.")] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the timeline into this file.")] = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Simulate a scenario, and say what came of it.
+    """Simulate a scenario and report the outcome.
 
-    Where the scenario has settings to compare with, it runs again with those. `gangline docs simulator` has a scenario's fields.
+    If the scenario has settings to compare with, it is simulated again with those. `gangline docs simulator` lists a scenario's fields.
     """
     from gangline.sim.report import make_report
     from gangline.sim.scenario import figures, load_scenario, override_scenario, with_policy
@@ -84,14 +91,14 @@ def run_scenario_command(
 
 @app.command("soak")
 def soak_command(
-    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="So many seeds.")],
-    first: Annotated[int, typer.Option(min=0, metavar="N", help="The first of them.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, metavar="PROCESSES", help="So many at a time.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Play this many seeds.")],
+    first: Annotated[int, typer.Option(min=0, metavar="N", help="Start with this seed.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="PROCESSES", help="Play this many seeds at the same time.")] = 1,
     output: OutputOption = Output.text,
 ) -> None:
-    """Chaos: every seed is another fleet, other jobs and other faults; no promise may break, and everything must end.
+    """Simulate chaos: every seed is another fleet with other jobs and other faults. No promise may break, and every job must end.
 
-    Exit code 1 where a promise broke, a job stayed unfinished, or a kind of fault never struck.
+    The exit code is 1 if a promise broke, a job stayed unfinished, or a kind of fault never struck.
     """
     from gangline.sim.soak import Soak
 
@@ -110,7 +117,7 @@ def soak_command(
 
 @app.command("ls")
 def list_scenarios_command(output: OutputOption = Output.text) -> None:
-    """The scenarios that come with Gangline."""
+    """List the scenarios that come with Gangline."""
     from gangline.sim.scenario import load_scenario, names
 
     titles = {name: load_scenario(name).title for name in names()}
@@ -130,7 +137,10 @@ def _parted(settings: list[str]) -> dict[str, str]:
     parts = [text.partition("=") for text in settings]
     for name, equals, _ in parts:
         if not equals or not name:
-            raise BadInput(f"--set {name} sets nothing", hint="for example --set policy.idle_s=120")
+            raise BadInput(
+                f"--set {name} does not name a setting and its value",
+                hint="write --set NAME=VALUE, e.g. --set policy.idle_s=120",
+            )
     return {name.strip(): value.strip() for name, _, value in parts}
 
 
@@ -147,7 +157,9 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
                 simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
                 simulation.audit.against_the_store(simulation.policy)
         except Violation as violation:
-            say_error(GanglineError(str(violation), hint="the same seed and the same version repeat it"))
+            say_error(
+                GanglineError(str(violation), hint="the same seed reproduces it with the same version of Gangline")
+            )
             raise typer.Exit(EXIT_BROKEN_PROMISE) from None
     return simulation
 

@@ -100,7 +100,7 @@ class Terminal:
                 self._log, why = None, error.strerror
             else:
                 return
-        self.say(f"warning: the log ends here: {why}")
+        self.say(f"warning: the log cannot be written any further: {why}")
 
     def _write(self, handle: int, content: bytes) -> None:
         """All of it, to whoever still reads."""

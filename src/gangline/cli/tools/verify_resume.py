@@ -27,27 +27,39 @@ def verify_resume_command(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            help="After `--`: a trainer of yours. It gets a run's directory in the place of {}, or as its last argument.",
+            help="Run this trainer of your own, written after `--`. {} in it is replaced by a run's directory; without {} the "
+            "directory is its last argument.",
             show_default=False,
         ),
     ] = None,
-    photos: Annotated[str | None, typer.Option(help="A folder with photos, as for `gangline train`.")] = None,
-    base: Annotated[str | None, typer.Option(help="The folder of a base, as for `gangline train`.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="A TOML file with a run's settings, or a recipe's name.")] = None,
-    spec: Annotated[
-        Path | None, typer.Option(help="The spec.json of a run, in the place of photos and recipe.")
+    photos: Annotated[
+        str | None, typer.Option(help="Train on the photos in this folder, as in `gangline train`.")
     ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Start from the base in this folder, as in `gangline train`.")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="Read a run's settings from this TOML file, or from a recipe that `gangline recipes ls` lists."
+        ),
+    ] = None,
+    spec: Annotated[Path | None, typer.Option(help="Use this spec.json of a run instead of photos and recipe.")] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="The inputs of that spec.  [default: the folder inputs beside it]")
+        Path | None,
+        typer.Option(help="Use this folder as the inputs of --spec (default: the folder inputs beside it)."),
     ] = None,
-    times: Annotated[int, typer.Option(min=1, max=100, help="Interruptions of each way, spread over the run.")] = 2,
+    times: Annotated[
+        int,
+        typer.Option(min=1, max=100, help="Interrupt the run this many times by each signal, spread over its steps."),
+    ] = 2,
     output: OutputOption = Output.text,
 ) -> None:
     """Prove that interrupted runs end with the same bits as an uninterrupted one.
 
-    The run is done once in peace. Then again for each interruption: by SIGTERM, and by SIGKILL some steps after a checkpoint;
-    each goes on in a new directory from the newest complete checkpoint alone. The results are compared by names, types,
-    shapes and bytes of their tensors. The exit code is 0 if all are equal, 1 if not.
+    The run is done once without an interruption, and then once for each interruption, by SIGTERM or by SIGKILL some steps after
+    a checkpoint. Each interrupted run resumes in a new directory from nothing but its newest complete checkpoint. The results are
+    compared by the names, types, shapes and bytes of their tensors. The exit code is 0 if all are equal, 1 if not.
     """
     with tempfile.TemporaryDirectory(prefix="gangline-verify-") as made:
         folder = Path(made)
@@ -56,7 +68,7 @@ def verify_resume_command(
         else:
             lay_out, kind = _from_spec(spec, inputs)
         rehearsal = Rehearsal(start=_starter(command or [], kind), lay_out=lay_out, folder=folder)
-        say("one run in peace")
+        say("running without an interruption")
         peaceful = run_in_peace(rehearsal)
         outcomes = [_rehearse(rehearsal, peaceful.directory, one) for one in interruptions(peaceful.steps, times)]
     _show(outcomes, peaceful.steps, output)
@@ -80,7 +92,7 @@ def _show(outcomes: list[ResumeCheck], steps: int, output: Output) -> None:
         equal = all(outcome.equal for outcome in outcomes)
         print_json({"equal": equal, "steps": steps, "outcomes": [_as_json(outcome) for outcome in outcomes]})
         return
-    rows = table("interruption", ">at step", ">went on from", "why")
+    rows = table("interruption", ">at step", ">resumed from", "why")
     for outcome in outcomes:
         rows.add_row(
             outcome.interruption.way, str(outcome.interrupted_at), str(outcome.resumed_from), resume_sentence(outcome)
@@ -103,8 +115,8 @@ def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
         )
     if kind not in MODULES:
         raise BadInput(
-            f"there is no trainer for a spec of kind {kind!r}" if kind else "nothing to run is given",
-            hint=f"give the spec of a {' or '.join(sorted(MODULES))}, photos and a base, or after -- a command",
+            f"there is no trainer for a spec of kind {kind!r}" if kind else "there is nothing to run",
+            hint=f"pass --spec with a spec of kind {' or '.join(sorted(MODULES))}, or --photos and --base, or a command after --",
         )
     return partial(ProcessTrainer().start, kind)
 
@@ -119,7 +131,7 @@ def _from_spec(spec: Path | None, inputs: Path | None) -> tuple[Callable[[Path],
         raise BadInput(f"the spec {spec} cannot be read: {error}") from None
     beside = inputs or spec.parent / contract.INPUTS
     if inputs is not None and not inputs.is_dir():
-        raise BadInput(f"there is no folder {inputs}", hint="give the folder that has photos/ and base/ in it")
+        raise BadInput(f"the folder {inputs} does not exist", hint="pass the folder that has photos/ and base/ in it")
     kind = value.get("kind", UNNAMED) if isinstance(value, dict) else None
     return partial(_lay_out, text=text, inputs=beside), kind
 
@@ -153,7 +165,7 @@ def _from_photos(photos: str, base: str | None, recipe: str | None) -> tuple[Cal
     files = _Files()
     made = upload_inputs(files, Path(here_or_bundled(photos)), base, [], read_recipe(recipe))  # type: ignore[arg-type]
     if isinstance(made.base, HubBase):
-        raise BadInput("a base on the hub is not fetched for this", hint="give the folder of one")
+        raise BadInput("this needs a base on this machine, not on the hub", hint="pass its folder with --base")
     text = json.dumps(to_json(made))
 
     def lay_out(directory: Path) -> None:

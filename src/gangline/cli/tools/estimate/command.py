@@ -50,11 +50,11 @@ def estimate_command(
     figures: options.FiguresOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Days and dollars by the number and kind of GPUs, measured, or computed from a recipe.
+    """Estimate days and dollars for each number and kind of GPUs, from measurements or from a recipe alone.
 
-    It can be measured here: gangline estimate sd2_base --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
-    Or computed: gangline estimate sd2_base --gpu "H100 SXM=3" --gpu "B200=4.5" --gpus 8,64.
-    Numbers of GPUs that were not measured are predicted by a law that is fitted to the others. `gangline docs estimate` says how.
+    To measure on this machine: gangline estimate sd2_base --measure --data laion.lance --base sd2 --usd-per-gpu-hour 2.
+    To compute from the recipe: gangline estimate sd2_base --gpu "H100 SXM=3" --gpu "B200=4.5" --gpus 8,64.
+    Numbers of GPUs that were not measured are predicted by a law that is fitted to the measured ones. `gangline docs estimate` explains it.
     """
     from gangline.cli.tools.estimate.page import estimate_page
 
@@ -88,8 +88,8 @@ def estimate_command(
         for option, value in unfit.items():
             refuse(
                 value,
-                f"{option} is not for a recipe of a LoRA",
-                hint="its minutes and dollars are computed: give --gpu",
+                f"{option} cannot be used with a recipe of a LoRA",
+                hint="pass --gpu, for which the minutes and dollars of a LoRA are computed",
             )
         refuse([text for text in gpus or [] if text != "1"], "a LoRA trains on one GPU", hint="leave --gpus out")
         recipe = override_recipe(file, setting or []) | ({"base": base} if base else {})
@@ -97,7 +97,7 @@ def estimate_command(
         return
     for figure in figures or []:
         _check_figure(figure)
-    hint = "either --usd-per-gpu-hour, or --gpu with the price of each kind"
+    hint = "pass either --usd-per-gpu-hour, or --gpu with the price of each kind"
     refuse(usd_per_gpu_hour and gpu, "prices are given twice", hint=hint)
     question = EstimateQuestion(
         settings={
@@ -160,7 +160,7 @@ def _print_minutes(
 
 def _check_figure(file: Path) -> None:
     if file.suffix.lower() not in SUFFIXES:
-        raise BadInput(f"{file} is no figure", hint=f"its name ends with {' or '.join(SUFFIXES)}")
+        raise BadInput(f"{file} does not name a figure", hint=f"end its name in {' or '.join(SUFFIXES)}")
     check_place(file, "--figure")
 
 
@@ -171,5 +171,5 @@ def _draw(found: "Estimate", file: Path) -> None:
         draw_estimate(found, file)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise BadInput(f"{file} cannot be written: {why}", hint="give another place") from None
+        raise BadInput(f"{file} cannot be written: {why}", hint="pass another file with --figure") from None
     say(f"the figure is in {file}")

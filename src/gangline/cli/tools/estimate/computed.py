@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gangline.core.specs.lora import LoraSpec
 
 NAMES = get_args(FamilyName)
-HINT = f"add --family with one of {', '.join(NAMES)}"
+HINT = f"pass --family with one of {', '.join(NAMES)}"
 PHOTOS = 20
 """Of a LoRA whose photos are not known yet."""
 
@@ -25,12 +25,12 @@ def family_of_base(base: object, given: str | None) -> Family:
             raise BadInput(f"there is no family {given}", hint=HINT)
         return named
     if not isinstance(base, str) or not base:
-        raise BadInput("which family the base is of is not known, as there is no base", hint=f"{HINT}, or --base")
+        raise BadInput("the family of the base is not known, because there is no base", hint=f"{HINT}, or --base")
     if Path(base).exists():
         return _at(Path(base))
     if found := family_published_as(base.partition("@")[0]):
         return found
-    raise BadInput(f"which family {base} is of is not known without asking for it", hint=HINT)
+    raise BadInput(f"the family of {base} is not known without looking it up on the hub", hint=HINT)
 
 
 def _at(path: Path) -> Family:

@@ -28,7 +28,7 @@ def draw_estimate(found: Estimate, file: Path) -> None:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
-        raise BadInput("a figure needs matplotlib", hint="pip install 'gangline[figures]'") from None
+        raise BadInput("a figure needs matplotlib", hint="install it with pip install 'gangline[figures]'") from None
     kinds = list(dict.fromkeys(row.gpu for row in found.rows))
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure = Figure(figsize=(7.2, 4.6), layout="constrained")

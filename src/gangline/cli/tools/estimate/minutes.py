@@ -54,16 +54,24 @@ def lora_minutes(
     from gangline.core.estimates.forecast import forecast
     from gangline.core.gpus import find_kind
 
-    refuse(not prices, "no GPU is given", hint='name one with its price per hour: --gpu "RTX 4090=0.30"')
+    refuse(
+        not prices,
+        "there is no kind of GPU to estimate for",
+        hint='pass one with its price an hour, e.g. --gpu "RTX 4090=0.30"',
+    )
     for name, price in prices.items():
         wrong = not isinstance(price, int | float) or not 0 <= price < 1e15
-        refuse(wrong, f"--gpu {name}={price} is no price", hint="give dollars an hour, such as 0.30")
+        refuse(
+            wrong,
+            f"--gpu {name}={price} does not have a valid price",
+            hint="write a number of US dollars an hour, e.g. 0.30",
+        )
     spec, own = lora_of(recipe, photos), family_of_base(recipe.get("base"), family)
     kinds = [find_kind(name) for name in prices]
     found = [forecast(spec, own, kind) for kind in kinds]
     for each in found:
         if each.seconds is None:
-            raise BadInput(each.because[0], hint="leave it out, or change precision")
+            raise BadInput(each.because[0], hint="leave this kind of GPU out, or change precision")
     return [
         MinutesRow(each, price, kind.memory_gb) for each, price, kind in zip(found, prices.values(), kinds, strict=True)
     ]

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-RECIPE = "A training recipe"
-MEASURED, PRICES, INTERRUPTIONS, DATA = "What was measured", "Prices", "Interruptions", "Storage and egress"
+RECIPE = "Training recipe"
+MEASURED, PRICES, INTERRUPTIONS, DATA = "Measurements", "Prices", "Interruptions", "Storage and egress"
 
 OutlineArgument = Annotated[
     str | None,
     typer.Argument(
-        help="A TOML file, or the name of a recipe that `gangline recipes ls` lists; options override it.",
+        help="Estimate this outline or recipe: a TOML file, or a recipe that `gangline recipes ls` lists. Options override it.",
         show_default=False,
     ),
 ]
@@ -19,58 +19,72 @@ MeasureOption = Annotated[
     bool,
     typer.Option(
         "--measure",
-        help="Run the trainer on this machine first, for a short time, in the place of --gpus and --images-per-second.",
+        help="Measure the throughput by running the trainer on this machine for a short time, instead of passing --gpus and "
+        "--images-per-second.",
         rich_help_panel=RECIPE,
     ),
 ]
 MeasureSOption = Annotated[
-    float, typer.Option(metavar="X", min=0.1, max=600, help="So long in each phase.", rich_help_panel=RECIPE)
+    float,
+    typer.Option(
+        metavar="X", min=0.1, max=600, help="Measure each phase for this many seconds.", rich_help_panel=RECIPE
+    ),
 ]
 DataSetOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="A data set to measure on, in the place of the recipe's: a folder, or s3://.", rich_help_panel=RECIPE
+        help="Measure on this data set instead of the recipe's: a folder, or an s3:// address. Repeat it for several.",
+        rich_help_panel=RECIPE,
     ),
 ]
 DataWhereOption = Annotated[
     str | None,
     typer.Option(
-        help="The rows of each data set to measure on, in the place of the recipe's condition; '' for all of them.",
+        help="Measure on the rows of each data set for which this SQL condition holds, instead of the recipe's condition; "
+        "'' uses all rows.",
         rich_help_panel=RECIPE,
     ),
 ]
 BaseOption = Annotated[
     str | None,
     typer.Option(
-        help="The model to measure or compute with, in the place of the recipe's: a folder in diffusers' layout, or a hub id.",
+        help="Measure or compute with this model instead of the recipe's: a folder in diffusers' layout, or a hub id.",
         rich_help_panel=RECIPE,
     ),
 ]
 SettingOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any setting of the recipe anew, as TOML: --set needs.slots=4.", rich_help_panel=RECIPE),
+    typer.Option(
+        "--set",
+        help="Override a setting of the recipe, as TOML, e.g. --set needs.slots=4. Repeat it for several.",
+        rich_help_panel=RECIPE,
+    ),
 ]
 FamilyOption = Annotated[
     str | None,
     typer.Option(
         "--family",
         metavar="sdxl|sd15|sd2",
-        help="What the recipe's base is, where that cannot be seen from a folder or a published name.",
+        help="Name the family of the recipe's base (default: recognised from its folder or its published name).",
         rich_help_panel=RECIPE,
     ),
 ]
 PhotosOption = Annotated[
     int,
     typer.Option(
-        metavar="N", min=1, max=10_000, help="Photos that a LoRA's recipe is used with.", rich_help_panel=RECIPE
+        metavar="N", min=1, max=10_000, help="Estimate a LoRA's recipe for this many photos.", rich_help_panel=RECIPE
     ),
 ]
-SamplesOption = Annotated[str | None, typer.Option(metavar="N", help="Images to train on, each as often as it comes.")]
+SamplesOption = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Train on this many images in total, counting each as often as it is seen."),
+]
 GpusOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="N,N…",
-        help="Numbers of GPUs measured. Of a recipe's phases once, or once for each; without --images-per-second, numbers to compute.",
+        help="Numbers of GPUs that were measured, comma-separated. With a recipe pass it once for all phases, or once for "
+        "each. Without --images-per-second it lists the numbers to compute.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -78,67 +92,113 @@ ImagesPerSecondOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="X,X…",
-        help="Of all GPUs together, one by one. With a recipe once for each phase.",
+        help="Total throughput at each number in --gpus, comma-separated. With a recipe pass it once for each phase.",
         rich_help_panel=MEASURED,
     ),
 ]
 BatchSizeOption = Annotated[
-    str | None, typer.Option(metavar="N", help="Images of a step over all GPUs.", rich_help_panel=MEASURED)
+    str | None,
+    typer.Option(
+        metavar="N", help="Train on this many images per step, over all GPUs together.", rich_help_panel=MEASURED
+    ),
 ]
 MicrobatchOption = Annotated[
-    str | None, typer.Option(metavar="N", help="Images that a GPU takes at a time.", rich_help_panel=MEASURED)
+    str | None,
+    typer.Option(metavar="N", help="Compute this many images at a time on each GPU.", rich_help_panel=MEASURED),
 ]
 PhasesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--phase",
         metavar="NAME:SAMPLES:GPUS=X,…[:MICROBATCH]",
-        help="Of several, in place of --samples, --gpus and --images-per-second. May be repeated.",
+        help="Describe one of several phases, instead of passing --samples, --gpus and --images-per-second. Repeat it for "
+        "each phase.",
         rich_help_panel=MEASURED,
     ),
 ]
-MeasuredOnOption = Annotated[str | None, typer.Option(metavar="GPU", help="The kind of GPU.", rich_help_panel=MEASURED)]
-PrecomputeGpuHoursOption = Annotated[
-    str | None, typer.Option(metavar="X", help="Of what is made once before training.", rich_help_panel=MEASURED)
+MeasuredOnOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GPU", help="Name the kind of GPU on which the throughput was measured.", rich_help_panel=MEASURED
+    ),
 ]
-PredictOption = Annotated[str | None, typer.Option(metavar="N,N…", help="Numbers of GPUs not measured.")]
+PrecomputeGpuHoursOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="X",
+        help="Add this many GPU hours for what is computed once before training, e.g. latents.",
+        rich_help_panel=MEASURED,
+    ),
+]
+PredictOption = Annotated[
+    str | None,
+    typer.Option(metavar="N,N…", help="Predict these numbers of GPUs, which were not measured, comma-separated."),
+]
 UsdPerGpuHourOption = Annotated[
     str | None,
-    typer.Option(metavar="X[,N=X…]", help="The price; of N GPUs another one.", rich_help_panel=PRICES),
+    typer.Option(
+        metavar="X[,N=X…]",
+        help="Price of a GPU in US dollars an hour; N=X sets another price for N GPUs.",
+        rich_help_panel=PRICES,
+    ),
 ]
 GpuOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=USD",
-        help="A kind of GPU and its price per hour. May be repeated. Of a recipe without --images-per-second it is computed.",
+        help="Estimate for this kind of GPU at its price in US dollars an hour. Repeat it for several. With a recipe but "
+        "without --images-per-second the throughput is computed.",
         rich_help_panel=PRICES,
     ),
 ]
 InterruptionsPerNodeHourOption = Annotated[
-    str | None, typer.Option(metavar="X", help="How often a node is taken away.", rich_help_panel=INTERRUPTIONS)
+    str | None,
+    typer.Option(
+        metavar="X", help="Each node is interrupted this often an hour (default: never).", rich_help_panel=INTERRUPTIONS
+    ),
 ]
-GpusPerNodeOption = Annotated[str | None, typer.Option(metavar="N", help="[default: 8]", rich_help_panel=INTERRUPTIONS)]
+GpusPerNodeOption = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Each node has this many GPUs (default: 8).", rich_help_panel=INTERRUPTIONS),
+]
 CheckpointSOption = Annotated[
     str | None,
-    typer.Option(metavar="X", help="A checkpoint stops training so long.", rich_help_panel=INTERRUPTIONS),
+    typer.Option(
+        metavar="X", help="Each checkpoint stops training for this many seconds.", rich_help_panel=INTERRUPTIONS
+    ),
 ]
 RestartSOption = Annotated[
     str | None,
-    typer.Option(metavar="X", help="From an interruption until training goes on.", rich_help_panel=INTERRUPTIONS),
+    typer.Option(
+        metavar="X", help="Training resumes this many seconds after an interruption.", rich_help_panel=INTERRUPTIONS
+    ),
 ]
-DatasetGbOption = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+DatasetGbOption = Annotated[
+    str | None, typer.Option(metavar="X", help="The data set has this size in GB.", rich_help_panel=DATA)
+]
 DatasetImagesOption = Annotated[
     str | None,
     typer.Option(
-        metavar="N", help="Read again in every epoch, as nodes keep no cache; else once.", rich_help_panel=DATA
+        metavar="N",
+        help="The data set has this many images; nodes without a cache download it again in every epoch (default: it is "
+        "downloaded once).",
+        rich_help_panel=DATA,
     ),
 ]
 CheckpointGbOption = Annotated[
-    str | None, typer.Option(metavar="X", help="Of each; two are kept.", rich_help_panel=DATA)
+    str | None,
+    typer.Option(metavar="X", help="Each checkpoint has this size in GB; two are kept.", rich_help_panel=DATA),
 ]
-StorageUsdPerGbMonthOption = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
-EgressUsdPerGbOption = Annotated[str | None, typer.Option(metavar="X", rich_help_panel=DATA)]
+StorageUsdPerGbMonthOption = Annotated[
+    str | None,
+    typer.Option(metavar="X", help="Storage costs this many US dollars per GB and month.", rich_help_panel=DATA),
+]
+EgressUsdPerGbOption = Annotated[
+    str | None, typer.Option(metavar="X", help="Downloads cost this many US dollars per GB.", rich_help_panel=DATA)
+]
 FiguresOption = Annotated[
     list[Path] | None,
-    typer.Option("--figure", metavar="FILE", help="Draw days against GPUs: .svg or .png. May be repeated."),
+    typer.Option(
+        "--figure", metavar="FILE", help="Draw days against GPUs into this .svg or .png file. Repeat it for several."
+    ),
 ]

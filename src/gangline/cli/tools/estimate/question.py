@@ -77,13 +77,19 @@ class EstimateQuestion:
         own = self.of_recipe
         recipe = self._recipe()
         for option, value in {"--data": own.data, "--where": own.where}.items():
-            refuse(value, f"{option} is for --measure", hint="what is computed needs no data set")
-        refuse(self.measured_on, "--measured-on is for a throughput that was measured", hint="leave it out")
+            refuse(
+                value,
+                f"{option} works only with --measure",
+                hint="leave it out: a computed throughput needs no data set",
+            )
+        refuse(self.measured_on, "--measured-on works only with a measured throughput", hint="leave it out")
         spec = spec_of(recipe)
         given = [count for text in self.throughput.gpus for count in numbers("--gpus", text) or []]
         counts = [*given, *(self.settings["predict"] or [])] or [spec.needs.slots]
         wrong = not all(isinstance(count, int) and count >= 1 for count in counts)
-        refuse(wrong, "--gpus and --predict are numbers of GPUs, at least 1", hint="for example --gpus 1,8,64")
+        refuse(
+            wrong, "--gpus and --predict take numbers of GPUs, which are at least 1", hint="write e.g. --gpus 1,8,64"
+        )
         rest = {name: table for name, values in self.tables.items() if (table := given_options(_numbers(values)))}
         return computed(spec, family_of_base(recipe.get("base"), own.family), self.settings["gpu"], counts, rest)
 
@@ -99,7 +105,9 @@ class EstimateQuestion:
         }
         for option, value in options.items():
             refuse(
-                value, f"{option} is for a training recipe", hint="such as sd2_base; `gangline recipes ls` lists all"
+                value,
+                f"{option} works only with a training recipe",
+                hint="pass a recipe such as sd2_base; `gangline recipes ls` lists all recipes",
             )
         options = {} if self.throughput.phases or "phases" in self.file else OF_A_PHASE
         return self._parsed(self.file, _phases(self.throughput), options)
@@ -107,8 +115,16 @@ class EstimateQuestion:
     def _recipe(self) -> dict[str, Any]:
         """With what is given in the place of its own settings."""
         given, own = self.throughput, self.of_recipe
-        refuse(given.samples or given.phases, "phases are given twice", hint="either in the recipe or as options")
-        refuse(self.batch["batch_size"], "batch_size is given twice", hint="the phases of the recipe have it")
+        refuse(
+            given.samples or given.phases,
+            "phases are given twice",
+            hint="describe them either in the recipe or by options",
+        )
+        refuse(
+            self.batch["batch_size"],
+            "batch_size is given twice",
+            hint="leave --batch-size out: the phases of the recipe set it",
+        )
         recipe = with_data(override_recipe(self.file, own.settings), own.data or [], own.where)
         recipe |= given_options({"base": own.base})
         return _with_batch(recipe, {"microbatch": self.batch["microbatch"]})
@@ -117,21 +133,25 @@ class EstimateQuestion:
         given, own = self.throughput, self.of_recipe
         recipe = self._recipe()
         spec = spec_of(recipe)
-        refuse(own.family, "--family is for what is computed", hint="a throughput that is measured needs none")
+        refuse(
+            own.family,
+            "--family works only with a computed throughput",
+            hint="leave it out: a measured throughput needs no family",
+        )
         if own.measure:
             return self._of_measured(recipe, spec)
         for option, value in {"--data": own.data, "--where": own.where, "--base": own.base}.items():
-            refuse(value, f"{option} is for --measure", hint="throughput that is given needs neither")
+            refuse(value, f"{option} works only with --measure", hint="leave it out, or pass --measure")
         return self._parsed({}, _of_phases(spec, given.gpus, given.rates), OF_A_PHASE), []
 
     def _of_measured(self, recipe: dict[str, Any], spec: "ScratchSpec") -> "tuple[Outline, list[MeasuredPhase]]":
         from gangline.cli.tools.measure import CPU, gpu_here, measure_phases
 
-        hint = "either --measure, or --gpus and --images-per-second"
+        hint = "pass either --measure, or --gpus and --images-per-second"
         given = self.throughput.gpus or self.throughput.rates
-        refuse(given, "throughput is given and to be measured", hint=hint)
+        refuse(given, "the throughput is both given and to be measured", hint=hint)
         kind = gpu_here()
-        no_gpu = "this machine has no GPU, and its CPU tells nothing of any"
+        no_gpu = "this machine has no GPU, so nothing can be measured that holds for one"
         refuse(self.settings["gpu"] and kind == CPU, no_gpu, hint="leave --gpu out")
         ones = _as_measured(spec, [1.0 for _ in spec.phases])
         self._parsed({}, ones, OF_A_PHASE, kind)  # what is wrong is told before it takes time
@@ -155,14 +175,15 @@ def read_file(given: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except OSError as error:
         raise NotFound(
-            f"there is no outline {path} ({error.strerror})", hint="give a TOML file, a recipe's name, or options"
+            f"the outline {path} cannot be read: {(error.strerror or str(error)).lower()}",
+            hint="pass a TOML file, a recipe that `gangline recipes ls` lists, or options",
         ) from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is not a text", hint="an outline is TOML") from None
+        raise BadInput(f"{path} is not a text file", hint="pass an outline in TOML") from None
     except tomllib.TOMLDecodeError as error:
         said = str(error)
         raise BadInput(
-            f"{path} is not TOML: {said[:1].lower()}{said[1:]}", hint="`gangline docs estimate` has one"
+            f"{path} is not TOML: {said[:1].lower()}{said[1:]}", hint="`gangline docs estimate` has an example"
         ) from None
 
 
@@ -189,12 +210,12 @@ def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[P
     phases = phases_of(spec)
     has = f"the recipe has {len(phases)} phases ({', '.join(phase['name'] for phase in phases)}), and"
     hint = (
-        "give --gpus, and --images-per-second once for each phase, in their order, or --measure; or a kind of GPU with its price, for "
-        'which it is computed: --gpu "H100 SXM=3"'
+        "pass --gpus, and --images-per-second once for each phase in their order; or --measure; or a kind of GPU with "
+        'its price, for which the throughput is computed, e.g. --gpu "H100 SXM=3"'
     )
-    refuse(not (gpus and rates), "the recipe says nothing of how fast its phases are", hint=hint)
+    refuse(not (gpus and rates), "the recipe does not say how fast its phases are", hint=hint)
     refuse(len(rates) != len(phases), f"{has} --images-per-second is given {repeated_option(rates)}", hint=hint)
-    hint = "give it once for all phases, or once for each, in their order"
+    hint = "pass it once for all phases, or once for each, in their order"
     refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {repeated_option(gpus)}", hint=hint)
     gpus = gpus if len(gpus) > 1 else gpus * len(phases)
     return [
@@ -216,7 +237,7 @@ def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[PhaseTable]:
 def _phases(said: GivenThroughput) -> list[PhaseTable]:
     """Those that options tell: none, a single one, or several by --phase."""
     for option, values in {"--gpus": said.gpus, "--images-per-second": said.rates}.items():
-        hint = "once for each phase of a recipe; of an outline's phases --phase tells all"
+        hint = "pass it once; describe several phases of an outline with --phase"
         refuse(len(values) > 1, f"{option} is given {repeated_option(values)}", hint=hint)
     counts = numbers("--gpus", said.gpus[0] if said.gpus else None)
     rate = numbers("--images-per-second", said.rates[0] if said.rates else None)
@@ -224,7 +245,7 @@ def _phases(said: GivenThroughput) -> list[PhaseTable]:
     if simple and said.phases:
         raise BadInput(
             "phases are given twice",
-            hint="either --phase, or --samples, --gpus and --images-per-second of a single one",
+            hint="pass either --phase, or --samples, --gpus and --images-per-second of a single phase",
         )
     return [simple] if simple else [phase_of(text) for text in said.phases]
 
@@ -234,14 +255,14 @@ def _joined(
 ) -> dict[str, Any]:
     """What the file says, and the options over it."""
     if phases and "phases" in file:
-        raise BadInput("phases are given twice", hint="either in the outline or as options")
+        raise BadInput("phases are given twice", hint="describe them either in the outline or by options")
     unlike = {"gpu": ("usd_per_gpu_hour", "usd_per_gpu_hour_at"), "usd_per_gpu_hour": ("gpu",)}
     given = given_options(settings)
     replaced = {name for option, others in unlike.items() if option in given for name in others}
     kept = {name: value for name, value in file.items() if name not in replaced}
     asked = kept | given | ({"phases": phases} if phases else {})
     if "phases" not in asked:
-        hint = "give an outline, or --samples, --gpus, --images-per-second and --usd-per-gpu-hour"
+        hint = "pass an outline, or --samples, --gpus, --images-per-second and --usd-per-gpu-hour"
         raise BadInput("there is no phase to estimate", hint=hint)
     for name, table_ in tables.items():
         own = given_options({key: parse_number(value) for key, value in table_.items()})

@@ -38,8 +38,8 @@ def numbers(option: str, text: str | None) -> list[Any] | None:
     parts = text.split(",")
     refuse(
         not all(part.strip() for part in parts),
-        f"{option} {text} is no list of numbers",
-        hint=f"for example {option} 8,16",
+        f"{option} {text} is not a list of numbers",
+        hint=f"write e.g. {option} 8,16",
     )
     return [parse_number(part) for part in parts]
 
@@ -49,10 +49,13 @@ def pairs(option: str, texts: list[str]) -> dict[str, Any] | None:
     parts = [text.rpartition("=") for text in texts]
     for name, equals, value in parts:
         if not (name and equals and value):
-            raise BadInput(f"{option} {value or name} names no price", hint="a name or number, =, and dollars")
+            raise BadInput(
+                f"{option} {value or name} does not name a price",
+                hint="write NAME=USD: a name or a number, =, and US dollars an hour",
+            )
     names = [parse_number(name.strip().lower()) for name, _, _ in parts]
     for (name, _, _), known in zip(parts, names, strict=True):
-        refuse(names.count(known) > 1, f"{option} gives {name.strip()} two prices", hint="give each of them once")
+        refuse(names.count(known) > 1, f"{option} gives {name.strip()} two prices", hint="pass each of them once")
     return {name.strip(): parse_number(value) for name, _, value in parts} or None
 
 
@@ -68,7 +71,9 @@ def phase_of(text: str) -> dict[str, Any]:
     """Read NAME:SAMPLES:GPUS=X,…[:MICROBATCH]."""
     name, *rest = text.split(":")
     if len(rest) not in (2, 3):
-        raise BadInput(f"--phase {text} is no phase", hint="for example --phase 256px:1126400000:8=1100,16=2180")
+        raise BadInput(
+            f"--phase {text} does not describe a phase", hint="write e.g. --phase 256px:1126400000:8=1100,16=2180"
+        )
     measured = [pair.partition("=") for pair in rest[1].split(",")]
     return given_options(
         {

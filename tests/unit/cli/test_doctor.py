@@ -126,7 +126,7 @@ def test_a_build_of_torch_for_cpus_beside_a_card_is_wrong() -> None:
     if not found.says.endswith("is a build for CPUs"):
         pytest.skip("torch is built for a GPU here")
     assert found.state is FindingState.wrong
-    assert found.says.startswith("NVIDIA GeForce RTX 4090 with 24564 MiB, driver 550.54, and torch ")
+    assert found.says.startswith("NVIDIA GeForce RTX 4090 with 24564 MiB, driver 550.54, but torch ")
     assert "`gangline docs install`" in found.hint
 
 

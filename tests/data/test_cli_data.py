@@ -44,8 +44,8 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
 
     code, printed, said = gangline("encode", target, "--base", BASE, "--resolution", 32, "--usd-per-hour", 36)
     assert code == 0
-    assert "it adds 0.000 GB for 11 rows (latents_32 1024 bytes a row)" in said
-    assert "images a second for each of 1" in said
+    assert "the encoding adds 0.000 GB for 11 rows (latents_32 1024 bytes a row)" in said
+    assert "images a second in 1 process" in said
     assert "latents_32" in printed
 
     code, printed, _ = gangline("inspect", target, "--pictures", tmp_path / "look.png")
@@ -72,8 +72,8 @@ def test_storage_and_run_are_priced_before_they_begin(capsys: pytest.CaptureFixt
     expected = EncodingForecast(rows=36_000_000, columns={"latents_512": 65_536}, images_per_second=125.0)
     tell_forecast(expected, 8, 2.5)
     stored, run = capsys.readouterr().err.splitlines()
-    assert stored.endswith("latents_512 65536 bytes a row), in a bucket $54.26 a month")
-    assert run == "it takes about 10 h 00 min, $200.00: 125.0 images a second for each of 8"
+    assert stored.endswith("latents_512 65536 bytes a row), which cost $54.26 a month in a bucket")
+    assert run == "the encoding takes about 10 h 00 min, $200.00: 125.0 images a second in each of 8 processes"
     priced = forecast_json(expected, 8, 2.5)
     assert (priced["usd"], round(priced["usd_per_month"], 2)) == (200, 54.26)
 

@@ -78,10 +78,12 @@ def tell_forecast(expected: "EncodingForecast", processes: int, usd_per_hour: fl
     told = forecast_json(expected, processes, usd_per_hour)
     size = f"{expected.bytes_added / 1e9:.3f} GB for {counted(expected.rows, 'row')}"
     columns = ", ".join(f"{name} {size} bytes" for name, size in expected.columns.items())
-    say(f"it adds {size} ({columns} a row), in a bucket ${told['usd_per_month']:.2f} a month")
+    say(f"the encoding adds {size} ({columns} a row), which cost ${told['usd_per_month']:.2f} a month in a bucket")
     price = f", ${told['usd']:.2f}" if usd_per_hour else ""
+    workers = "1 process" if processes == 1 else f"each of {processes} processes"
     say(
-        f"it takes about {duration(told['seconds'])}{price}: {expected.images_per_second:.1f} images a second for each of {processes}"
+        f"the encoding takes about {duration(told['seconds'])}{price}: "
+        f"{expected.images_per_second:.1f} images a second in {workers}"
     )
 
 

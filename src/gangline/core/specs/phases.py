@@ -115,14 +115,14 @@ class VaeLosses:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     l1: Annotated[
-        float, Ge(0), Le(1e6), Setting("Weight of the absolute error of images; 0 switches it off.", RESULT)
+        float, Ge(0), Le(1e6), Setting("Weigh the absolute error of images by this; 0 switches it off.", RESULT)
     ] = 1.0
     mse: Annotated[
-        float, Ge(0), Le(1e6), Setting("Weight of the squared error of images; 0 switches it off.", RESULT)
+        float, Ge(0), Le(1e6), Setting("Weigh the squared error of images by this; 0 switches it off.", RESULT)
     ] = 1.0
     kl: Annotated[
         float,
         Ge(0),
         Le(1e6),
-        Setting("Weight of the divergence of latents from a normal distribution; 0 switches it off.", RESULT),
+        Setting("Weigh the divergence of latents from a normal distribution by this; 0 switches it off.", RESULT),
     ] = 1e-6

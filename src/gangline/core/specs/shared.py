@@ -85,7 +85,7 @@ class OptimiserSettings:
     learning_rate: Annotated[
         LearningRate,
         Setting(
-            "Learning rate of the optimiser. Prodigy multiplies the rate that it finds by this; use 1 there.",
+            "Train at this learning rate. Prodigy multiplies the rate that it finds by this; use 1 there.",
             RESULT,
             always=("lora",),
             kohya=("learning_rate", "unet_lr"),
@@ -98,14 +98,15 @@ class OptimiserSettings:
         float,
         Ge(0),
         Lt(1),
-        Setting("Decay factor of Adam's mean of gradients (β₁). Higher values average over more steps.", RESULT),
+        Setting("Average Adam's gradients with this decay factor (β₁). Higher values average over more steps.", RESULT),
     ] = 0.9
     adam_beta2: Annotated[
         float,
         Ge(0),
         Lt(1),
         Setting(
-            "Decay factor of Adam's mean of squared gradients (β₂). Higher values average over more steps.", RESULT
+            "Average Adam's squared gradients with this decay factor (β₂). Higher values average over more steps.",
+            RESULT,
         ),
     ] = 0.999
     adam_epsilon: Annotated[

@@ -83,8 +83,8 @@ GpusOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="N,N…",
-        help="Numbers of GPUs that were measured, comma-separated. With a recipe pass it once for all phases, or once for "
-        "each. Without --images-per-second it lists the numbers to compute.",
+        help="List the numbers of GPUs that were measured, comma-separated. With a recipe pass it once for all phases, or "
+        "once for each. Without --images-per-second it lists the numbers to compute.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -92,7 +92,7 @@ ImagesPerSecondOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="X,X…",
-        help="Total throughput at each number in --gpus, comma-separated. With a recipe pass it once for each phase.",
+        help="List the total throughput at each number in --gpus, comma-separated. With a recipe pass it once for each phase.",
         rich_help_panel=MEASURED,
     ),
 ]
@@ -138,7 +138,7 @@ UsdPerGpuHourOption = Annotated[
     str | None,
     typer.Option(
         metavar="X[,N=X…]",
-        help="Price of a GPU in US dollars an hour; N=X sets another price for N GPUs.",
+        help="Price a GPU at this many US dollars an hour; N=X sets another price for N GPUs.",
         rich_help_panel=PRICES,
     ),
 ]

@@ -2,15 +2,11 @@
 
 import pytest
 
-from tests.docs.words import FOLDERS, PACKAGE, WORDS, found_in, read_words, texts_of, unused_words
+from tests.docs.words import WORDS, found_in, read_words, texts_of, unused_words
 
 
 def test_no_page_and_no_help_text_has_a_word_that_this_project_does_not_use() -> None:
     assert unused_words() == []
-
-
-def test_every_folder_that_is_looked_at_has_modules() -> None:
-    assert [folder for folder in FOLDERS if not list((PACKAGE / folder).glob("*.py"))] == []
 
 
 @pytest.mark.parametrize(

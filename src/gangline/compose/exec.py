@@ -49,7 +49,7 @@ def make_exec(
     notice: str,
     terminal: "Callable[[Path, bool], Shown]",
 ) -> "Exec":
-    """Make a run of the command. `terminal` is told where to keep what it shows, and whether the terminal is a dumb one.
+    """Make a run of the command. `terminal` receives the file that keeps what it shows, and whether the terminal is a dumb one.
     Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
     _check_surroundings()
     host = socket.gethostname()

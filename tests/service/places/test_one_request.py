@@ -42,7 +42,7 @@ def test_one_request_makes_a_job_from_an_address_and_a_prompt(named: Service, si
     )
     assert (spec["prediction_type"], spec["output_name"], spec["steps"]) == ("v_prediction", "timber", 5)
     assert parse_base(spec["base"]) == FilesBase(files=(named.photo,))
-    fetch_all(named.at)
+    fetch_all(named.deployment)
     assert named.claim(named.join()).job == summary["id"]
 
 

@@ -1,4 +1,4 @@
-"""`gangline data`: data sets to train from nothing with."""
+"""`gangline data`: make, encode, inspect and list data sets for training from scratch."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -94,7 +94,7 @@ def scratch_command(
 
 
 def override_recipe(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
-    """The recipe with each `name=value` or `table.name=value` in the place of its own. A value that is no TOML is a text."""
+    """Return the recipe with each `name=value` or `table.name=value` replaced. A value that is no TOML is a text."""
     for text in given:
         name, equals, value = text.partition("=")
         path = name.strip().split(".")
@@ -118,7 +118,7 @@ def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
 
 def with_data(recipe: dict[str, Any], given: list[str], where: str | None) -> dict[str, Any]:
     """The recipe on `given` data sets, where there are any: each has the condition and the weight of the one in whose place it stands. Of
-    another number than the recipe has, each has the condition that all of those share. `where` is in the place of all conditions."""
+    another number than the recipe has, each has the condition that all of those share. `where` replaces all conditions."""
     if not given and where is None:
         return recipe
     own = _places(recipe["data"]) if "data" in recipe else []
@@ -152,7 +152,7 @@ def _show(client: "Client", plan: "ScratchPlan") -> "ScratchDocument":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchPlan:
-    """`spec` is whole but for the contents of files: those of `base`, and of each data set that is handed in, by its place. `known`
+    """`spec` is whole but for the contents of files: those of `base`, and of each data set that is uploaded, by its place. `known`
     says what the base is."""
 
     spec: ScratchSpec

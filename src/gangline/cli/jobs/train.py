@@ -151,7 +151,7 @@ def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
 
 
 def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str, Any]) -> dict[str, Any]:
-    """What is given goes before the recipe; of what the job needs of a node, field by field."""
+    """Merge the options into the recipe; options override it. The needs of the job are merged field by field."""
     settings = recipe | {field: value for field, value in given.items() if value is not None}
     needed = {field: value for field, value in needs.items() if value is not None}
     before = settings.get("needs", {})

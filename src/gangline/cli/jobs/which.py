@@ -1,4 +1,4 @@
-"""How a command is told which job is meant."""
+"""Find the job that a command's argument means."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,6 +1,6 @@
 """A run in peace and runs that are interrupted, of any trainer that keeps the contract, for their results to be compared.
 
-An interrupted run goes on as on another node: in a new directory that has the spec, the inputs, and of the first run only
+An interrupted run resumes as on another node: in a new directory that has the spec, the inputs, and of the first run only
 its newest complete checkpoint.
 """
 
@@ -180,7 +180,7 @@ def how(run: ProcessRun) -> str:
 
 
 def last_words(run: ProcessRun) -> str:
-    """What one said of its own end, or printed last."""
+    """Return what a run reported about its end, or else printed last."""
     failure = run.failure()
     if failure:
         return failure.because

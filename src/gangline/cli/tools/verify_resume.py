@@ -58,7 +58,7 @@ def verify_resume_command(
     """Prove that interrupted runs end with the same bits as an uninterrupted one.
 
     The run is done once without an interruption, and then once for each interruption, by SIGTERM or by SIGKILL some steps after
-    a checkpoint. Each interrupted run resumes in a new directory from nothing but its newest complete checkpoint. The results are
+    a checkpoint. Each interrupted run resumes in a new directory from its newest complete checkpoint alone. The results are
     compared by the names, types, shapes and bytes of their tensors. The exit code is 0 if all are equal, 1 if not.
     """
     with tempfile.TemporaryDirectory(prefix="gangline-verify-") as made:
@@ -145,7 +145,7 @@ def _lay_out(directory: Path, *, text: str, inputs: Path | None) -> None:
 
 
 class _Files:
-    """In the place of a server that files are handed in to: it remembers where they are."""
+    """Stands for the server that files are uploaded to, and remembers where they are."""
 
     def __init__(self) -> None:
         self.at: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""What the programs of a machine are told besides the operator's policy: where they keep things, whom they ask, with which secrets."""
+"""The settings of a machine's programs besides the operator's policy: folders, addresses and secrets."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

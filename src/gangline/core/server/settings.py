@@ -80,8 +80,8 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Everything that a server is told, of the file, the environment and the options. Each field is a section of the file. A dataclass
-    whose fields are annotated with a sentence each is all that a further section needs."""
+    """All settings of a server, merged from file, environment and options. Each field is a section of the file. Another section needs
+    no more than a dataclass whose fields are annotated with a sentence each."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     server: ServerProgram = field(default_factory=ServerProgram)
@@ -98,7 +98,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """Everything that a worker is told, of the file, the environment and the options. Each field is a section of the file, too."""
+    """All settings of a worker, merged from file, environment and options. Each field is a section of the file."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     worker: WorkerProgram = field(default_factory=WorkerProgram)

@@ -54,11 +54,11 @@ VaeScaling = tuple[str, float, float]
 
 def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
     """Open the data sets as they were when the job was submitted. Raise `BadInput` if one is gone or was replaced."""
-    found = []
-    for ref in spec.data:
-        place = DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place))
-        found.append(open_data_set(place, version=ref.version, id=ref.id))
-    return found
+    places = [
+        DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place))
+        for ref in spec.data
+    ]
+    return [open_data_set(place, version=ref.version, id=ref.id) for place, ref in zip(places, spec.data, strict=True)]
 
 
 def data_options() -> dict[str, str]:
@@ -195,9 +195,7 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
         with loaded(BytesIO(content), at_least=view.target.width) as image:
             return np.asarray(cut_view(as_seen(image), view))
     except Unreadable as error:
-        raise BadInput(
-            f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data set again"
-        ) from None
+        raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data again") from None
 
 
 class ScratchBatches:

@@ -32,7 +32,7 @@ def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: ModelChoice, known
 
 
 def as_named(client: "Client", base: ModelChoice, known: KnownBase) -> KnownBase:
-    """With what a project's list of bases says of one that was handed in before. A server that does not answer adds nothing."""
+    """Return the base with what the project's list says about it if it was uploaded before. A server that does not answer adds nothing."""
     if not isinstance(base, FilesBase):
         return known
     try:

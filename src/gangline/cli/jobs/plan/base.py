@@ -52,7 +52,7 @@ def of_files(path: Path, files: list[Path], *, role: ModelRole = "base") -> Know
 
 
 def of_content(base: FilesBase) -> KnownBase:
-    """What was handed in before: nobody looks into it again."""
+    """Return a base that was uploaded before, without looking into it again."""
     return KnownBase(name=base.id, bytes=sum(file.bytes for file in base.files))
 
 

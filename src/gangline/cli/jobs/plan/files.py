@@ -15,7 +15,7 @@ HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """Files of this machine, to be handed in under their names below a folder."""
+    """Files of this machine, to be uploaded under their names below a folder."""
 
     below: Path
     paths: list[Path]

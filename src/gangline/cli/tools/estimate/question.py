@@ -21,7 +21,7 @@ PhaseTable = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenThroughput:
-    """What is said of how fast it trains, as it was typed: of a single phase, once for each of a recipe, or of `phases`."""
+    """The measured speed as it was typed: of a single phase, once for each phase of a recipe, or of `phases`."""
 
     samples: str | None
     gpus: list[str]
@@ -113,7 +113,7 @@ class EstimateQuestion:
         return self._parsed(self.file, _phases(self.throughput), options)
 
     def _recipe(self) -> dict[str, Any]:
-        """With what is given in the place of its own settings."""
+        """Return the recipe with the given options instead of its own settings."""
         given, own = self.throughput, self.of_recipe
         refuse(
             given.samples or given.phases,

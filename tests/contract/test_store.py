@@ -101,7 +101,7 @@ def test_every_statement_is_one_that_postgres_understands(database_server: Postg
 
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
     sources = "".join(path.read_text() for folder in USERS for path in Path("src/gangline").glob(folder))
-    used = set(re.findall(r"""(?:load|change|guard|write|_candidates)\(\s*(?:at, )?"(\w+)\"""", sources))
+    used = set(re.findall(r"""(?:load|change|guard|write|_candidates)\(\s*(?:deployment, )?"(\w+)\"""", sources))
     assert used == set(statements())
 
 

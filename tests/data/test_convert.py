@@ -546,12 +546,12 @@ def test_a_conversion_cut_off_between_its_commit_and_the_doubles_is_not_finished
 
 SCRIPT = """
 import json, sys
-from tests.data.made import converted, Place
+from tests.data.made import converted, DataPlace
 from gangline.data.making.engine import Processes
 if __name__ == "__main__":
     source, target, options = sys.argv[1:4]
     print("begun", flush=True)
-    converted(Place(source), Place(target, json.loads(options)), engine=Processes(2), rows=8, unique="sha256")
+    converted(DataPlace(source), DataPlace(target, json.loads(options)), engine=Processes(2), rows=8, unique="sha256")
 """
 
 

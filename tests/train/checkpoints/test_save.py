@@ -54,15 +54,15 @@ def test_told_to_save_a_trainer_saves_and_goes_on_and_says_how_long_it_was_held_
 SAVE = """
 import torch
 from pathlib import Path
-from gangline.train.program import kind_of
+from gangline.train.program import failure_kind
 from gangline.train.run.ranks import Ranks
-from gangline.train.checkpoints.shards import Part, write_part
+from gangline.train.checkpoints.shards import CheckpointPart, write_part
 
 tensors = {f"{kind}/x": torch.zeros(2**17) for kind in ("weights", "averaged", "optimizer")}
 try:
-    write_part(Path("FOLDER/000001"), Part.of(tensors, {}, Ranks()), Ranks())
+    write_part(Path("FOLDER/000001"), CheckpointPart.of(tensors, {}, Ranks()), Ranks())
 except Exception as error:
-    print(kind_of(error))
+    print(failure_kind(error))
 """
 
 

@@ -101,13 +101,13 @@ from pathlib import Path
 found = []
 sys.addaudithook(lambda event, arguments: found.append(arguments) if event == "pickle.find_class" else None)
 from gangline.core.runs.contract import Phase
-from tests.train.conftest import StopsAtItsFirstSave, train
+from tests.train.conftest import StopsAtItsFirstSave, run_lora_trainer
 from gangline.train.run.contract import RunDirectory, Orders
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from tests.conftest import BASE
 run = StopsAtItsFirstSave(Path(sys.argv[1]))
-assert train(run, run.orders) == 75
-assert train(RunDirectory(Path(sys.argv[1])), Orders()) == 0
+assert run_lora_trainer(run, run.orders) == 75
+assert run_lora_trainer(RunDirectory(Path(sys.argv[1])), Orders()) == 0
 from diffusers import StableDiffusionXLPipeline
 StableDiffusionXLPipeline.from_pretrained(BASE, local_files_only=True).load_lora_weights(run.output, weight_name=DIFFUSERS_FILE)
 assert found == [], found

@@ -133,7 +133,7 @@ def test_users_see_the_newest_values_and_how_the_loss_went(service: Service, mon
         assert empty.exit_code == 0 and "has no metrics yet" in empty.stderr
         measure(service, node, hold, 1, 40)
         told = CliRunner().invoke(main.app, ["metrics", job])
-        assert told.exit_code == 0 and "what is minimised" in told.stdout and "0.025" in told.stdout
+        assert told.exit_code == 0 and "the training loss" in told.stdout and "0.025" in told.stdout
         assert "█" in told.stdout and told.stdout.strip()[-1] == "▁"
         shown = CliRunner().invoke(main.app, ["jobs", "show", job])
         assert shown.exit_code == 0 and "smoothed_loss" in shown.stdout

@@ -15,18 +15,18 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le, MaxLen, Predicate
 
 MEANING = {
-    "loss": "what is minimised, over the images of a step",
-    "smoothed_loss": "the loss, averaged over about the last fifty steps",
-    "learning_rate": "of the U-Net's weights",
-    "text_encoder_learning_rate": "of the text encoders' weights, where they are trained",
-    "gradient_norm": "the length of the gradient before it is clipped",
-    "seconds_per_step": "from step to step; time spent saving or rendering is left out",
-    "images_per_second": "images of all steps, those of the class too, by the same clock",
-    "images_per_second_per_gpu": "the same, of each GPU of a run that has several",
-    "share_of_peak": "of what the GPU can do at most in bf16 (older ones: fp16); what is computed twice to save memory counts twice",
-    "held_out_loss": "of images that are never trained on, at noise and timesteps that stay",
-    "held_out_psnr": "of images that are never trained on, encoded and decoded again, in dB",
-    "memory_gb": "the most GPU memory that was in use at a time, in 10⁹ bytes",
+    "loss": "the training loss, averaged over the images of a step",
+    "smoothed_loss": "the loss, averaged over about the last fifty steps; computed on request, never stored",
+    "learning_rate": "the U-Net's rate; with Prodigy the rate that it found",
+    "text_encoder_learning_rate": "the text encoders' rate, if they are trained",
+    "gradient_norm": "the norm of the gradient before it is clipped",
+    "seconds_per_step": "the time from step to step, without saving and rendering",
+    "images_per_second": "images trained on in a second, class images included, by the same clock",
+    "images_per_second_per_gpu": "the same for each GPU, in a run on several",
+    "share_of_peak": "the share of the GPU's peak FLOP/s in bf16 (older GPUs: fp16); recomputation for gradient checkpointing counts too",
+    "held_out_loss": "the loss of images that are never trained on, with the same noise and timesteps each time",
+    "held_out_psnr": "the PSNR of images that are never trained on, encoded and decoded again, in dB",
+    "memory_gb": "peak GPU memory, in 10⁹ bytes; absent on a CPU",
 }
 """The metrics by name, with their meaning. `smoothed_loss` is computed when it is read; trainers do not report it."""
 

@@ -223,7 +223,7 @@ def test_the_command_keeps_them_and_shows_that_they_were_drawn(typed: Typed, tmp
     _, printed, _ = typed("data", "inspect", target)
     assert "latents of 32 × 32 (center): drawn once" in printed
     for wrong, what in (
-        (("--latents-resolution", 32), "not whose they are"),
+        (("--latents-resolution", 32), "--latents-of does not name"),
         (("--latents-of", BASE, "--latents-resolution", 8), "has no column latents_8"),
     ):
         code, _, said = typed("data", "convert", source, tmp_path / "other.lance", *wrong)

@@ -22,13 +22,14 @@ from gangline.cli.output import Output, OutputOption, err, facts, out, print_jso
 from gangline.compose.settings import existing
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.specs.spec import Spec
-from gangline.core.views import JobView
+from gangline.core.views import JobSummary, JobView
 from gangline.data.bases import files_of_base
 
 PHOTOS, HELD_OUT = "examples/subject", "crying-cat.png"
 CHECKPOINT_EVERY_STEPS = 50
 LEASE_S = 5.0
 HEARTBEAT_INTERVAL_S = 0.5
+LATE = 2 / 3
 PRICE_USD_PER_HOUR = 0.324  # what the published benchmark paid for a node with an RTX 4090
 EXIT_NOT_EQUAL = 1
 
@@ -118,8 +119,7 @@ class _Killer:
 
     def __call__(self, job: JobView) -> None:
         now = job.summary
-        far_enough = now.committed_step > 0 and now.step >= now.committed_step + self.steps_after_commit
-        if self.done or now.phase != "training" or not far_enough or now.node_name is None:
+        if self.done or now.node_name is None or not is_time_to_kill(now, self.steps_after_commit):
             return
         self.box.nodes[now.node_name].kill()
         self.done = True
@@ -127,6 +127,16 @@ class _Killer:
             Text("killed", style="bold red"),
             f"{now.node_name} at step {now.step}; its last checkpoint is of step {now.committed_step}",
         )
+
+
+def is_time_to_kill(job: JobSummary, steps_after_commit: int) -> bool:
+    """Return whether the job trains and has taken this many steps since its last checkpoint.
+
+    Where checkpoints are committed too quickly for that, any step after one will do once `LATE` of the job is over: else the job would
+    end before its node was killed.
+    """
+    wanted = steps_after_commit if job.step < LATE * job.steps else 1
+    return job.phase == "training" and job.committed_step > 0 and job.step >= job.committed_step + wanted
 
 
 def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:

@@ -60,13 +60,13 @@ RULES = [
     rule(
         "1: after an outage nobody is unheeding",
         "service.attempts:end_unheeded",
-        " or back_since_ms(at, now_ms) > before",
+        " or back_since_ms(deployment, now_ms) > before",
         "",
     ),
     rule(
         "1: after an outage nobody is silent",
         "service.fleet.nodes:give_up_silent",
-        " or now_ms - back_since_ms(at, now_ms) < silent_ms",
+        " or now_ms - back_since_ms(deployment, now_ms) < silent_ms",
         "",
     ),
     rule(
@@ -79,13 +79,13 @@ RULES = [
     rule(
         "1: and before the first tick after it",
         "service.outage:back_since_ms",
-        'if now_ms - found["ticked_ms"] > at.policy.outage_ms:',
+        'if now_ms - found["ticked_ms"] > deployment.policy.outage_ms:',
         "if False:",
     ),
     rule(
         "1: so was the time before our start",
         "service.outage:back_since_ms",
-        'max(found["back_ms"], at.up_since_ms)',
+        'max(found["back_ms"], deployment.up_since_ms)',
         'found["back_ms"]',
     ),
     rule("1: after an outage nobody has stalled", "core.jobs.watch:_late", "max(since_ms, up_since_ms)", "since_ms"),
@@ -99,7 +99,7 @@ RULES = [
         "1: who has the lease is asked first",
         "service.attempts:job_of_hold",
         "rows[0] if rows else None",
-        'at.store.load("job_of_attempt", attempt=hold.attempt)[0]',
+        'deployment.store.load("job_of_attempt", attempt=hold.attempt)[0]',
     ),
     rule(
         "1: the same end may be told twice",
@@ -110,8 +110,8 @@ RULES = [
     rule(
         "1: and at once from two connections",
         "service.jobs.finish:finish",
-        "more=artifacts):\n        return _told_before(at, node, hold, outcome)",
-        "more=artifacts):\n        return LOST",
+        "more=artifacts\n    ):\n        return _told_before(deployment, node, hold, outcome)",
+        "more=artifacts\n    ):\n        return LOST",
     ),
     rule(
         "6: a lost chunk does not hide the rest of a log",
@@ -127,8 +127,8 @@ RULES = [
     ),
     rule(
         "7: a join token of another pool makes nobody a rented node",
-        "service.fleet.nodes:join",
-        "if request.node and _pool_of(at, request.node) != pool:",
+        "service.fleet.nodes:join_pool",
+        "if request.node and _pool_of(deployment, request.node) != pool:",
         "if False:",
     ),
     rule(
@@ -173,13 +173,13 @@ RULES = [
     ),
     rule(
         "2: no checkpoint of another spec",
-        "service.jobs.checkpoint:commit",
+        "service.jobs.checkpoint:commit_checkpoint",
         'if manifest.spec_hash != job["spec_hash"]:',
         "if False:",
     ),
     rule(
         "2: no checkpoint beyond the end",
-        "service.jobs.checkpoint:commit",
+        "service.jobs.checkpoint:commit_checkpoint",
         'if not 0 < manifest.step <= job["steps"]:',
         "if False:",
     ),
@@ -192,14 +192,14 @@ RULES = [
     rule(
         "2: what was not pruned is pruned later",
         "service.controller:prune_left",
-        "kept=at.policy.checkpoints_kept",
+        "kept=deployment.policy.checkpoints_kept",
         "kept=10**6",
     ),
     rule("2: what is referred to is not swept", "service.content.sweep:delete_unreferred", "if key not in kept", ""),
     rule(
         "2: nor what may still be written",
         "service.content.sweep:sweep_attempts",
-        "- round(at.policy.orphans_s * 1000)",
+        "- round(deployment.policy.orphans_s * 1000)",
         "",
     ),
     rule(
@@ -209,18 +209,23 @@ RULES = [
         "",
     ),
     rule("2: and it is told apart from before", "sweep_again", ", sweeps_asked = sweeps_asked + 1", ""),
-    rule("2: uploads in parts are swept", "service.content.sweep:_give_up", 'at.objects.uploads(upload["key"])', "()"),
+    rule(
+        "2: uploads in parts are swept",
+        "service.content.sweep:_give_up",
+        'deployment.objects.uploads(upload["key"])',
+        "()",
+    ),
     rule(
         "2: those of users after a day",
         "service.content.sweep:sweep_uploads",
-        "- round(at.policy.uploads_s * 1000)",
+        "- round(deployment.policy.uploads_s * 1000)",
         "",
     ),
     rule("2: but not those of attempts", "uploads_left", "attempt = '' AND", ""),
     rule(
         "2: the other of two uploads goes",
         "service.content.upload:_begun",
-        "        at.objects.abort(key, upload)\n    raise",
+        "        deployment.objects.abort(key, upload)\n    raise",
         "    raise",
     ),
     rule(
@@ -236,11 +241,14 @@ RULES = [
     rule(
         "2: and then counts",
         "service.jobs.verify:verify",
-        'at.store.apply(write("verify_checkpoint", id=row["id"]))',
+        'deployment.store.apply(write("verify_checkpoint", id=row["id"]))',
         "pass",
     ),
     rule(
-        "2: and the rest is forgotten", "service.jobs.verify:verify", 'prune(at, row["job"], at.store.now_ms())', "pass"
+        "2: and the rest is forgotten",
+        "service.jobs.verify:verify",
+        'prune(deployment, row["job"], deployment.store.now_ms())',
+        "pass",
     ),
     rule(
         "2: nothing goes before something is verified",
@@ -250,7 +258,7 @@ RULES = [
     ),
     rule(
         "7: a node reads its own job's files",
-        "service.jobs.checkpoint:downloads",
+        "service.jobs.checkpoint:sign_downloads",
         "if strange:",
         "request = Downloads(keys=tuple(set(request.keys) - strange))\n    if False:",
     ),
@@ -322,7 +330,7 @@ RULES = [
     rule(
         "4: nor is a pool of such nodes",
         "service.jobs.placing.waiting:_may_be_offered",
-        """ if has_kind(kinds_of_pool(at, name, now_ms), job["kind"])""",
+        """ if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])""",
         "",
     ),
     rule(
@@ -380,7 +388,7 @@ RULES = [
     rule("4: a failed probe is no quarantine", "quarantines_over", " AND node.proof_failed = 0", ""),
     rule(
         "4: a card that computed wrong is tried",
-        "service.fleet.nodes:join",
+        "service.fleet.nodes:join_pool",
         "if BURST in request.problems:",
         "if False:",
     ),
@@ -389,14 +397,14 @@ RULES = [
     rule(
         "4: what nothing can run fails",
         "service.jobs.placing.waiting:fail_unmatched",
-        'at.store.load("queued_for_long", before=before)',
+        'deployment.store.load("queued_for_long", before=before)',
         "[]",
     ),
     rule("4: but not what a node here can", "queued_for_long", "node.state <> 'gone'", "FALSE"),
     rule(
         "4: nor what is offered",
         "service.jobs.placing.waiting:fail_unmatched",
-        "_may_be_offered(at, row, now_ms)",
+        "_may_be_offered(deployment, row, now_ms)",
         "False",
     ),
     rule("4: silent nodes are given up", "silent_nodes", "seen_ms < :before", "FALSE"),
@@ -441,7 +449,7 @@ RULES = [
         'str(("no node',
     ),
     rule("4: a double is ended", "core.fleet.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
-    rule("5: what is to leave is ended at once", "service.jobs.claim:_try", "give_back(at, node_id)", "pass"),
+    rule("5: what is to leave is ended at once", "service.jobs.claim:_try", "give_back(deployment, node_id)", "pass"),
     rule(
         "5: with work on it, it stays",
         "instance_to_end",
@@ -490,7 +498,7 @@ RULES = [
     rule(
         "4: a failed start is not repeated at once",
         "service.fleet.fleet:_starts_left",
-        'if at.store.load("failed_starts", pool=pool.limits.name, since=since):',
+        'if deployment.store.load("failed_starts", pool=pool.limits.name, since=since):',
         "if False:",
     ),
     # 5: every dollar explained
@@ -549,7 +557,7 @@ RULES = [
     rule("5: egress is billed", "service.money.bill:spend", "if sent:", "if False:"),
     rule(
         "5: only who holds the lease downloads",
-        "service.jobs.checkpoint:downloads",
+        "service.jobs.checkpoint:sign_downloads",
         "return LOST\n    return Urls",
         "pass\n    return Urls",
     ),
@@ -594,7 +602,7 @@ RULES = [
     rule(
         "5: or stops it",
         "service.jobs.renew:_without_money",
-        'at.store.apply(write("ask_to_stop"',
+        'deployment.store.apply(write("ask_to_stop"',
         'str(write("ask_to_stop"',
     ),
     rule("5: not more than there is", "service.jobs.budget:out_of_money", "if too_much:", "if False:"),
@@ -622,11 +630,13 @@ RULES = [
     rule("6: that one is starting", "core.jobs.why:_why_not_there", "if coming:", "if False:"),
     rule("6: that its pool does not exist", "core.jobs.supply:what_helps", "if job.pool and", "if False and"),
     rule("6: but one may join it", "service.fleet.supply:load_supply", "*joinable, ", ""),
-    rule("6: that the provider is away", "service.fleet.fleet:tend", "at.recent.note_offers(name, None)", "pass"),
+    rule(
+        "6: that the provider is away", "service.fleet.fleet:tend", "deployment.recent.note_offers(name, None)", "pass"
+    ),
     rule(
         "6: what no offer has",
         "service.fleet.fleet:_scale",
-        "at.recent.note_offers(pool.limits.name, offers, refused if ranked else None)",
+        "deployment.recent.note_offers(pool.limits.name, offers, refused if ranked else None)",
         "pass",
     ),
     rule("6: that none is left", "service.fleet.fleet:_scale", "refused if ranked else None", "()"),
@@ -660,7 +670,7 @@ RULES = [
     ),
     rule(
         "6: a rejection's words are one line",
-        "service.jobs.checkpoint:reject",
+        "service.jobs.checkpoint:reject_damaged",
         "as_words(request.because)",
         "request.because",
     ),
@@ -701,7 +711,7 @@ RULES = [
     ),
     rule(
         "trust: on trial the first failure is enough",
-        "core.fleet.trust:is_due",
+        "core.fleet.trust:is_quarantine_due",
         "STRIKE // 2 if machine.on_trial else ",
         "",
     ),
@@ -761,15 +771,15 @@ RULES = [
     rule("speed: where that pays", "core.fleet.pace:too_slow", "if saved_s <= policy.move_s:", "if False:"),
     rule("speed: sound ones give way", "core.fleet.pace:worth_replacing", "if saved_s <= policy.move_s:", "if True:"),
     rule("speed: for what waits too", "service.fleet.speed:_outpaced", " + waiting * lease[", " + 0 * lease["),
-    rule("speed: but not for ever", "service.fleet.speed:_outpaced", ">= at.policy.moves_max", ">= 10**9"),
+    rule("speed: but not for ever", "service.fleet.speed:_outpaced", ">= deployment.policy.moves_max", ">= 10**9"),
     rule(
         "speed: unless it is for itself",
         "service.fleet.speed:_outpaced",
-        "outlook, left, at.policy",
-        "outlook, 0, at.policy",
+        "outlook, left, deployment.policy",
+        "outlook, 0, deployment.policy",
     ),
     # Whose turn it is
-    rule("turn: interrupted first", "service.jobs.claim:_offered", "yield from _by_project(at, again)", "pass"),
+    rule("turn: interrupted first", "service.jobs.claim:_offered", "yield from _by_project(deployment, again)", "pass"),
     rule(
         "turn: by what was used", "core.jobs.claim:by_fair_share", "decayed(purse, now_ms, policy) / purse.share", "0"
     ),
@@ -779,7 +789,7 @@ RULES = [
         " * 2 ** (-(now_ms - purse.usage_ms) / 1000 / policy.usage_half_life_s)",
         "",
     ),
-    rule("turn: an entry charge", "service.jobs.claim:_take", "at.policy.entry_charge_usd * 1e6", "0"),
+    rule("turn: an entry charge", "service.jobs.claim:_take", "deployment.policy.entry_charge_usd * 1e6", "0"),
     rule("turn: by priority", "fresh_candidates", "ORDER BY priority DESC, ", "ORDER BY "),
     rule("turn: who holds the base", "core.jobs.claim:_preferred", "if first.base in held or", "if True or"),
     rule(
@@ -804,7 +814,9 @@ RULES = [
         'path in (DIFFUSERS_FILE, f"{SAMPLES}/{PHOTOS}")',
         "True",
     ),
-    rule("4: who cancels wants no pictures", "service.jobs.steer:cancel", 'cancel(at, row["id"], now_ms)', "pass"),
+    rule(
+        "4: who cancels wants no pictures", "service.jobs.steer:cancel", 'cancel(deployment, row["id"], now_ms)', "pass"
+    ),
     rule("4: to none that cannot be billed there", "in_the_way", "node.price_known = 1 AND ", ""),
     rule("4: nor to one without the money for its time", "in_the_way", "CAST(:reserve_h AS DOUBLE PRECISION) *", "0 *"),
     rule("4: or for its downloads", "in_the_way", "CAST(:egress AS DOUBLE PRECISION) *", "0 *"),
@@ -818,7 +830,9 @@ RULES = [
     rule("4: to what its node can train", "in_the_way", "waiting.gpu_memory_gb <= node.gpu_memory_gb", "TRUE"),
     rule("5: nobody rents for pictures", "demand", "job.kind <> 'sample' AND", ""),
     rule("5: what they cost is told as that", "service.money.bill:spend", 'KINDS[ending["job_kind"]].renders', "False"),
-    rule("3: what is trained again is not shown again", "core.jobs.samples:is_due", "step > rhythm.step and", ""),
+    rule(
+        "3: what is trained again is not shown again", "core.jobs.samples:are_samples_due", "step > rhythm.step and", ""
+    ),
     rule(
         "3: who was not heard is told again",
         "service.jobs.samples:to_render_here",
@@ -857,7 +871,7 @@ RULES = [
     rule(
         "2: jobs that others submitted are listed first",
         "service.content.blobs:give_up_unused",
-        "if _list_inputs(at):",
+        "if _list_inputs(deployment):",
         "if False:",
     ),
     rule(

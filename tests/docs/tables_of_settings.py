@@ -37,7 +37,7 @@ def of_scratch() -> str:
 
 
 def of_server() -> str:
-    """What a server and a worker are told, with the variables and options that set it besides the file."""
+    """Return the settings of a server and a worker, with the variables and options that override the file."""
     listed = {
         (each.section, each.name): each for kind in (ServerSettings, WorkerSettings) for each in list_settings(kind())
     }

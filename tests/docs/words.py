@@ -13,7 +13,7 @@ from tests.docs.tables_of_settings import PAGES
 
 WORDS = Path(__file__).with_name("words.txt")
 PACKAGE = ROOT / "src" / "gangline"
-PAGES_OF = (ROOT / "docs", ROOT / "docs" / "decisions")
+PAGES_OF = (ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "docs" / "contributing")
 TEXTS = (
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",

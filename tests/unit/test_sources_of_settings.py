@@ -1,4 +1,4 @@
-"""What a server and a worker are told: of defaults, gangline.toml, the environment and options; each with its source, secrets hidden."""
+"""Settings are merged from defaults, gangline.toml, the environment and options; each has its source, and secrets are hidden."""
 
 import json
 from collections.abc import Mapping

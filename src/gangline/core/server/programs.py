@@ -13,6 +13,8 @@ from gangline.core.policy import STRICT, Exact, SettingOrigin
 
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+DATA_CACHE_GB = 100.0
+"""Trainers, which read the variable themselves, have the same default."""
 DEFAULT_HOME = Path("~/.local/share/gangline")
 """As pages show it; `compose` always gives the folder of this user."""
 
@@ -186,4 +188,4 @@ class NodeDataSettings:
         Annotated[float, Gt(0), Le(1e6), Exact()],
         SettingOrigin("GANGLINE_DATA_CACHE_GB", in_file=False, read=_number),
         "The size of that folder at most.",
-    ] = 100.0
+    ] = DATA_CACHE_GB

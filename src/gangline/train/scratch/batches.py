@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from gangline.core.errors import BadInput
+from gangline.core.server.programs import DATA_CACHE_GB
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import Moment, ScratchSpec, moment_of_step, wanted_rows
 from gangline.data.chance import stream, streams
@@ -39,7 +40,6 @@ from gangline.train.scratch.denoiser import ScratchBatch
 
 ALWAYS = ("width", "height", "sha256", "captions")
 THREADS_MAX = 8
-CACHE_GB = 100
 OPTIONS = {
     "GANGLINE_DATA_ACCESS_KEY_ID": "aws_access_key_id",
     "GANGLINE_DATA_SECRET_ACCESS_KEY": "aws_secret_access_key",
@@ -72,7 +72,7 @@ def data_options() -> dict[str, str]:
 def data_cache() -> BlockCache | None:
     """Return the cache of data read from buckets if the environment names a folder, with its size limit. The ranks of a node share it."""
     folder = os.environ.get("GANGLINE_DATA_CACHE")
-    given = os.environ.get("GANGLINE_DATA_CACHE_GB", str(CACHE_GB))
+    given = os.environ.get("GANGLINE_DATA_CACHE_GB", f"{DATA_CACHE_GB:g}")
     try:
         return BlockCache(Path(folder), round(float(given) * 1e9)) if folder else None
     except (OSError, ValueError) as error:

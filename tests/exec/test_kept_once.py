@@ -1,6 +1,7 @@
 """The same bytes under two names are sent and kept once; nothing that a record refers to is deleted, wherever a kill falls."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -217,7 +218,9 @@ def test_a_script_that_saves_each_state_under_two_names_goes_on_from_the_second(
     first = line.start("a", command=(sys.executable, "-c", script, root, "1"))
     code, told = first.end()
     assert (code, told["checkpoints"]) == (1, 2), first.text
-    assert told["bytes_uploaded"] < 60_000 and "latest is safe: the same bytes as what is there already" in first.text
+    assert told["bytes_uploaded"] < 60_000, first.text
+    # Where both were queued before the first was sent, the newest is sent first.
+    assert len(re.findall(r"(checkpoint-5|latest) is safe: the same bytes as what is there already", first.text)) == 1
     assert len(records(place)) == 2
     second = line.start("b", command=(sys.executable, "-c", script, root, "0"))
     second.until("has ['latest']")

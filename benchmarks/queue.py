@@ -105,30 +105,34 @@ def service(url: str, connections: int) -> Deployment:
 
 def work(url: str, kind: str, threads: int) -> None:
     """Answer each number on standard input with what so many operations took."""
-    at = service(url, threads)
+    deployment = service(url, threads)
     nodes = [
-        join_pool(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms()).node
+        join_pool(deployment, Join(machine=new_id("machine"), name="node"), "default", deployment.store.now_ms()).node
         for _ in range(threads)
     ]
-    act = beats(at, nodes) if kind == "beats" else pair
+    act = beats(deployment, nodes) if kind == "beats" else pair
     print("ready", flush=True)
     for line in sys.stdin:
-        done = share(int(line), nodes, lambda node: act(at, node))
+        done = share(int(line), nodes, lambda node: act(deployment, node))
         print(json.dumps(done), flush=True)
 
 
 def work_on(url: str, threads: int) -> None:
     """Go on through whatever happens, as workers do: what fails is asked again. Each finished job is a line."""
-    at = replace(service(url, threads), policy=HASTY)
+    deployment = replace(service(url, threads), policy=HASTY)
 
     def go_on() -> None:
         node = insist(
-            lambda: join_pool(at, Join(machine=new_id("machine"), name="node"), "default", at.store.now_ms())
+            lambda: join_pool(
+                deployment, Join(machine=new_id("machine"), name="node"), "default", deployment.store.now_ms()
+            )
         ).node
         while True:
-            answer = insist(lambda: claim(at, node, at.store.now_ms()))
+            answer = insist(lambda: claim(deployment, node, deployment.store.now_ms()))
             if isinstance(answer, Assignment):
-                end = insist(lambda hold=answer.hold: finish(at, node, hold, OUTCOME, at.store.now_ms()))
+                end = insist(
+                    lambda hold=answer.hold: finish(deployment, node, hold, OUTCOME, deployment.store.now_ms())
+                )
                 sys.stdout.write(f"{time.time():.3f} {answer.job} {type(end).__name__}\n")  # in one piece
                 sys.stdout.flush()
             else:
@@ -235,8 +239,8 @@ class Workers:
 
 def fill(server: Postgres, url: str, jobs: int, projects: int = 1) -> None:
     """As many queued jobs as that, as if they had been submitted one after the other."""
-    at = service(url, 2)
-    template = prepare(at, projects)
+    deployment = service(url, 2)
+    template = prepare(deployment, projects)
     database = name_of(url)
     columns = [
         row[0]
@@ -257,7 +261,7 @@ def fill(server: Postgres, url: str, jobs: int, projects: int = 1) -> None:
         database,
     )
     server.run("VACUUM (ANALYZE) job", database)
-    at.store.close()
+    deployment.store.close()
 
 
 def prepare(deployment: Deployment, projects: int) -> str:
@@ -366,9 +370,10 @@ def show_claims(server: Postgres) -> None:
     url = server.make_database()
     fill(server, url, QUEUED[-1], PROJECTS)
     database = name_of(url)
-    at = service(url, 1)
+    deployment = service(url, 1)
     nodes = [
-        join_pool(at, Join(machine=f"machine-{n}", name="node"), "default", at.store.now_ms()).node for n in range(8)
+        join_pool(deployment, Join(machine=f"machine-{n}", name="node"), "default", deployment.store.now_ms()).node
+        for n in range(8)
     ]
     server.run(
         "UPDATE job SET fencing = 1 WHERE id IN (SELECT id FROM job WHERE state = 'queued' LIMIT 2000)", database
@@ -379,18 +384,23 @@ def show_claims(server: Postgres) -> None:
         database,
     )
     server.run("VACUUM (ANALYZE)", database)
-    at.store.close()
+    deployment.store.close()
     print(
         f"\nclaims at {QUEUED[-1]} queued of {PROJECTS} projects; 2000 interrupted jobs are banned from 4 of the machines"
     )
     for connections, rate in ((1, None), (8, CLAIMS_A_SECOND), (8, None)):
-        at = service(url, connections)
+        deployment = service(url, connections)
         act = paced(pair, connections / rate if rate else 0)
-        times = [ms for _, ms in share(4_000, nodes[:connections], lambda node, at=at, act=act: act(at, node))]
+        times = [
+            ms
+            for _, ms in share(
+                4_000, nodes[:connections], lambda node, deployment=deployment, act=act: act(deployment, node)
+            )
+        ]
         p50, p99 = quantiles(times)
         load = f"{rate} pairs/s" if rate else "as fast as they can"
         print(f"{connections:>3} connections, {load:20} claim p50 {p50:5.1f} ms, p99 {p99:5.1f} ms", flush=True)
-        at.store.close()
+        deployment.store.close()
 
 
 def paced(act: Callable[[Deployment, str], tuple[str, float]], interval_s: float) -> Callable[..., tuple[str, float]]:

@@ -306,7 +306,7 @@ def test_an_end_that_is_none_is_seen(promise: int, sql: str) -> None:
 def test_what_is_left_past_its_age_and_what_is_gone_is_seen(sql: str) -> None:
     simulation = begun()
     simulation.run()
-    age_all(simulation.service.at, simulation.world, simulation.store, simulation.objects)
+    age_all(simulation.service.deployment, simulation.world, simulation.store, simulation.objects)
     simulation.checks.kept.at_the_end()
     simulation.store.look(sql)
     with pytest.raises(Violation, match=r"^promise 2, .*too much is kept"):

@@ -26,17 +26,17 @@ class Controller:
     """Calls each periodic task at its interval. Its only state is when it last ran each one."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self._at = deployment
+        self._deployment = deployment
         self._last_ms: dict[str, int] = {}
 
     def tick(self, now_ms: int) -> None:
-        at, policy = self._at, self._at.policy
-        if not take_turn(at, now_ms):
+        deployment, policy = self._deployment, self._deployment.policy
+        if not take_turn(deployment, now_ms):
             return
-        end_overdue(at, now_ms)
-        end_unheeded(at, now_ms)
-        give_up_silent(at, now_ms)
-        give_way(at, now_ms)
+        end_overdue(deployment, now_ms)
+        end_unheeded(deployment, now_ms)
+        give_up_silent(deployment, now_ms)
+        give_way(deployment, now_ms)
         self._every(
             policy.watch_interval_s, now_ms, watch_attempts, judge_machines, begin_trials, yield_bans, fail_unmatched
         )
@@ -50,7 +50,7 @@ class Controller:
         for part in parts:
             if now_ms - self._last_ms.get(part.__name__, -(10**15)) >= seconds * 1000:
                 self._last_ms[part.__name__] = now_ms
-                part(self._at, now_ms)
+                part(self._deployment, now_ms)
 
 
 def prune_left(deployment: Deployment, now_ms: int) -> None:

@@ -89,7 +89,7 @@ class SimService:
         self._lives = 0
         self.doing: list[str] = []
         self.start()
-        ensure_secret(self.at, JOIN_TOKEN, "join", now_ms=world.now_ms)
+        ensure_secret(self.deployment, JOIN_TOKEN, "join", now_ms=world.now_ms)
 
     @property
     def life(self) -> int | None:
@@ -100,7 +100,7 @@ class SimService:
         """Start a new process, which knows only what is in the store."""
         self._up = True
         self._lives += 1
-        self.at = Deployment(
+        self.deployment = Deployment(
             store=self._store,
             objects=self._objects,
             hub=NoHub(),
@@ -110,7 +110,7 @@ class SimService:
             up_since_ms=self._world.now_ms,
             pools=self._pools,
         )
-        self._controller = Controller(self.at)
+        self._controller = Controller(self.deployment)
         self._tick_later(self._lives)
 
     def stop_for(self, seconds: float) -> None:
@@ -160,10 +160,10 @@ class SimService:
 
         def answer() -> Any:
             # A request during another one goes to a second server, which shares no memory with the first.
-            at = self.at if len(self.doing) == 1 else replace(self.at, recent=Recent())
+            deployment = self.deployment if len(self.doing) == 1 else replace(self.deployment, recent=Recent())
             needed, now_ms = "join" if what == "join" else "node", self._world.now_ms
-            identity = identify(at, token, needed, now_ms)
-            return act(at, identity.node or identity.pool or "", now_ms)
+            identity = identify(deployment, token, needed, now_ms)
+            return act(deployment, identity.node or identity.pool or "", now_ms)
 
         stale = self._checks.before(hold)
         try:
@@ -185,7 +185,7 @@ class Link:
 
     def join(self, request: Join) -> Joined:
         self._token = JOIN_TOKEN
-        joined = self._send("join", None, lambda at, pool, now: nodes.join_pool(at, request, pool, now))
+        joined = self._send("join", None, lambda deployment, pool, now: nodes.join_pool(deployment, request, pool, now))
         self._token = joined.token
         return joined
 
@@ -196,38 +196,56 @@ class Link:
         return self._send("claim", None, claim.claim)
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
-        return self._send("beat", hold, lambda at, node, now: renew.renew(at, node, hold, beat, now))
+        return self._send("beat", hold, lambda deployment, node, now: renew.renew(deployment, node, hold, beat, now))
 
     def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale:
-        return self._send("uploads", hold, lambda at, node, now: checkpoint.sign_uploads(at, node, hold, request, now))
+        return self._send(
+            "uploads", hold, lambda deployment, node, now: checkpoint.sign_uploads(deployment, node, hold, request, now)
+        )
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
         return self._send(
-            "downloads", hold, lambda at, node, now: checkpoint.sign_downloads(at, node, hold, request, now)
+            "downloads",
+            hold,
+            lambda deployment, node, now: checkpoint.sign_downloads(deployment, node, hold, request, now),
         )
 
     def commit(self, hold: Hold, request: Commit) -> Committed | Stale | Refused:
         return self._send(
-            "commit", hold, lambda at, node, now: checkpoint.commit_checkpoint(at, node, hold, request, now)
+            "commit",
+            hold,
+            lambda deployment, node, now: checkpoint.commit_checkpoint(deployment, node, hold, request, now),
         )
 
     def show(self, hold: Hold, request: Show) -> Done | Stale | Refused:
-        return self._send("show", hold, lambda at, node, now: samples.keep_samples(at, node, hold, request, now))
+        return self._send(
+            "show", hold, lambda deployment, node, now: samples.keep_samples(deployment, node, hold, request, now)
+        )
 
     def reject(self, hold: Hold, request: Reject) -> Done | Stale:
-        return self._send("reject", hold, lambda at, node, now: checkpoint.reject_damaged(at, node, hold, request, now))
+        return self._send(
+            "reject",
+            hold,
+            lambda deployment, node, now: checkpoint.reject_damaged(deployment, node, hold, request, now),
+        )
 
     def keep_prepared(self, hold: Hold, request: Keep) -> Done | Stale | Refused:
-        return self._send("keep", hold, lambda at, node, now: prepared.record_prepared(at, node, hold, request, now))
+        return self._send(
+            "keep", hold, lambda deployment, node, now: prepared.record_prepared(deployment, node, hold, request, now)
+        )
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
-        return self._send("log", hold, lambda at, node, _now: renew.append_log(at, node, hold, request))
+        return self._send("log", hold, lambda deployment, node, _now: renew.append_log(deployment, node, hold, request))
 
     def metrics(self, hold: Hold, request: Points) -> Done | Stale:
-        return self._send("metrics", hold, lambda at, node, now: metrics.take(at, node, hold, request, now))
+        return self._send(
+            "metrics", hold, lambda deployment, node, now: metrics.take(deployment, node, hold, request, now)
+        )
 
     def finish(self, hold: Hold, outcome: Outcome) -> Done | Stale | Refused:
-        return self._send("finish", hold, lambda at, node, now: finish.finish(at, node, hold, outcome, now))
+        return self._send(
+            "finish", hold, lambda deployment, node, now: finish.finish(deployment, node, hold, outcome, now)
+        )
 
     def _send(self, what: str, hold: Hold | None, act: Callable[[Deployment, str, int], Any]) -> Any:
         token, faults, rates = self._token, self._faults, self._faults.rates

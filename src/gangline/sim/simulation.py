@@ -135,9 +135,10 @@ class Simulation:
         self.faults.over()
         self.store.meanwhile = lambda _: None
         self.store.kill_in, self.store.down_until_ms = None, 0
-        at = self.service
         for project in self._projects():
-            self._insist(lambda project=project: set_allowance(at.at, project, share=1, budget_usd=None))
+            self._insist(
+                lambda project=project: set_allowance(self.service.deployment, project, share=1, budget_usd=None)
+            )
         for job in self.jobs:
             self._insist(lambda job=job: self._resume(job))
         self.play(until_ms=self.world.now_ms + LIVENESS_HOURS_MAX * HOUR_MS)
@@ -147,18 +148,18 @@ class Simulation:
         return outcome
 
     def _check_the_end(self) -> None:
-        at = self.service.at
+        deployment = self.service.deployment
         self.audit.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
         self.audit.against_the_store(self.policy)
-        sweep_all(at, self.store)
+        sweep_all(deployment, self.store)
         self.audit.no_orphans()
-        age_all(at, self.world, self.store, self.objects)
+        age_all(deployment, self.world, self.store, self.objects)
         self.checks.after_event()
         self.checks.kept.at_the_end()
 
     def _resume(self, job: str) -> None:
         with suppress(BadInput):  # the job has ended
-            steer.resume(self.service.at, job, self.world.now_ms)
+            steer.resume(self.service.deployment, job, self.world.now_ms)
 
     def _projects(self) -> list[str]:
         return [row[0] for row in self.store.look("SELECT id FROM project ORDER BY id")]
@@ -195,12 +196,12 @@ class Simulation:
             priority=batch.priority,
             needs=Needs(gpu_memory_gb=batch.says_gb),
         )
-        at, now = self.service.at, self.world.now_ms
+        deployment, now = self.service.deployment, self.world.now_ms
         for file in spec.input_files().values():
             key = blob_key(batch.project, file.sha256)
             self.objects.objects.setdefault(key, Object(file.bytes, file.sha256, 0))
-            blob_here(at, batch.project, file.sha256, file.bytes, now)
-        job = submit(at, batch.project, to_json(spec), name="", request=f"request {index}", now_ms=now)
+            blob_here(deployment, batch.project, file.sha256, file.bytes, now)
+        job = submit(deployment, batch.project, to_json(spec), name="", request=f"request {index}", now_ms=now)
         self.jobs.append(job)
 
     def _base(self, batch: Jobs) -> File:
@@ -234,7 +235,7 @@ class Simulation:
         life, kill, self.store.kill_in = self.service.life, self.store.kill_in, None
         try:
             if race and job and self.faults.happens(rng, f"cancel racing {race}", rates.cancel_races):
-                self.user(lambda: steer.cancel(self.service.at, job, self.world.now_ms))
+                self.user(lambda: steer.cancel(self.service.deployment, job, self.world.now_ms))
             elif rng.random() < rates.meanwhile:
                 self.world.step(until_ms=self.world.now_ms + 2000)
         finally:

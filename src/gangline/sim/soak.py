@@ -191,7 +191,7 @@ class Chaos:
         rng, simulation = self._rng, self.simulation
         if simulation.at_peace or not simulation.jobs:
             return
-        job, now, at = rng.choice(simulation.jobs), self._world.now_ms, simulation.service.at
+        job, now, deployment = rng.choice(simulation.jobs), self._world.now_ms, simulation.service.deployment
         project = simulation.store.look("SELECT project FROM job WHERE id = ?", job)[0][0]
         match rng.choice(
             (
@@ -209,22 +209,24 @@ class Chaos:
             )
         ):
             case "cancel":
-                simulation.user(lambda: steer.cancel(at, job, now))
+                simulation.user(lambda: steer.cancel(deployment, job, now))
             case "pause":
-                simulation.user(lambda: steer.pause(at, job, now))
+                simulation.user(lambda: steer.pause(deployment, job, now))
             case "resume":
-                simulation.user(lambda: steer.resume(at, job, now))
+                simulation.user(lambda: steer.resume(deployment, job, now))
             case "retry":
-                simulation.user(lambda: steer.submit_again(at, project, job, now))
+                simulation.user(lambda: steer.submit_again(deployment, project, job, now))
             case "retry from checkpoint":
-                self._clean("checkpoint inherited", lambda: retry_some_from_checkpoint(at, simulation.store, rng, now))
+                self._clean(
+                    "checkpoint inherited", lambda: retry_some_from_checkpoint(deployment, simulation.store, rng, now)
+                )
             case "delete":
-                self._clean("job deleted", lambda: delete_some_job(at, simulation.store, rng, now))
+                self._clean("job deleted", lambda: delete_some_job(deployment, simulation.store, rng, now))
             case "pin":
-                self._clean("checkpoint pinned", lambda: pin_some_checkpoint(at, simulation.store, rng))
+                self._clean("checkpoint pinned", lambda: pin_some_checkpoint(deployment, simulation.store, rng))
             case _:
                 budget = rng.choice((None, 0.2, 0.5))
-                simulation.user(lambda: set_allowance(at, project, share=rng.choice((1, 2)), budget_usd=budget))
+                simulation.user(lambda: set_allowance(deployment, project, share=rng.choice((1, 2)), budget_usd=budget))
 
     def _clean(self, what: str, act: Callable[[], bool]) -> None:
         done: list[bool] = []

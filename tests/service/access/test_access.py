@@ -231,15 +231,15 @@ def test_tokens_of_the_version_before_open_what_they_opened(tmp_path: Path, serv
     connection.commit()
     connection.close()
     store = SqliteStore(path)
-    at = replace(service.deployment, store=store)
-    admin = identify(at, "gl_user_before", "admin", 8)
+    deployment = replace(service.deployment, store=store)
+    admin = identify(deployment, "gl_user_before", "admin", 8)
     assert (admin.role, admin.project) == ("admin", "theirs")
     with pytest.raises(Forbidden):
-        identify(at, "gl_user_before", "operator", 8)
-    assert identify(at, "gl_join_before", "join", 8).pool == "default"
-    assert identify(at, "gl_node_before", "node", 8).node == "n"
+        identify(deployment, "gl_user_before", "operator", 8)
+    assert identify(deployment, "gl_join_before", "join", 8).pool == "default"
+    assert identify(deployment, "gl_node_before", "node", 8).node == "n"
     with pytest.raises(Denied):
-        identify(at, "gl_other_before", "viewer", 8)
+        identify(deployment, "gl_other_before", "viewer", 8)
     store.close()
 
 

@@ -175,8 +175,8 @@ def play(service: Service, folder: Path, moment: int) -> bool:
 
     def start() -> Tracking:
         mortal = MortalTensorBoard(folder, fuse)
-        at = replace(service.deployment, store=MortalStore(service.store, fuse), trackers=(mortal,))
-        return Tracking(at, mortal, Random(0))
+        deployment = replace(service.deployment, store=MortalStore(service.store, fuse), trackers=(mortal,))
+        return Tracking(deployment, mortal, Random(0))
 
     following(service, TensorBoard(folder))
     tracking = start()

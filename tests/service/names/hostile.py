@@ -82,11 +82,11 @@ def _jobs(service: Service) -> dict[str, str]:
 
 
 def _work(service: Service, node: str, job: str) -> Hold:
-    hold, at = service.claim(node).hold, service.deployment
-    renew.renew(at, node, hold, Beat(phase="training", step=1, loss=0.5), service.now_ms)
-    renew.append_log(at, node, hold, Log(first_byte=0, text=LOG))
+    hold, deployment = service.claim(node).hold, service.deployment
+    renew.renew(deployment, node, hold, Beat(phase="training", step=1, loss=0.5), service.now_ms)
+    renew.append_log(deployment, node, hold, Log(first_byte=0, text=LOG))
     points = Points(points=(Point(step=1, values={"loss": 0.5, "own": 1.0}),))
-    metrics.take(at, node, hold, points, service.now_ms)
+    metrics.take(deployment, node, hold, points, service.now_ms)
     service.store.apply(write("begin_tracking", job=job, tracker="t"))
     return hold
 

@@ -168,38 +168,38 @@ def test_a_result_that_is_rendered_once_more_in_this_moment_is_given_up_too(serv
     steer.cancel(service.deployment, sample["id"], service.now_ms)
     ended = service.store.load("job", id=sample["id"])[0]
     again: list[str] = []
-    at = service.deployment
+    deployment = service.deployment
 
     def once_more() -> None:
         if not again:
-            again.append(samples.retry_samples(at, ended, service.now_ms))
+            again.append(samples.retry_samples(deployment, ended, service.now_ms))
 
-    service.deployment = _with(at, store=Before(at.store, "apply", once_more))
+    service.deployment = _with(deployment, store=Before(deployment.store, "apply", once_more))
     removal.remove(service.deployment, training.job, service.now_ms)
-    service.deployment = at
+    service.deployment = deployment
     states = service.look("SELECT state, removed_ms FROM job")
     assert {row["state"] for row in states} == {"succeeded", "canceled"}
     assert all(row["removed_ms"] for row in states)
     with pytest.raises(BadInput, match="was deleted"):
-        samples.retry_samples(at, ended, service.now_ms)
+        samples.retry_samples(deployment, ended, service.now_ms)
 
 
-def _with(at: Any, **changes: Any) -> Any:
-    return replace(at, **changes)
+def _with(deployment: Any, **changes: Any) -> Any:
+    return replace(deployment, **changes)
 
 
 def test_two_who_delete_at_once_delete_once(service: Service) -> None:
     service.change_policy(storage_usd_per_gb_month=1e9)
-    job, at = made(service), service.deployment
+    job, deployment = made(service), service.deployment
     service.wait(3600)
     done: list[Any] = []
 
     def other() -> None:
         if not done:
             done.append(None)
-            done.append(removal.remove(at, job, service.now_ms))
+            done.append(removal.remove(deployment, job, service.now_ms))
 
-    first = removal.remove(_with(at, store=Before(at.store, "apply", other)), job, service.now_ms)
+    first = removal.remove(_with(deployment, store=Before(deployment.store, "apply", other)), job, service.now_ms)
     assert first.kept[0].files == 0
     lines = service.look("SELECT attempt, from_ms FROM ledger WHERE cause = 'storage'")
     assert len(lines) == len({tuple(row.values()) for row in lines}) > 0
@@ -207,16 +207,16 @@ def test_two_who_delete_at_once_delete_once(service: Service) -> None:
 
 def test_a_checkpoint_that_goes_by_its_age_in_this_moment_is_billed_once(service: Service) -> None:
     service.change_policy(storage_usd_per_gb_month=1e9)
-    job, at = made(service), service.deployment
+    job, deployment = made(service), service.deployment
     service.wait(2 * 86_400)
     ticked: list[bool] = []
 
     def tick() -> None:
         if not ticked:
             ticked.append(True)
-            Controller(at).tick(service.now_ms)
+            Controller(deployment).tick(service.now_ms)
 
-    removal.remove(_with(at, store=Before(at.store, "apply", tick)), job, service.now_ms)
+    removal.remove(_with(deployment, store=Before(deployment.store, "apply", tick)), job, service.now_ms)
     [line] = service.look(
         "SELECT micro_usd, to_ms - from_ms AS lasted FROM ledger JOIN checkpoint ON checkpoint.attempt = ledger.attempt "
         "AND checkpoint.committed_ms = ledger.from_ms WHERE cause = 'storage' AND ledger.from_ms = committed_ms"
@@ -226,12 +226,12 @@ def test_a_checkpoint_that_goes_by_its_age_in_this_moment_is_billed_once(service
 
 def test_what_the_server_could_not_delete_is_swept(service: Service) -> None:
     """It ends after the transaction."""
-    job, at = made(service), service.deployment
+    job, deployment = made(service), service.deployment
 
     def end() -> None:
         raise SystemExit
 
-    dying = _with(at, objects=Before(at.objects, "delete", end))
+    dying = _with(deployment, objects=Before(deployment.objects, "delete", end))
     with pytest.raises(SystemExit):
         removal.remove(dying, job, service.now_ms)
     assert stored(service, "attempts")

@@ -48,9 +48,9 @@ class Gated(NoHub):
 
 
 def add(bench: Bench, hub: Gated, base: Any = MODEL) -> Deployment:
-    at = replace(bench.deployment, hub=hub)
-    bases.add(at, PROJECT, "ours", base, None, BaseStatement(), bench.now_ms)
-    return at
+    deployment = replace(bench.deployment, hub=hub)
+    bases.add(deployment, PROJECT, "ours", base, None, BaseStatement(), bench.now_ms)
+    return deployment
 
 
 def copied(bench: Bench) -> tuple[str, int]:
@@ -60,22 +60,22 @@ def copied(bench: Bench) -> tuple[str, int]:
 
 @probe()
 def a_name_that_is_given_again_stays_with_its_base(bench: Bench) -> None:
-    at = add(bench, Gated())
-    assert bases.add(at, PROJECT, "ours", MODEL, None, BaseStatement(), bench.now_ms).id == MODEL.id
+    deployment = add(bench, Gated())
+    assert bases.add(deployment, PROJECT, "ours", MODEL, None, BaseStatement(), bench.now_ms).id == MODEL.id
 
 
 @probe()
 def what_is_copied_already_is_not_begun_anew_when_its_base_is_named_again(bench: Bench) -> None:
-    at = add(bench, Gated())
-    assert len(list(mirror(at))) == len(CONTENT) and copied(bench) == ("ready", len(CONTENT))
-    bases.add(at, PROJECT, "again", MODEL, None, BaseStatement(), bench.now_ms)
+    deployment = add(bench, Gated())
+    assert len(list(mirror(deployment))) == len(CONTENT) and copied(bench) == ("ready", len(CONTENT))
+    bases.add(deployment, PROJECT, "again", MODEL, None, BaseStatement(), bench.now_ms)
     assert copied(bench) == ("ready", len(CONTENT))
 
 
 @probe()
 def two_servers_do_not_copy_the_same(bench: Bench) -> None:
-    at = add(bench, Gated())
-    first, second = mirror(at), mirror(replace(at, server="another"))
+    deployment = add(bench, Gated())
+    first, second = mirror(deployment), mirror(replace(deployment, server="another"))
     next(first)
     assert list(second) == []
     assert len(list(first)) == len(CONTENT) - 1
@@ -85,17 +85,17 @@ def two_servers_do_not_copy_the_same(bench: Bench) -> None:
 def of_two_servers_that_want_the_turn_in_the_same_moment_one_has_it(bench: Bench) -> None:
     reads: list[int] = []
     hub = Gated()
-    at = add(bench, hub)
+    deployment = add(bench, hub)
     hub.reading = lambda: reads.append(1)
-    other = mirror(replace(at, server="another"))
+    other = mirror(replace(deployment, server="another"))
     bench.meanwhile("take_mirror", lambda: next(other))
-    assert list(mirror(at)) == [] and len(reads) == 1
+    assert list(mirror(deployment)) == [] and len(reads) == 1
 
 
 @probe()
 def a_server_whose_turn_has_gone_to_another_writes_nothing_more(bench: Bench) -> None:
-    at = add(bench, Gated())
-    late, other = mirror(at), mirror(replace(at, server="another"))
+    deployment = add(bench, Gated())
+    late, other = mirror(deployment), mirror(replace(deployment, server="another"))
     next(late)
     bench.wait(TURN_S + 1)
     next(other)
@@ -106,8 +106,8 @@ def a_server_whose_turn_has_gone_to_another_writes_nothing_more(bench: Bench) ->
 @probe()
 def a_server_that_fails_late_does_not_take_the_turn_from_another(bench: Bench) -> None:
     hub = Gated()
-    at = add(bench, hub)
-    other = mirror(replace(at, server="another"))
+    deployment = add(bench, hub)
+    other = mirror(replace(deployment, server="another"))
 
     def meanwhile() -> None:
         hub.reading = lambda: None
@@ -116,7 +116,7 @@ def a_server_that_fails_late_does_not_take_the_turn_from_another(bench: Bench) -
         raise Unreachable("the hub is away")
 
     hub.reading = meanwhile
-    assert list(mirror(at)) == []
+    assert list(mirror(deployment)) == []
     assert len(list(other)) == len(CONTENT) - 1 and copied(bench) == ("ready", len(CONTENT))
 
 

@@ -228,17 +228,17 @@ def what_a_base_with_a_name_is_made_of_stays(bench: Bench) -> None:
 
 @probe()
 def a_copy_from_the_hub_is_not_written_down_with_what_is_being_deleted(bench: Bench) -> None:
-    at = add(bench, Gated())
+    deployment = add(bench, Gated())
     sha256 = hashlib.sha256(b"u").hexdigest()
     key = blob_key(PROJECT, sha256)
     bench.store.load("blob", project=PROJECT, sha256=sha256)
     bench.store.look(
         "INSERT INTO blob (project, sha256, bytes, made_ms, going) VALUES (?, ?, 1, 0, 'asked')", PROJECT, sha256
     )
-    list(mirror(at))
+    list(mirror(deployment))
     assert copied(bench)[0] == "fetching"
     delete_given_up(bench.deployment, bench.now_ms)
-    list(mirror(at))
+    list(mirror(deployment))
     assert copied(bench)[0] == "ready" and key in bench.objects.objects
 
 

@@ -75,7 +75,12 @@ RULES = [
         "CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END",
         "back_ms",
     ),
-    rule("1: one server ticks", "service.controller:Controller.tick", "if not take_turn(at, now_ms):", "if False:"),
+    rule(
+        "1: one server ticks",
+        "service.controller:Controller.tick",
+        "if not take_turn(deployment, now_ms):",
+        "if False:",
+    ),
     rule(
         "1: and before the first tick after it",
         "service.outage:back_since_ms",
@@ -826,7 +831,7 @@ RULES = [
         "unpriced(purse, node) is None",
         "True",
     ),
-    rule("4: rendering gives way", "service.controller:Controller.tick", "give_way(at, now_ms)", "pass"),
+    rule("4: rendering gives way", "service.controller:Controller.tick", "give_way(deployment, now_ms)", "pass"),
     rule("4: to what its node can train", "in_the_way", "waiting.gpu_memory_gb <= node.gpu_memory_gb", "TRUE"),
     rule("5: nobody rents for pictures", "demand", "job.kind <> 'sample' AND", ""),
     rule("5: what they cost is told as that", "service.money.bill:spend", 'KINDS[ending["job_kind"]].renders', "False"),

@@ -109,23 +109,25 @@ def _again(turn: _Turn, because: str) -> None:
 
 def _copy(turn: _Turn) -> Iterator[None]:
     """Copy the files that the target lacks. Stop if another server has taken over."""
-    at, job = turn.deployment, turn.row["job"]
+    deployment, job = turn.deployment, turn.row["job"]
     done: dict[str, str] = json.loads(turn.row["done"])
-    files = {row["path"]: row for row in at.store.load("artifacts", job=job) if not row["path"].startswith(PREVIEWS)}
-    missing = [_outgoing(at, row) for path, row in files.items() if done.get(path) != row["sha256"]]
+    files = {
+        row["path"]: row for row in deployment.store.load("artifacts", job=job) if not row["path"].startswith(PREVIEWS)
+    }
+    missing = [_outgoing(deployment, row) for path, row in files.items() if done.get(path) != row["sha256"]]
     for sent in turn.deliverer.put(turn.row["project"], turn.row["address"], missing) if missing else ():
         done |= {file.path: file.sha256 for file in sent}
-        progress = {"done": json.dumps(done), "turn_ends_ms": _turn_ends_ms(at)}
-        if not at.store.apply(guard("advance_delivery", **turn.who, **progress)):
+        progress = {"done": json.dumps(done), "turn_ends_ms": _turn_ends_ms(deployment)}
+        if not deployment.store.apply(guard("advance_delivery", **turn.who, **progress)):
             return
         yield
-    if at.store.load("open_samples", parent=job):
+    if deployment.store.load("open_samples", parent=job):
         _end(turn, "waiting", "", wait_s=PICTURES_S)
         return
     because = f"{len(done)} files are at {turn.row['address']}"
-    at.store.apply(
+    deployment.store.apply(
         guard("end_delivery", **turn.who, state="delivered", because="", tries=0, not_before_ms=0),
-        event(job, "delivered", because, at.store.now_ms()),
+        event(job, "delivered", because, deployment.store.now_ms()),
     )
 
 

@@ -228,14 +228,14 @@ def _advance(turn: _Turn, brought: Brought, done_before: int) -> bool:
 
 def _keep(turn: _Turn, name: str) -> File:
     """Store a downloaded file in the object store, by content."""
-    at = turn.deployment
+    deployment = turn.deployment
     with turn.fetcher.open(turn.job, name) as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
         file = File(path=name, bytes=content.seek(0, os.SEEK_END), sha256=sha256)
         content.seek(0)
-        _put(at, blob_key(turn.project, sha256), file, content)
-    here = {"project": turn.project, "sha256": file.sha256, "bytes": file.bytes, "now": at.store.now_ms()}
-    if not at.store.apply(guard("add_blob", **here)):
+        _put(deployment, blob_key(turn.project, sha256), file, content)
+    here = {"project": turn.project, "sha256": file.sha256, "bytes": file.bytes, "now": deployment.store.now_ms()}
+    if not deployment.store.apply(guard("add_blob", **here)):
         raise Unreachable(f"{name} is being deleted, as no job used it")
     return file
 
@@ -261,15 +261,15 @@ def _put(deployment: Deployment, key: str, file: File, content: BufferedIOBase) 
 
 def _fill(turn: _Turn, found: FetchedPhotos, files: dict[str, File]) -> None:
     """Complete the job's spec and queue it, unless it has ended or another server was faster."""
-    at, now_ms = turn.deployment, turn.deployment.store.now_ms()
-    asked = json.loads(at.store.load("job", id=turn.job)[0]["spec"])
+    deployment, now_ms = turn.deployment, turn.deployment.store.now_ms()
+    asked = json.loads(deployment.store.load("job", id=turn.job)[0]["spec"])
     photos, captions = ([to_json(files[name]) for name in names] for names in (found.photos, found.captions))
     spec = parse_spec(asked | {"photos": photos, "captions": captions})
     inputs = spec.input_files().values()
-    size = sum(file.bytes for file in (*inputs, *copied_files(at, turn.project, spec).values()))
+    size = sum(file.bytes for file in (*inputs, *copied_files(deployment, turn.project, spec).values()))
     filled = {"spec": canonical_json(to_json(spec)), "spec_hash": spec_hash(spec), "workload": workload(spec)}
     fetched = list(files.values())
-    if at.store.apply(
+    if deployment.store.apply(
         *naming(turn.project, fetched, now_ms),
         guard("fill_job", id=turn.job, **filled, input_bytes=size, because=WAITS, now=now_ms),
         *listing(turn.project, turn.job, fetched),
@@ -298,8 +298,8 @@ def _pause(turn: _Turn, error: GanglineError) -> None:
 
 def _fail(turn: _Turn, error: GanglineError) -> None:
     """Fail the job with this error, unless it has ended meanwhile."""
-    at, now_ms = turn.deployment, turn.deployment.store.now_ms()
-    rows = at.store.load("job", id=turn.job)
+    deployment, now_ms = turn.deployment, turn.deployment.store.now_ms()
+    rows = deployment.store.load("job", id=turn.job)
     if not rows or rows[0]["ended_ms"] is not None:  # the job may have been deleted
         _end(turn, "dropped", "")
         return
@@ -307,7 +307,7 @@ def _fail(turn: _Turn, error: GanglineError) -> None:
     because = as_words(f"its photos could not be fetched: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
     ended = guard("end_import", **turn.who, state="failed", because=because, tries=turn.tries, not_before_ms=0)
-    if at.store.apply(moving(job, verdict, now_ms), ended, event(turn.job, "failed", because, now_ms)):
+    if deployment.store.apply(moving(job, verdict, now_ms), ended, event(turn.job, "failed", because, now_ms)):
         turn.fetcher.forget(turn.job)
 
 

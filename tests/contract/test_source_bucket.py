@@ -17,7 +17,7 @@ from gangline.adapters.places.web import Web
 from gangline.compose.places import LOOK, make_fetcher
 from gangline.core.errors import BadInput, Unreachable, UserError
 from gangline.core.places.places import PhotoSource, parse_places
-from gangline.core.server.settings import ServerSettings, parse_server_settings
+from gangline.core.server.settings import ServerSettings, merge_file
 from gangline.core.server.sources import FetchingSettings
 from tests.servers import ACCESS_KEY, READER, READER_KEY, SECRET_KEY
 from tests.service.places.site import packed, picture
@@ -211,7 +211,7 @@ endpoint = "{endpoint}"
 
 
 def settings_of(bucket: S3Bucket) -> ServerSettings:
-    return parse_server_settings(SETTINGS.format(endpoint=bucket.endpoint), "gangline.toml")
+    return merge_file(ServerSettings, SETTINGS.format(endpoint=bucket.endpoint), "gangline.toml").settings
 
 
 def test_the_operator_names_the_keys_in_the_settings(

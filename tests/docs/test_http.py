@@ -16,7 +16,7 @@ from gangline import Client
 from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.adapters.places.bucket import BucketKey, SourceBucket
 from gangline.compose.places import make_deliverer, make_fetcher
-from gangline.core.server.settings import parse_server_settings
+from gangline.core.server.settings import ServerSettings, merge_file
 from gangline.service.content import bases
 from gangline.service.content.bases import BaseStatement
 from gangline.service.content.deliver import deliver
@@ -58,7 +58,7 @@ def service(
     monkeypatch.setenv("KENNEL_HUB_TOKEN", "hf_test")
     text = re.sub("(secret_env = .*)", rf'\1\nendpoint = "{bucket.endpoint}"', here(SETTINGS[1], site))
     text = text.replace("10.1.0.0/16", "127.0.0.0/8")
-    settings = parse_server_settings(text, "gangline.toml")
+    settings = merge_file(ServerSettings, text, "gangline.toml").settings
     there = SourceBucket(bucket.name, BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
     there.put("page/dogs/timber/1.png", [picture()])
     there.put("page/dogs/timber/1.txt", [b"sks dog"])

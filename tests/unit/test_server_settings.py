@@ -16,18 +16,18 @@ from gangline.core.server.settings import (
     PoolSettings,
     ServerSettings,
     make_policy,
-    parse_server_settings,
+    merge_file,
 )
 
 
 def refused(text: str) -> str:
     with pytest.raises(BadInput) as caught:
-        parse_server_settings(text, "gangline.toml")
+        merge_file(ServerSettings, text, "gangline.toml")
     return caught.value.message
 
 
 def test_an_empty_file_is_the_defaults() -> None:
-    assert parse_server_settings("", "x") == ServerSettings(policy=Policy(), pools={})
+    assert merge_file(ServerSettings, "", "x").settings == ServerSettings(policy=Policy(), pools={})
     assert make_policy({}) == Policy()
 
 
@@ -36,12 +36,14 @@ def test_every_field_of_the_policy_is_a_setting() -> None:
     assert [each.name for each in values] == list(Policy.__slots__)
     given = [each for each in values if each.default is not None]
     text = "\n".join(f"{each.name} = {each.default!r}".replace("True", "true") for each in given)
-    assert parse_server_settings(f"[policy]\n{text}", "x").policy == Policy()
+    assert merge_file(ServerSettings, f"[policy]\n{text}", "x").settings.policy == Policy()
 
 
 def test_prices_of_storage_and_egress_are_not_known_unless_they_are_set_and_zero_is_known() -> None:
     assert Policy().storage_usd_per_gb_month is None and Policy().egress_usd_per_gb is None
-    policy = parse_server_settings("[policy]\nstorage_usd_per_gb_month = 0\negress_usd_per_gb = 0.09", "x").policy
+    policy = merge_file(
+        ServerSettings, "[policy]\nstorage_usd_per_gb_month = 0\negress_usd_per_gb = 0.09", "x"
+    ).settings.policy
     assert policy.storage_usd_per_gb_month == 0 and policy.egress_usd_per_gb == 0.09
 
 
@@ -81,7 +83,7 @@ def test_a_contradiction_with_a_value_that_is_wrong_itself_is_not_said() -> None
 
 def test_a_misspelt_name_is_met_with_the_right_one() -> None:
     with pytest.raises(BadInput) as caught:
-        parse_server_settings("[policy]\nseek_fast = true", "x")
+        merge_file(ServerSettings, "[policy]\nseek_fast = true", "x")
     assert caught.value.hint == "did you mean seek_faster?"
 
 
@@ -102,7 +104,7 @@ def test_a_short_lease_changes_only_itself() -> None:
 
 
 def test_a_pool_that_is_not_named_has_no_price_and_no_trust() -> None:
-    settings = parse_server_settings("[pools.cloud]\nprice_usd_per_hour = 0\ntrust = 1", "x")
+    settings = merge_file(ServerSettings, "[pools.cloud]\nprice_usd_per_hour = 0\ntrust = 1", "x").settings
     assert settings.pool("cloud").price_micro_usd_per_hour == 0
     assert settings.pool("default") == PoolSettings(price_usd_per_hour=None, trust=None)
     assert settings.pool("default").trust_of_joined == 0

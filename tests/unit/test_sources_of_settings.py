@@ -225,11 +225,25 @@ def test_the_workers_of_a_box_read_the_file_that_its_server_reads(
     home: dict[str, Any] = {"server.home": tmp_path / "home"}
 
     def read(options: Mapping[str, Any]) -> int:
-        server, worker = read_settings_of_box(options)
-        assert server.settings.server.settings == worker.settings.worker.settings
-        return worker.settings.worker.slots
+        box = read_settings_of_box(options).settings
+        named, beside = options.get("server.settings"), options.get("server.home")
+        worker = read_worker_settings({"worker.settings": named}, beside).settings.worker
+        assert (box.server.settings, box.worker.slots) == (worker.settings, worker.slots)
+        return worker.slots
 
     assert (read({}), read(home)) == (1, 2)
+    monkeypatch.setenv("GANGLINE_HOME", str(tmp_path / "named"))
+    assert (read({}), read(home), read({"server.home": tmp_path / "empty"})) == (3, 2, 1)
     monkeypatch.setenv("GANGLINE_SETTINGS", str(tmp_path / "named" / "gangline.toml"))
     assert read(home) == 3
     assert read(home | {"server.settings": tmp_path / "option" / "gangline.toml"}) == 4
+
+
+def test_what_a_server_and_its_workers_both_read_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gangline.toml").write_text("[server]\nport = -1\n[hub]\noffline = 3\n[worker]\nslots = 0")
+    with pytest.raises(BadInput) as refused:
+        read_settings_of_box({"server.home": tmp_path})
+    says = refused.value.message
+    assert [says.count(name) for name in ("server.port", "hub.offline", "worker.slots")] == [1, 1, 1], says

@@ -2,23 +2,26 @@
 brings."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
-from gangline.core.server.merging import MergedSettings, Override, Overrides, SettingsT, find_overrides, merge_settings
-from gangline.core.server.programs import HubSettings
-from gangline.core.server.settings import (
-    ServerSettings,
-    WorkerSettings,
-    merge_server_settings,
-    merge_worker_settings,
+from gangline.core.policy import Policy
+from gangline.core.server.merging import (
+    MergedSettings,
+    Override,
+    SettingPlace,
+    SettingsT,
+    find_overrides,
+    merge_settings,
 )
+from gangline.core.server.programs import DEFAULT_HOME, HubSettings
+from gangline.core.server.settings import BoxSettings, ServerSettings, WorkerSettings, merge_file
 
 SETTINGS_FILE = "gangline.toml"
 Options = Mapping[str, Any]
@@ -49,45 +52,33 @@ def read_settings() -> Settings:
 def read_server_settings(options: Options = NO_OPTIONS) -> MergedSettings[ServerSettings]:
     """Merge the file that `server.settings` names, else gangline.toml of the server's home, with what the environment and the options
     say. Raises `BadInput` with everything that is wrong, each with its source."""
-    found = find_overrides(ServerSettings, os.environ, options)
+    found = _overrides(ServerSettings, options)
+    return _merged(ServerSettings, found, "server", Path(found["server", "home"].value))
+
+
+def read_worker_settings(options: Options = NO_OPTIONS, beside: Path | None = None) -> MergedSettings[WorkerSettings]:
+    """Do the same for a worker. Its home is a folder below this machine's, where the file is looked for, else in the home of a server
+    that it runs beside."""
+    return _merged(WorkerSettings, _overrides(WorkerSettings, options), "worker", beside or _home().value)
+
+
+def read_settings_of_box(options: Options) -> MergedSettings[BoxSettings]:
+    """Do the same for a server and the workers on its box, which read the server's file."""
+    found = _overrides(BoxSettings, options)
+    return _merged(BoxSettings, found, "server", Path(found["server", "home"].value))
+
+
+def _overrides(kind: type, options: Options) -> dict[SettingPlace, Override]:
+    """Return what the environment and the options set, and the folders that follow from this user's home."""
+    found, home = find_overrides(kind, os.environ, options), _home()
     if options.get("server.home") is None:
-        found["server", "home"] = _home()
-    return _merged(merge_server_settings, found, "server", Path(found["server", "home"].value))
-
-
-def read_worker_settings(options: Options = NO_OPTIONS) -> MergedSettings[WorkerSettings]:
-    """Do the same for a worker, whose home is a folder of this machine's: the file is looked for beside it."""
-    found, home = find_overrides(WorkerSettings, os.environ, options), _home()
+        found["server", "home"] = home
     if options.get("worker.home") is None:
         found["worker", "home"] = Override(home.value / "worker", home.source)
     if _text("HF_HOME"):
         found.setdefault(("worker", "hub_cache"), Override(hub_home() / "hub", "HF_HOME"))
-    return _merged(merge_worker_settings, found, "worker", home.value)
-
-
-def read_settings_of_box(
-    options: Options, cache_gb: float | None = None
-) -> tuple[MergedSettings[ServerSettings], MergedSettings[WorkerSettings]]:
-    """Read the settings of a server and of the workers on its box. Raises `BadInput` with what is wrong for either."""
-    found, problems = list[Any](), list[BadInput]()
-    for read, given in ((read_server_settings, options), (read_worker_settings, options_beside(options, cache_gb))):
-        try:
-            found.append(read(given))
-        except BadInput as error:
-            problems.append(error)
-    if problems:
-        says = dict.fromkeys(part for error in problems for part in error.message.split("; "))  # both read [hub]
-        raise BadInput("; ".join(says), hint=problems[0].hint)
-    server, worker = found
-    return server, worker
-
-
-def options_beside(options: Options, cache_gb: float | None = None) -> Options:
-    """Return the options of a worker that reads the same file as a server with these."""
-    file, home = options.get("server.settings"), options.get("server.home")
-    if not file and home and not _text("GANGLINE_SETTINGS"):
-        file = settings_file(home)
-    return {"worker.settings": file, "worker.cache_gb": cache_gb}
+    sections = {each.name for each in fields(kind)}
+    return {place: each for place, each in found.items() if place[0] in sections}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,23 +91,25 @@ def read_hub_settings() -> HubSettings:
     return merge_settings(_OfUser, {}, "the environment", find_overrides(_OfUser, os.environ, {})).settings.hub
 
 
+def read_policy(file: Path) -> Policy:
+    """Return the policy of a server's settings file. Raises `BadInput` with everything that is wrong in the file."""
+    return _merged(ServerSettings, {("server", "settings"): Override(file, "")}, "server", file.parent).settings.policy
+
+
 def _merged(
-    merge: Callable[[str, str, Overrides], MergedSettings[SettingsT]],
-    found: dict[Any, Override],
-    program: str,
-    home: Path,
+    kind: type[SettingsT], found: dict[SettingPlace, Override], program: str, home: Path
 ) -> MergedSettings[SettingsT]:
     """Read the file of settings, and keep in them which one it was."""
     place = (program, "settings")
     if place not in found and (file := settings_file(home)):
         found[place] = Override(file, "")
     if place not in found:
-        return merge("", "the settings", found)
+        return merge_file(kind, "", "the settings", found)
     path = Path(found[place].value)
     try:
-        return merge(path.read_text(), str(path), found)
+        return merge_file(kind, path.read_text(), str(path), found)
     except OSError as error:
-        hint = "--settings or GANGLINE_SETTINGS names the server's settings file"
+        hint = "--settings or GANGLINE_SETTINGS names the settings file"
         raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint=hint) from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not a text", hint="a settings file is TOML") from None
@@ -131,7 +124,7 @@ def _home() -> Override:
     for name, below in (("GANGLINE_HOME", ""), ("XDG_DATA_HOME", "gangline")):
         if os.environ.get(name):
             return Override(Path(os.environ[name]) / below, name)
-    return Override(Path.home() / ".local" / "share" / "gangline", "")
+    return Override(DEFAULT_HOME.expanduser(), "")
 
 
 def hub_home() -> Path:

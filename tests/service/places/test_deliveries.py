@@ -15,7 +15,7 @@ from gangline.adapters.places.deliverer import PlacesDeliverer
 from gangline.compose.places import make_deliverer
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.jobs.retry import PAUSE_S_FIRST
-from gangline.core.server.settings import parse_server_settings
+from gangline.core.server.settings import ServerSettings, merge_file
 from gangline.service.content.deliver import PICTURES_S, TURN_S, deliver
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
@@ -71,7 +71,10 @@ def hub() -> Iterator[CommitHub]:
 
 @pytest.fixture
 def shelf(service: Service) -> Shelf:
-    shelf, settings = Shelf(), parse_server_settings(SETTINGS.format(endpoint="http://x", hub=""), "gangline.toml")
+    shelf, settings = (
+        Shelf(),
+        merge_file(ServerSettings, SETTINGS.format(endpoint="http://x", hub=""), "gangline.toml").settings,
+    )
     sources = {name: source.named(name) for name, source in settings.sources.items()}
     deliverer = PlacesDeliverer(sources, lambda source, name: shelf, lambda source, repo: pytest.fail("no hub"))
     service.deployment = replace(service.deployment, deliverer=deliverer)
@@ -248,7 +251,9 @@ def real(service: Service, bucket: S3Bucket, hub: CommitHub, monkeypatch: pytest
     monkeypatch.setenv("RESULTS_KEY", ACCESS_KEY)
     monkeypatch.setenv("RESULTS_SECRET", SECRET_KEY)
     monkeypatch.setenv("HUB_TOKEN", f"{TOKEN}\n")
-    settings = parse_server_settings(SETTINGS.format(endpoint=bucket.endpoint, hub=hub.url), "gangline.toml")
+    settings = merge_file(
+        ServerSettings, SETTINGS.format(endpoint=bucket.endpoint, hub=hub.url), "gangline.toml"
+    ).settings
     service.deployment = replace(service.deployment, deliverer=make_deliverer(settings))
     service.app.state.deployment = service.deployment
     return service

@@ -13,7 +13,7 @@ from gangline.core.places.places import (
     source_of,
     why_no_target,
 )
-from gangline.core.server.settings import parse_server_settings
+from gangline.core.server.settings import ServerSettings, merge_file
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ projects = ["kennel"]
 key_env = "DOGS_KEY"
 secret_env = "DOGS_SECRET"
 """
-    found = parse_server_settings(text, "gangline.toml")
+    found = merge_file(ServerSettings, text, "gangline.toml").settings
     assert found.fetching.networks == ("10.1.0.0/16",) and found.fetching.files_max == 50
     assert found.sources["dogs"].named("dogs") == DOGS
 
@@ -188,7 +188,7 @@ secret_env = "DOGS_SECRET"
 )
 def test_a_source_that_is_wrong_is_named(text: str, said: str) -> None:
     with pytest.raises(BadInput) as refused:
-        parse_server_settings(text, "gangline.toml")
+        merge_file(ServerSettings, text, "gangline.toml")
     assert said in f"{refused.value.message} {refused.value.hint}"
 
 

@@ -7,7 +7,7 @@ import typer
 
 from gangline.cli.admin.server import HomeOption
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
-from gangline.compose.settings import options_beside, read_server_settings, read_settings_of_box, read_worker_settings
+from gangline.compose.settings import read_server_settings, read_settings_of_box, read_worker_settings
 from gangline.core.server.merging import list_settings
 
 FileArgument = Annotated[
@@ -31,8 +31,11 @@ def show_settings_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Print every setting with its value, where the value comes from, its default, its unit and its meaning."""
-    given = {"server.settings": file, "server.home": home}
-    read = read_worker_settings(options_beside(given)) if worker else read_server_settings(given)
+    read = (
+        read_worker_settings({"worker.settings": file}, beside=home)
+        if worker
+        else read_server_settings({"server.settings": file, "server.home": home})
+    )
     found = list_settings(read.settings, read.sources)
     if output is Output.json:
         print_json(found)
@@ -54,8 +57,8 @@ def check_settings_command(
 ) -> None:
     """Check a settings file as a server and a worker read it, and list everything that is wrong; the exit code is then 2."""
     read = read_settings_of_box({"server.settings": file, "server.home": home})
-    listed = {(each.section, each.name): each for one in read for each in list_settings(one.settings, one.sources)}
-    found = [each for each in listed.values() if each.source and each.value != each.default and each.name != "settings"]
+    listed = list_settings(read.settings, read.sources)
+    found = [each for each in listed if each.source and each.value != each.default and each.name != "settings"]
     if output is Output.json:
         print_json({f"{each.section}.{each.name}": each.value for each in found})
         return

@@ -55,7 +55,7 @@ def up_command(
         limits = parse_nodes(nodes)
         given |= {"pools.default.nodes_min": limits.nodes_min, "pools.default.nodes_max": limits.nodes_max}
     # The nodes read their settings themselves; `up` refuses here what they would refuse, which would only stand in their logs.
-    found = read_settings_of_box(given, cache_gb)[0].settings
+    found = read_settings_of_box(given | {"worker.cache_gb": cache_gb}).settings
     show_log()
     run_server(
         found,

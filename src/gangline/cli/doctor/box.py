@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gangline.cli.doctor.findings import Finding, FindingState, examined, note, ok
+from gangline.cli.doctor.findings import Finding, examined, note, ok, wrong
 from gangline.compose.access import ACCESS
 from gangline.compose.buckets import lacks_of_bucket
 from gangline.compose.settings import has_variables_of_server, read_server_settings, settings_file
-from gangline.core.server.programs import ServerProgram
+from gangline.core.errors import GanglineError
 
 DATABASE = "gangline.sqlite"
 
@@ -18,27 +18,20 @@ def is_here(home: Path) -> bool:
 
 
 def serving(home: Path) -> Iterator[Finding]:
-    found = examined("settings", lambda: _settings(home))
-    yield found
-    if found.state is FindingState.wrong:  # then nobody knows which database and which store
-        return
-    yield examined("database", lambda: _database(home))
-    yield examined("store", lambda: _store(home))
+    try:
+        of = read_server_settings({"server.home": home}).settings.server
+    except GanglineError as error:
+        yield wrong("settings", error.message, error.hint)
+        return  # nobody knows which database and which store
+    found = f"{of.settings} is valid" if of.settings else "there is no settings file, so the defaults apply"
+    yield ok("settings", found)
+    yield examined("database", lambda: _database(home, of.database_url))
+    yield examined("store", lambda: _store(home, of.objects))
 
 
-def _settings(home: Path) -> Finding:
-    path = _read(home).settings
-    return ok("settings", f"{path} is valid" if path else "there is no settings file, so the defaults apply")
-
-
-def _read(home: Path) -> ServerProgram:
-    return read_server_settings({"server.home": home}).settings.server
-
-
-def _database(home: Path) -> Finding:
+def _database(home: Path, named: str) -> Finding:
     from gangline.adapters.store import schema_of
 
-    named = _read(home).database_url
     found, known = schema_of(named or str(home / DATABASE))
     what = "PostgreSQL" if named else str(home / DATABASE)
     if found == 0:
@@ -50,8 +43,7 @@ def _database(home: Path) -> Finding:
     )
 
 
-def _store(home: Path) -> Finding:
-    place = _read(home).objects
+def _store(home: Path, place: str) -> Finding:
     if not place:
         return ok("store", f"files are kept in {home / 'store'}")
     lacks = lacks_of_bucket(place, "GANGLINE_OBJECTS")

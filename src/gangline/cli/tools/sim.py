@@ -25,7 +25,7 @@ from gangline.cli.output import (
     table,
     usd,
 )
-from gangline.compose.settings import read_server_settings
+from gangline.compose.settings import read_policy
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 
@@ -71,7 +71,7 @@ def run_scenario_command(
 
     found = load_scenario(scenario)
     if policy:
-        found = with_policy(found, read_server_settings({"server.settings": policy}).settings.policy)
+        found = with_policy(found, read_policy(policy))
     asked = override_scenario(found, _parted(settings or []))
     if svg:
         check_place(svg, "--svg")

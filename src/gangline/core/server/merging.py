@@ -71,7 +71,8 @@ def merge_settings(
 ) -> MergedSettings[SettingsT]:
     """Merge the tables of a file and what overrides them. `complete` adds what follows from values that were given.
     Raises `BadInput` with everything that is wrong."""
-    values, misplaced = _without_misplaced(kind, table)
+    misplaced = _misplaced(kind, table)
+    values = _without([problem["loc"] for problem in misplaced], table)
     sources = dict.fromkeys(_leaves(values), file) | {place: each.source for place, each in overrides.items()}
     values = complete(_overlaid(values, overrides))
     found = misplaced + find_problems(kind, values)
@@ -80,16 +81,15 @@ def merge_settings(
     return MergedSettings(adapter(kind).validate_python(values), sources)
 
 
-def _without_misplaced(kind: type, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the table without settings that a file must not hold, and a problem for each of these."""
-    values, found = deepcopy(dict(table)), []
-    for place, origin in _origins(kind):
-        section = values.get(place[0])
-        if not origin.in_file and len(place) == 2 and isinstance(section, dict) and place[1] in section:
-            del section[place[1]]
+def _misplaced(kind: type, table: Mapping[str, Any]) -> list[Any]:
+    """Return a problem for each setting that a file must not hold. All of these are in sections that are there once."""
+    found = []
+    for (section, *names), origin in _origins(kind):
+        given = table.get(section)
+        if (origin.secret or not origin.in_file) and isinstance(given, dict) and names[0] in given:
             says = f"does not belong in a file: use {' or '.join(filter(None, (origin.variable, origin.option)))}"
-            found.append({"type": "misplaced", "loc": place, "msg": says, "input": None})
-    return values, found
+            found.append({"type": "misplaced", "loc": (section, *names), "msg": says, "input": None})
+    return found
 
 
 def _overlaid(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
@@ -135,8 +135,9 @@ def _errors(kind: type, values: dict[str, Any]) -> list[Any]:
     return []
 
 
-def _without(places: list[tuple[Any, ...]], values: dict[str, Any]) -> dict[str, Any]:
-    rest = deepcopy(values)
+def _without(places: list[tuple[Any, ...]], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the tables without what is at these places."""
+    rest = deepcopy(dict(values))
     for place in places:
         table: Any = rest
         for part in place[:-1]:

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput
 from gangline.core.parsing import Checked
-from gangline.core.policy import STRICT, Exact, SettingOrigin
+from gangline.core.policy import STRICT, Exact, SettingOrigin, Switch
 
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -57,14 +57,14 @@ class HubSettings:
     __pydantic_config__: ClassVar[Any] = STRICT
     token: Annotated[
         Secret,
-        SettingOrigin("HF_TOKEN", secret=True, in_file=False),
+        SettingOrigin("HF_TOKEN", secret=True),
         "The token with which gated models are downloaded.",
     ] = field(default="", repr=False)
     endpoint: Annotated[
         Word, SettingOrigin("HF_ENDPOINT"), "The address of another hub; without it, huggingface.co is asked."
     ] = ""
     offline: Annotated[
-        Annotated[bool, Exact()],
+        Switch,
         SettingOrigin("HF_HUB_OFFLINE", read=_truth),
         "Whether no hub may be asked for anything.",
     ] = False
@@ -85,7 +85,7 @@ class ServerProgram:
     port: Annotated[Port, SettingOrigin(option="--port"), "The port to listen on; 0 takes a free one."] = DEFAULT_PORT
     database_url: Annotated[
         str,
-        SettingOrigin("GANGLINE_DATABASE_URL", secret=True, in_file=False),
+        SettingOrigin("GANGLINE_DATABASE_URL", secret=True),
         "The PostgreSQL database, as postgresql://USER:PASSWORD@HOST/NAME; without it, SQLite in the home is used.",
     ] = field(default="", repr=False)
     objects: Annotated[
@@ -117,9 +117,9 @@ class WorkerProgram:
     ] = DEFAULT_HOME / "worker"
     settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
     server: Annotated[Word, SettingOrigin("GANGLINE_SERVER", "--server"), "The server's URL."] = DEFAULT_SERVER
-    token: Annotated[
-        Secret, SettingOrigin("GANGLINE_TOKEN", "--token", secret=True, in_file=False), "The join token."
-    ] = field(default="", repr=False)
+    token: Annotated[Secret, SettingOrigin("GANGLINE_TOKEN", "--token", secret=True), "The join token."] = field(
+        default="", repr=False
+    )
     name: Annotated[Word, SettingOrigin(option="--name"), "What people call the node; without it, the host's name."] = (
         ""
     )
@@ -163,12 +163,12 @@ class NodeDataSettings:
     ] = ""
     secret_access_key: Annotated[
         Secret,
-        SettingOrigin("GANGLINE_DATA_SECRET_ACCESS_KEY", secret=True, in_file=False),
+        SettingOrigin("GANGLINE_DATA_SECRET_ACCESS_KEY", secret=True),
         "The secret key of the bucket.",
     ] = field(default="", repr=False)
     session_token: Annotated[
         Secret,
-        SettingOrigin("GANGLINE_DATA_SESSION_TOKEN", secret=True, in_file=False),
+        SettingOrigin("GANGLINE_DATA_SESSION_TOKEN", secret=True),
         "The session token of the key.",
     ] = field(default="", repr=False)
     region: Annotated[Word, SettingOrigin("GANGLINE_DATA_REGION", in_file=False), "The region of the bucket."] = (

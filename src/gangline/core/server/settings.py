@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -17,6 +17,7 @@ from gangline.core.server.merging import (
     UNNAMED,
     MergedSettings,
     Overrides,
+    SettingsT,
     find_problems,
     hint_at_field,
     merge_settings,
@@ -106,19 +107,20 @@ class WorkerSettings:
     data: NodeDataSettings = field(default_factory=NodeDataSettings)
 
 
-def merge_server_settings(text: str, file: str, overrides: Overrides = NO_OVERRIDES) -> MergedSettings[ServerSettings]:
-    """Merge a settings file's text and what overrides it. Raises `BadInput` with everything that is wrong."""
-    return merge_settings(ServerSettings, _tables_of(ServerSettings, text, file), file, overrides, _complete)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxSettings(ServerSettings):
+    """All settings of a server and of the workers on its box, which read the same file."""
+
+    worker: WorkerProgram = field(default_factory=WorkerProgram)
+    data: NodeDataSettings = field(default_factory=NodeDataSettings)
 
 
-def merge_worker_settings(text: str, file: str, overrides: Overrides = NO_OVERRIDES) -> MergedSettings[WorkerSettings]:
-    """Do the same with the sections that are a worker's. Raises as above."""
-    return merge_settings(WorkerSettings, _tables_of(WorkerSettings, text, file), file, overrides)
-
-
-def parse_server_settings(text: str, file: str) -> ServerSettings:
-    """Read a settings file alone. Raises as above."""
-    return merge_server_settings(text, file).settings
+def merge_file(
+    kind: type[SettingsT], text: str, file: str, overrides: Overrides = NO_OVERRIDES
+) -> MergedSettings[SettingsT]:
+    """Merge the sections of a settings file's text that are of this kind with what overrides them. Raises `BadInput` with everything that
+    is wrong."""
+    return merge_settings(kind, _tables_of(kind, text, file), file, overrides, _complete)
 
 
 def _tables_of(kind: type, text: str, file: str) -> dict[str, Any]:
@@ -128,8 +130,8 @@ def _tables_of(kind: type, text: str, file: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         said = str(error)
         raise BadInput(f"{file} is not TOML: {said[:1].lower()}{said[1:]}", hint=HINT) from None
-    ours, known = kind.__dataclass_fields__, {*ServerSettings.__slots__, *WorkerSettings.__slots__}
-    return {name: table for name, table in tables.items() if name in ours or name not in known}
+    of_others = {each.name for each in fields(BoxSettings)} - {each.name for each in fields(kind)}
+    return {name: table for name, table in tables.items() if name not in of_others}
 
 
 def _complete(values: dict[str, Any]) -> dict[str, Any]:

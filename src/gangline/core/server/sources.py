@@ -8,7 +8,7 @@ from annotated_types import Ge, Le, MaxLen
 from gangline.core.errors import BadInput
 from gangline.core.places.places import PhotoSource, check_bucket, why_no_target
 from gangline.core.places.urls import parse_networks
-from gangline.core.policy import STRICT, Exact
+from gangline.core.policy import STRICT, Exact, Switch
 from gangline.core.server.limits import Bytes, Seconds
 
 FetchCount = Annotated[int, Ge(1), Le(10**6), Exact()]
@@ -78,7 +78,7 @@ class SourceSettings:
     projects: Annotated[
         tuple[Text, ...], 'Jobs of these projects may name addresses below it; "*" stands for all projects.'
     ] = ()
-    deliver: Annotated[Annotated[bool, Exact()], "Results may be delivered there if this is true."] = False
+    deliver: Annotated[Switch, "Results may be delivered there if this is true."] = False
     key_env: Annotated[
         Text, "This environment variable holds the access key of the bucket, or the token of the hub."
     ] = ""

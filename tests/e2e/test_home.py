@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
+from gangline.wire.client import Client
 from tests.conftest import BASE, SUBJECT
 from tests.postgres import Postgres
 
@@ -22,15 +24,15 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start `gangline server` on a free port, and kill it at the end."""
+    """Start `gangline server`, or `gangline up`, on a free port, and kill it at the end."""
     started: list[subprocess.Popen[str]] = []
 
-    def server(home: Path, *options: str, **environment: str) -> "subprocess.Popen[str]":
+    def server(home: Path, *options: str, kind: str = "server", **environment: str) -> "subprocess.Popen[str]":
         command = [
             sys.executable,
             "-m",
             "gangline.cli.main",
-            "server",
+            kind,
             "--home",
             str(home),
             "--port",
@@ -83,6 +85,15 @@ def test_a_server_that_was_killed_leaves_its_home_to_the_next(tmp_path: Path, st
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert ready(start(tmp_path))["url"]
+
+
+def test_nodes_of_a_box_read_no_other_file_of_settings_than_their_server(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "gangline.toml").write_text("[worker]\nslots = 3")
+    access = ready(start(tmp_path / "home", "--nodes", "1", kind="up", GANGLINE_HOME=str(tmp_path)))
+    with Client(access["url"], access["operator_key"]) as client:
+        while not (nodes := [node for node in client.nodes() if node.state == "ready"]):
+            Event().wait(0.1)
+    assert [node.slots for node in nodes] == [1]
 
 
 def test_servers_of_one_postgresql_share_no_home_and_need_one_bucket(

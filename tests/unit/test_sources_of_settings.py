@@ -1,6 +1,7 @@
 """Settings are merged from defaults, gangline.toml, the environment and options; each has its source, and secrets are hidden."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gangline.compose.settings import (
     read_settings_of_box,
     read_worker_settings,
 )
+from gangline.compose.worker import make_agent
 from gangline.core.errors import BadInput
 from gangline.core.server.merging import list_settings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
@@ -247,3 +249,15 @@ def test_what_a_server_and_its_workers_both_read_is_reported_once(
         read_settings_of_box({"server.home": tmp_path})
     says = refused.value.message
     assert [says.count(name) for name in ("server.port", "hub.offline", "worker.slots")] == [1, 1, 1], says
+
+
+def test_trainers_get_the_secrets_of_data_without_the_line_break_of_a_mounted_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = [
+        name for name in OF_WORKER if name.startswith("GANGLINE_DATA_") and name.endswith(("_ID", "_KEY", "_TOKEN"))
+    ]
+    for name in given:
+        monkeypatch.setenv(name, "secret\n")
+    make_agent(read_worker_settings({"worker.token": "gl_join_x"}).settings)
+    assert {name: os.environ[name] for name in given} == dict.fromkeys(given, "secret")

@@ -178,7 +178,8 @@ def _nodes_of_this_box(
         offer=offer,
         server=access.url,
         join_token=access.join_token,
-        command=(*WORKER, "--cache", str(home / "cache"), *file, *limit),
+        # A worker looks for a file of settings where its server did.
+        command=("env", f"GANGLINE_HOME={home}", *WORKER, "--cache", str(home / "cache"), *file, *limit),
     )
 
 

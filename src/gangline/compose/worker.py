@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gangline.compose.home import keep_files_private, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_gpu, trainer_threads
-from gangline.compose.settings import existing, hub_home
+from gangline.compose.settings import existing, hub_home, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.server.programs import WorkerProgram
 from gangline.core.server.settings import WorkerSettings
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from gangline.adapters.host.cache import Cache
     from gangline.ports.server import Server
     from gangline.worker.agent import Agent
+
+
+SECRETS_OF_DATA = (
+    "GANGLINE_DATA_ACCESS_KEY_ID",
+    "GANGLINE_DATA_SECRET_ACCESS_KEY",
+    "GANGLINE_DATA_SESSION_TOKEN",
+)
+"""Trainers read these of the environment that they have from the worker."""
 
 
 def make_agent(settings: WorkerSettings) -> "Agent":
@@ -34,6 +42,7 @@ def make_agent(settings: WorkerSettings) -> "Agent":
     from gangline.worker.edges import Edges
 
     of = settings.worker
+    strip_secrets(*SECRETS_OF_DATA)
     if of.cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
         keep_files_private()
     cache = make_cache(of, private_home(of.home))

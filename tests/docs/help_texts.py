@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gangline.cli.main import COMMANDS
-from gangline.core.server.settings import ServerSettings, list_settings
+from gangline.core.server.merging import list_settings
+from gangline.core.server.settings import ServerSettings, WorkerSettings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
@@ -34,12 +35,13 @@ def help_texts() -> Iterator[tuple[str, str]]:
     for spec in SPECS:
         for name, setting in settings_of(spec).items():
             yield f"{spec.__name__}.{name}", setting.says
-    for each in list_settings(ServerSettings()):
-        yield f"[{each.section}] {each.name}", each.meaning
+    for kind in (ServerSettings, WorkerSettings):
+        for each in list_settings(kind()):
+            yield f"[{each.section}] {each.name}", each.meaning
     for group in SettingGroup:
         yield f"group {group.name}", str(group)
 
 
 if __name__ == "__main__":
-    for place, text in sorted(help_texts()):
+    for place, text in sorted(set(help_texts())):
         print(f"{place}\t{' '.join(text.split())}")

@@ -12,9 +12,15 @@ Node = TypeVar("Node", bound=ast.AST)
 
 
 @cache
+def tree(path: str) -> ast.Module:
+    """Return the syntax tree of a file, given as its path below the package, such as `service/attempts.py`."""
+    return ast.parse((SOURCE / path).read_text())
+
+
+@cache
 def nodes(path: str) -> tuple[ast.AST, ...]:
-    """Every node of a file below the package, as `service/attempts.py`."""
-    return tuple(ast.walk(ast.parse((SOURCE / path).read_text())))
+    """Return every node of the tree of a file, the module itself first."""
+    return tuple(ast.walk(tree(path)))
 
 
 @cache

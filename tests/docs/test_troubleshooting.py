@@ -2,9 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.conftest import ROOT
+from tests.sources import nodes, paths
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 QUOTED = re.compile(r"`([^`]+)`")
@@ -27,9 +28,9 @@ def quoted() -> Iterator[str]:
                 yield from (piece.strip() for piece in phrase.split("…") if piece.strip(" :"))
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
+def texts(module: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the texts of a program, an f-string as one, with `…` for what is put in."""
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.JoinedStr):
             yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)  # type: ignore[misc]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -39,6 +40,5 @@ def texts(tree: ast.AST) -> Iterator[str]:
 def test_what_the_page_quotes_is_what_the_program_says() -> None:
     pieces = list(quoted())
     assert len(pieces) > 30
-    sources = (path.read_text() for path in (ROOT / "src" / "gangline").rglob("*.py"))
-    said = "\n".join(text for source in sources for text in texts(ast.parse(source)))
+    said = "\n".join(text for path in paths() for text in texts(nodes(path)))
     assert [piece for piece in pieces if piece not in said] == []

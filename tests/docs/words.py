@@ -5,14 +5,14 @@ words.txt has the list. Code, quotations in backticks and generated tables are l
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.docs.tables_of_settings import PAGES
+from tests.sources import SOURCE, nodes, paths
 
 WORDS = Path(__file__).with_name("words.txt")
-PACKAGE = ROOT / "src" / "gangline"
 PAGES_OF = (ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "docs" / "contributing")
 TEXTS = (
     ROOT / "README.md",
@@ -43,9 +43,9 @@ def prose_of(page: Path) -> str:
     return text.replace(PAGES[page](), "") if page in PAGES else text
 
 
-def texts_of(source: str) -> Iterator[str]:
+def texts_of(module: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the docstrings of a module and the texts that its commands show."""
-    for node in ast.walk(ast.parse(source)):
+    for node in module:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
         elif isinstance(node, ast.keyword) and node.arg in SHOWN:
@@ -56,9 +56,10 @@ def texts_of(source: str) -> Iterator[str]:
 def unused_words() -> list[str]:
     """Return every place where a text has a word that this project does not use."""
     words = read_words(WORDS.read_text())
-    modules = sorted(PACKAGE.rglob("*.py"))
     found = [(page, word) for page in TEXTS for word in found_in(prose_of(page), words)]
-    found += [(each, word) for each in modules for text in texts_of(each.read_text()) for word in found_in(text, words)]
+    found += [
+        (SOURCE / path, word) for path in paths() for text in texts_of(nodes(path)) for word in found_in(text, words)
+    ]
     return [f"{path.relative_to(ROOT)}: {word}" for path, word in found]
 
 

@@ -1,13 +1,12 @@
 """Only the composition roots read the environment: whoever looks for what a variable does looks there."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.sources import nodes, paths
 
-PACKAGE = ROOT / "src" / "gangline"
 READERS = ("environ", "environb", "getenv", "getenvb")
 PASSES_ON = "it starts a process, which inherits of the environment what is passed on here"
 EXEMPT: Mapping[str, str] = {
@@ -28,10 +27,9 @@ EXEMPT: Mapping[str, str] = {
 """Modules outside `compose` that touch the environment, each with its reason."""
 
 
-def uses_of_environment(text: str) -> Iterator[int]:
+def uses_of_environment(within: Iterable[ast.AST]) -> Iterator[int]:
     """Yield the lines that name the environment of the process, imported or of `os`, by whatever name that has."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    for node in within:
         match node:
             case ast.Attribute(attr=name) if name in READERS:
                 yield node.lineno
@@ -44,9 +42,8 @@ def uses_of_environment(text: str) -> Iterator[int]:
 
 
 def found_in_package() -> set[str]:
-    paths = sorted(PACKAGE.rglob("*.py"))
-    assert len(paths) > 300
-    return {str(path.relative_to(PACKAGE)) for path in paths if any(uses_of_environment(path.read_text()))}
+    assert len(paths()) > 300
+    return {path for path in paths() if any(uses_of_environment(nodes(path)))}
 
 
 def test_nothing_but_compose_reads_the_environment() -> None:
@@ -66,8 +63,8 @@ def test_nothing_but_compose_reads_the_environment() -> None:
     ],
 )
 def test_each_way_to_read_the_environment_is_noticed(text: str) -> None:
-    assert [*uses_of_environment(text)]
+    assert [*uses_of_environment(ast.walk(ast.parse(text)))]
 
 
 def test_what_only_has_the_name_is_not_noticed() -> None:
-    assert not [*uses_of_environment("environment = {'environ': 1}\nprint(environment)")]
+    assert not [*uses_of_environment(ast.walk(ast.parse("environment = {'environ': 1}\nprint(environment)")))]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.docs.pages import FENCE, FOLDER, PAGES, blocks, named_paths
+from tests.docs.pages import FOLDER, PAGES, blocks, named_paths
 
 INDEX = FOLDER / "index.md"
 LINK = re.compile(r"\]\(([^)#:]+)\)")
@@ -19,12 +19,6 @@ def test_every_path_that_a_page_names_is_there(page: Path) -> None:
     paths = list(named_paths(page.read_text()))
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
-
-
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    links = LINK.findall(FENCE.sub("", page.read_text()))
-    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_the_index_links_to_every_page_and_contributing_to_the_index() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.docs.pages import FENCE
 
-PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
-LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)\s]+))?\)")
 
 
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub gives to the headings of a page."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -35,6 +35,6 @@ def test_every_link_leads_to_a_file_and_its_heading(page: Path) -> None:
 def test_a_link_to_nothing_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# One page\n[a](page.md#one-page) [b](#one-page) [c](#two) [d](gone.md) [e](https://example.org)\n"
+        "# One page\n[a](page.md#one-page) [b](#one-page) [c](#two) [d](gone.md) [e](https://example.org)\n[f](not here.md)"
     )
-    assert broken_links(page) == ["#two", "gone.md#"]
+    assert broken_links(page) == ["#two", "gone.md#", "not here.md#"]

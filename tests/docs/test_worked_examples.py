@@ -10,14 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import fields
-from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from fastapi import FastAPI, HTTPException, Response
-from PIL import Image
 
 from gangline.adapters.host import trainer_process
 from gangline.adapters.host.trainer_process import ProcessRun, ProcessTrainer
@@ -41,6 +39,7 @@ from gangline.ports.pool import Pool
 from tests.conftest import Typed
 from tests.contract import test_migrations, test_pool
 from tests.contract.test_trainer_process import until
+from tests.data.made import encoded, picture
 from tests.docs.pages import blocks, make_module
 from tests.servers import served
 from tests.service.conftest import OPERATOR, Service, a_service
@@ -206,19 +205,13 @@ def test_the_trainer_says_that_its_input_is_bad(begin: Callable[..., ProcessRun]
 # A data source
 
 
-def picture(number: int) -> bytes:
-    file = BytesIO()
-    Image.new("RGB", (16, 16), (number * 20, 0, 0)).save(file, "PNG")
-    return file.getvalue()
-
-
 def test_the_data_source_is_converted(module: Callable[[str], ModuleType], tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     for name, count in (("a.sqlite", 5), ("b.sqlite", 2)):
         with closing(sqlite3.connect(source / name)) as database, database:
             database.execute("CREATE TABLE images (image BLOB, caption TEXT, author TEXT)")
-            rows = [(picture(number), f"{name} {number}", "me") for number in range(count)]
+            rows = [(encoded(picture(number), "PNG"), f"{name} {number}", "me") for number in range(count)]
             database.executemany("INSERT INTO images VALUES (?, ?, ?)", [*rows, (None, "nothing", "me")])
     place = DataPlace(str(source))
     found = module("data-source").DatabaseSource(place)

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 UsdOption = Annotated[
     float | None,
     typer.Option(
-        "--usd", min=0, help="Limit what the project may ever spend to this many US dollars (default: no limit)."
+        "--usd",
+        min=0,
+        help="Limit what the project may ever spend to this many US dollars (default: leave it as it is; a new project has "
+        "no limit).",
     ),
 ]
 NoLimitOption = Annotated[bool, typer.Option("--none", help="Remove the limit.")]

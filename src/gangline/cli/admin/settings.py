@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gangline.cli.admin.server import HomeOption
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
 from gangline.compose.settings import read_server_settings, read_settings_of_box, read_worker_settings
 from gangline.core.server.merging import list_settings
@@ -17,6 +16,14 @@ FileArgument = Annotated[
         show_default=False,
     ),
 ]
+ReadHomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        help="Read the settings of the server whose data is in this folder (default: GANGLINE_HOME).",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,7 +31,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("show")
 def show_settings_command(
     file: FileArgument = None,
-    home: HomeOption = None,
+    home: ReadHomeOption = None,
     worker: Annotated[
         bool, typer.Option("--worker", help="Show the settings of a worker, not those of a server.")
     ] = False,
@@ -53,7 +60,7 @@ def show_settings_command(
 
 @app.command("check")
 def check_settings_command(
-    file: FileArgument = None, home: HomeOption = None, output: OutputOption = Output.text
+    file: FileArgument = None, home: ReadHomeOption = None, output: OutputOption = Output.text
 ) -> None:
     """Check a settings file as a server and a worker read it, and list everything that is wrong; the exit code is then 2."""
     read = read_settings_of_box({"server.settings": file, "server.home": home})

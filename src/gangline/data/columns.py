@@ -44,7 +44,7 @@ class TextsColumn:
     """A column of embeddings of each row's first caption, `tokens` × `width` numbers. Pooled embeddings, `pooled` numbers if the family has
     them, are in a column of the same name with `_pooled`.
 
-    `encoders` is the SHA-256 of their weights. 77 × 2048 numbers are 315 KB in half precision: ten times a 512-pixel image's latents.
+    `encoders` is the SHA-256 of their weights. 77 × 2048 numbers are 315 KB in half precision: 4.8 times a 512-pixel image's latents.
     """
 
     encoders: str

@@ -16,6 +16,8 @@ from gangline.core.models.families import (
     Variant,
     family_of_width,
 )
+from gangline.data.columns import LatentsColumn
+from tests.conftest import ROOT
 from tests.sources import found
 
 REGISTRY = "core/models/families.py"
@@ -53,6 +55,24 @@ def test_a_family_is_whole(family: Family) -> None:
     assert len(set(family.text_parts)) == len(family.text_encoders)
     assert all(encoder.prefixes and all(encoder.prefixes) for encoder in family.text_encoders)
     assert any(encoder.is_pooled for encoder in family.text_encoders) == family.has_sizes
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
+def test_the_guide_says_how_large_text_embeddings_are_beside_latents(family: Family) -> None:
+    shape = family.text_encoders[-1].shape
+    embeddings = shape.tokens * family.text_width + shape.projection
+    latents = LatentsColumn(
+        vae="",
+        scale=family.latent_scale,
+        shift=0.0,
+        channels=family.unet.latent_channels,
+        side=512 // 8,
+        resolution=512,
+        crop="center",
+        precision="float16",
+    )
+    guide = " ".join((ROOT / "docs" / "data.md").read_text().split())
+    assert f"{embeddings / latents.numbers:.1f} times as large for {family.words}" in guide
 
 
 def test_no_two_families_look_the_same() -> None:

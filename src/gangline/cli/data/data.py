@@ -148,8 +148,8 @@ def encode_data_command(
         bool,
         typer.Option(
             "--texts",
-            help="Store text embeddings of each first caption too. They are 10 to 40 times as large as the latents, and "
-            "training with them uses no other captions.",
+            help="Store text embeddings of each first caption too. Compared with latents of 512 pixels, they are 5 times as "
+            "large for SDXL and about twice as large for Stable Diffusion 1 and 2. Training with them uses no other captions.",
         ),
     ] = False,
     precision: Annotated[

@@ -177,12 +177,10 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def format_time(at_ms: int) -> str:
+def format_time(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "–"
     return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def moment_or_dash(at_ms: int | None) -> str:
-    return "–" if at_ms is None else format_time(at_ms)
 
 
 def format_number(value: float | None, digits: int = 4) -> str:

@@ -10,7 +10,7 @@ from gangline.cli.output import (
     OutputOption,
     ServerOption,
     TokenOption,
-    moment_or_dash,
+    format_time,
     out,
     print_json,
     say,
@@ -106,9 +106,9 @@ def list_join_tokens_command(
             "the pool's" if each.trust is None else str(each.trust),
             f"{each.nodes}" if each.nodes_max is None else f"{each.nodes} of {each.nodes_max}",
             "–" if each.nodes_per_hour is None else str(each.nodes_per_hour),
-            moment_or_dash(each.made_ms),
-            moment_or_dash(each.used_ms),
-            moment_or_dash(each.expires_ms),
+            format_time(each.made_ms),
+            format_time(each.used_ms),
+            format_time(each.expires_ms),
         )
     out.print(rows)
 

@@ -10,7 +10,7 @@ from gangline.cli.output import (
     ProjectOption,
     ServerOption,
     TokenOption,
-    moment_or_dash,
+    format_time,
     out,
     print_json,
     say,
@@ -79,9 +79,9 @@ def list_keys_command(
             key.role,
             key.project or "–",
             key.standing,
-            moment_or_dash(key.made_ms),
-            moment_or_dash(key.used_ms),
-            moment_or_dash(key.expires_ms),
+            format_time(key.made_ms),
+            format_time(key.used_ms),
+            format_time(key.expires_ms),
         )
     out.print(rows)
 

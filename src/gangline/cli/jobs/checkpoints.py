@@ -12,7 +12,6 @@ from gangline.cli.output import (
     ServerOption,
     TokenOption,
     format_time,
-    moment_or_dash,
     out,
     print_json,
     table,
@@ -70,7 +69,7 @@ def _show(found: list[CheckpointView], output: Output) -> None:
             "yes" if each.verified else "no",
             "yes" if each.pinned else "no",
             format_time(each.committed_ms),
-            moment_or_dash(each.goes_ms),
+            format_time(each.goes_ms),
             each.because,
         )
     out.print(rows)

@@ -5,7 +5,7 @@ from gangline.cli.output import (
     OutputOption,
     ServerOption,
     TokenOption,
-    moment_or_dash,
+    format_time,
     out,
     print_json,
     say,
@@ -47,7 +47,7 @@ def _show_kinds(found: StorageView) -> None:
             size(each.bytes),
             _cost(each.usd_per_month),
             size(each.going_bytes),
-            moment_or_dash(each.next_ms),
+            format_time(each.next_ms),
             each.rule,
         )
     rows.add_row("all", "", "", size(found.bytes), _cost(found.usd_per_month), "", "", "")

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from gangline.cli.lines import TableColumn, one_line_each
-from gangline.cli.output import Output, OutputOption, duration, moment_or_dash, out, print_json, say, usd
+from gangline.cli.output import Output, OutputOption, duration, format_time, out, print_json, say, usd
 from gangline.cli.tools import exec_options as options
 from gangline.compose.exec import make_fetch, make_listing, make_removal
 from gangline.core.errors import BadInput, GanglineError
@@ -107,7 +107,7 @@ def _show_runs(rows: list[RunRow]) -> None:
         (
             str(row.run),
             row.host or "–",
-            moment_or_dash(row.began_ms),
+            format_time(row.began_ms),
             duration(row.seconds),
             _ended(row),
             "–" if row.step is None else str(row.step),
@@ -142,7 +142,7 @@ def _show_checkpoints(rows: list[CheckpointRow]) -> None:
             str(row.run),
             "–" if row.step is None else str(row.step),
             row.name or "–",
-            moment_or_dash(row.written_ms),
+            format_time(row.written_ms),
             f"{row.bytes / MB:.1f}",
             "its record is damaged" if row.damaged else "the next run resumes from it" if row.next else "",
             row.key,

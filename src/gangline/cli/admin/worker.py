@@ -11,6 +11,7 @@ from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.compose.settings import read_worker_settings
 from gangline.compose.worker import make_agent
 from gangline.core.errors import BadInput, UserError
+from gangline.core.server.programs import DEFAULT_SERVER
 
 CacheOption = Annotated[
     float | None,
@@ -26,9 +27,7 @@ CacheOption = Annotated[
 def worker_command(
     server: Annotated[
         str | None,
-        typer.Option(
-            help="Work for the server at this URL (default: GANGLINE_SERVER, else the server on this machine)."
-        ),
+        typer.Option(help=f"Work for the server at this URL (default: GANGLINE_SERVER, else {DEFAULT_SERVER})."),
     ] = None,
     token: Annotated[str | None, typer.Option(help="Join with this token (default: GANGLINE_TOKEN).")] = None,
     home: Annotated[

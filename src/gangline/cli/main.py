@@ -72,7 +72,9 @@ COMMANDS = {
         "gangline.cli.admin.server:server_command",
         "Run the server: the queue, the object store and the API. Workers connect to it from anywhere.",
     ),
-    "settings": LazyCommand("gangline.cli.admin.settings:app", "Print or check the server's settings."),
+    "settings": LazyCommand(
+        "gangline.cli.admin.settings:app", "Print or check the settings of a server and of its workers."
+    ),
     "worker": LazyCommand(
         "gangline.cli.admin.worker:worker_command",
         "Work for a server: claim jobs, train and upload. On SIGTERM or Ctrl-C the worker saves a checkpoint, gives "

@@ -214,7 +214,10 @@ def inspect_data_command(
     ] = None,
     pictures: Annotated[
         Path | None,
-        typer.Option(help="Write a sheet of images with their captions to this .png file.", show_default=False),
+        typer.Option(
+            help="Write a sheet of images with their captions to this .png, .jpg, .jpeg or .webp file.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Choose the images of the sheet with this seed.")] = 0,
     output: OutputOption = Output.text,

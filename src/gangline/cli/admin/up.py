@@ -52,8 +52,7 @@ def up_command(
     the next start."""
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
     if nodes:
-        limits = parse_nodes(nodes)
-        given |= {"pools.default.nodes_min": limits.nodes_min, "pools.default.nodes_max": limits.nodes_max}
+        given |= parse_nodes(nodes)
     # The nodes read their settings themselves; `up` refuses here what they would refuse, which would only stand in their logs.
     found = read_settings_of_box(given | {"worker.cache_gb": cache_gb}).settings
     show_log()
@@ -73,8 +72,8 @@ def limits_of(pool: PoolSettings) -> PoolLimits:
     return PoolLimits(name=DEFAULT_POOL, nodes_min=least, nodes_max=least if pool.nodes_max is None else pool.nodes_max)
 
 
-def parse_nodes(text: str) -> PoolLimits:
-    """`4` is `4..4`."""
+def parse_nodes(text: str) -> dict[str, int]:
+    """Return the settings that `--nodes` sets; `4` is `4..4`. Raises `BadInput`."""
     found = NODES.fullmatch(text.strip())
     hint = f"pass --nodes a number such as 2, or a range such as 0..4, up to {NODES_MAX}"
     if not found:
@@ -84,4 +83,4 @@ def parse_nodes(text: str) -> PoolLimits:
         raise BadInput(f"--nodes has a minimum of {least}, which is more than its maximum of {most}", hint=hint)
     if most > NODES_MAX:
         raise BadInput(f"{most} nodes are too many for one machine", hint=hint)
-    return PoolLimits(name=DEFAULT_POOL, nodes_min=least, nodes_max=most)
+    return {"pools.default.nodes_min": least, "pools.default.nodes_max": most}

@@ -90,6 +90,19 @@ def say(text: str) -> None:
     err.print(text)
 
 
+def is_confirmed(verb: str, sentence: str) -> bool:
+    """Say what cannot be undone, and ask whether to do it. Raises `BadInput` where nobody can answer."""
+    say(f"{sentence}. This cannot be undone.")
+    try:
+        answer = input(f"{verb.capitalize()} it? [y/N] ")
+    except EOFError:
+        raise BadInput(
+            f"{verb.removesuffix('e')}ing needs a confirmation, and standard input is closed",
+            hint=f"pass --yes to {verb} without confirmation",
+        ) from None
+    return answer.strip().lower() in ("y", "yes")
+
+
 class LineFormatter(logging.Formatter):
     """A message is one line, whatever names it holds, and the lines of a traceback are indented below it."""
 

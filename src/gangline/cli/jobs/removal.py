@@ -6,8 +6,17 @@ import typer
 
 from gangline.cli.jobs.storage import CALLED, size
 from gangline.cli.jobs.which import JobArgument, client_and_job
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
-from gangline.core.errors import BadInput
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    is_confirmed,
+    out,
+    print_json,
+    say,
+    table,
+)
 from gangline.core.runs.kept import RemovalView
 from gangline.core.words import counted
 
@@ -28,7 +37,7 @@ def remove_job_command(
     going = client.what_goes(job)
     if output is Output.text:
         _tell(going)
-    if not yes and not _agreed(going):
+    if not yes and not is_confirmed("delete", _sentence(going)):
         say("nothing was deleted")
         raise typer.Exit(1)
     gone = client.remove(job)
@@ -45,15 +54,6 @@ def _tell(going: RemovalView) -> None:
     out.print(rows)
 
 
-def _agreed(going: RemovalView) -> bool:
-    """Raises `BadInput` where nobody can answer."""
+def _sentence(going: RemovalView) -> str:
     files, total = (sum(values) for values in zip(*((each.files, each.bytes) for each in going.kept), strict=True))
-    say(f"{going.job} ({going.name}): {counted(files, 'file')}, {size(total)}. This cannot be undone.")
-    try:
-        answer = input("Delete it? [y/N] ")
-    except EOFError:
-        raise BadInput(
-            "deleting needs a confirmation, and standard input is closed",
-            hint="pass --yes to delete without confirmation",
-        ) from None
-    return answer.strip().lower() in ("y", "yes")
+    return f"{going.job} ({going.name}): {counted(files, 'file')}, {size(total)}"

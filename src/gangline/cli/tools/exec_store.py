@@ -1,11 +1,9 @@
 """`gangline exec ls | get | rm`: what runs of a command left in their store. `gangline fetch` is `gangline exec get`."""
 
-import sys
-
 import typer
 
 from gangline.cli.lines import TableColumn, one_line_each
-from gangline.cli.output import Output, OutputOption, duration, format_time, out, print_json, say, usd
+from gangline.cli.output import Output, OutputOption, duration, format_time, is_confirmed, out, print_json, say, usd
 from gangline.cli.tools import exec_options as options
 from gangline.compose.exec import make_fetch, make_listing, make_removal
 from gangline.core.errors import BadInput, GanglineError
@@ -80,7 +78,7 @@ def exec_remove_command(
     if (run is not None) + checkpoints + everything != 1:
         raise BadInput("it is not clear what to remove", hint="pass one of --run N, --checkpoints and --all")
     removal = make_removal(address, say, run=run, checkpoints=checkpoints, force=force)
-    if not yes and not _agreed(removal.sentence):
+    if not yes and not is_confirmed("remove", f"this will be removed: {removal.sentence}"):
         say("nothing was removed")
         raise typer.Exit(1)
     removal()
@@ -150,17 +148,3 @@ def _show_checkpoints(rows: list[CheckpointRow]) -> None:
         for row in rows
     ]
     out.print(one_line_each(columns, shown, out.width))
-
-
-def _agreed(sentence: str) -> bool:
-    """Raises `BadInput` where nobody can answer."""
-    say(f"this will be removed: {sentence}. This cannot be undone.")
-    sys.stderr.flush()
-    try:
-        answer = input("Remove it? [y/N] ")
-    except EOFError:
-        raise BadInput(
-            "removing needs a confirmation, and standard input is closed",
-            hint="pass --yes to remove without confirmation",
-        ) from None
-    return answer.strip().lower() in ("y", "yes")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.train import Handing, check_open, read_recipe, submit_and_watch, with_base
+from gangline.cli.jobs.train import UploadProgress, check_open, read_recipe, submit_and_watch, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
 from gangline.compose.client import make_client
@@ -188,7 +188,7 @@ class ScratchPlan:
         """Send what is not there yet; the spec that names it by content."""
         from gangline.cli.jobs.plan.files import LocalFiles
 
-        tell = Handing(
+        tell = UploadProgress(
             sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, LocalFiles))
         )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.place import path_or_recipe
 from gangline.cli.jobs.scratch import override_recipe, plan_scratch, spec_of, with_data
-from gangline.cli.tools.estimate.words import given_options, numbers, parse_number, phase_of, refuse, repeated_option
+from gangline.cli.tools.estimate.words import given_options, numbers, parse_number, phase_of, refuse, times_given
 from gangline.core.errors import BadInput, NotFound
 
 if TYPE_CHECKING:  # what `--help` need not wait for
@@ -214,9 +214,9 @@ def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[P
         'its price, for which the throughput is computed, e.g. --gpu "H100 SXM=3"'
     )
     refuse(not (gpus and rates), "the recipe does not say how fast its phases are", hint=hint)
-    refuse(len(rates) != len(phases), f"{has} --images-per-second is given {repeated_option(rates)}", hint=hint)
+    refuse(len(rates) != len(phases), f"{has} --images-per-second is given {times_given(rates)}", hint=hint)
     hint = "pass it once for all phases, or once for each, in their order"
-    refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {repeated_option(gpus)}", hint=hint)
+    refuse(len(gpus) not in (1, len(phases)), f"{has} --gpus is given {times_given(gpus)}", hint=hint)
     gpus = gpus if len(gpus) > 1 else gpus * len(phases)
     return [
         phase | {"gpus": numbers("--gpus", counts), "images_per_second": numbers("--images-per-second", rate)}
@@ -238,7 +238,7 @@ def _phases(said: GivenThroughput) -> list[PhaseTable]:
     """Those that options tell: none, a single one, or several by --phase."""
     for option, values in {"--gpus": said.gpus, "--images-per-second": said.rates}.items():
         hint = "pass it once; describe several phases of an outline with --phase"
-        refuse(len(values) > 1, f"{option} is given {repeated_option(values)}", hint=hint)
+        refuse(len(values) > 1, f"{option} is given {times_given(values)}", hint=hint)
     counts = numbers("--gpus", said.gpus[0] if said.gpus else None)
     rate = numbers("--images-per-second", said.rates[0] if said.rates else None)
     simple = given_options({"samples": parse_number(said.samples), "gpus": counts, "images_per_second": rate})

@@ -16,7 +16,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def repeated_option(given: list[str]) -> str:
+def times_given(given: list[str]) -> str:
     return {1: "once", 2: "twice"}.get(len(given), f"{len(given)} times")
 
 

@@ -265,7 +265,7 @@ def _joined(
         hint = "pass an outline, or --samples, --gpus, --images-per-second and --usd-per-gpu-hour"
         raise BadInput("there is no phase to estimate", hint=hint)
     for name, table_ in tables.items():
-        own = given_options({key: parse_number(value) for key, value in table_.items()})
+        own = given_options(_numbers(table_))
         if own:
             before = asked.get(name, {})
             asked[name] = before | own if isinstance(before, dict) else before
@@ -274,7 +274,7 @@ def _joined(
 
 def _with_batch(asked: dict[str, Any], batch: dict[str, str | None]) -> dict[str, Any]:
     """For the phases that say nothing of it."""
-    own = given_options({name: parse_number(value) for name, value in batch.items()})
+    own = given_options(_numbers(batch))
     phases = asked.get("phases")
     if not own or not isinstance(phases, list):
         return asked

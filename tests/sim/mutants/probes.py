@@ -270,7 +270,7 @@ def the_same_end_told_twice_is_one_end(bench: Bench) -> None:
     hold = bench.take(node, job)
     result = bench.result(node, hold)
     bench.meanwhile("end_attempt", lambda: finish(bench.deployment, node, hold, result, bench.now_ms))
-    assert finish(bench.deployment, node, hold, result, bench.now_ms) == Done(), "it was told meanwhile"
+    assert finish(bench.deployment, node, hold, result, bench.now_ms) == Done(), "the end was recorded meanwhile"
     assert finish(bench.deployment, node, hold, result, bench.now_ms) == Done()
     assert bench.state(job) == "succeeded" and bench.events(job).count("succeeded") == 1
 

@@ -44,7 +44,7 @@ UPDATE tracked SET step = :step, because = '' WHERE job = :job AND tracker = :tr
 INSERT INTO tracked_picture (job, tracker, path) VALUES (:job, :tracker, :path) ON CONFLICT (job, tracker, path) DO NOTHING
 
 -- name: track_again
--- Images arrived, perhaps after the tracker was told that the job had ended.
+-- Images arrived, perhaps after the end of the job was reported to the tracker.
 UPDATE tracked SET ended = 0 WHERE job = :job
 
 -- name: end_tracking

@@ -356,7 +356,7 @@ def test_a_log_that_is_gone_does_not_end_the_watch_for_others(tmp_path: Path) ->
         start=KeptCommand,
         notifier=Nobody(),
         notice=str,
-        bring=lambda stopped: 0,
+        download=lambda stopped: 0,
         show=lambda stream, content: None,
         log=tmp_path / "gone" / "log.txt",
         say=said.append,

@@ -77,7 +77,7 @@ def make_exec(
     shown = terminal(workspace.log, os.environ.get("TERM", "dumb") == "dumb")
     notifier = _make_notifier(webhook, shown.say)
 
-    def fetch(stopped: Callable[[], bool]) -> int:
+    def download(stopped: Callable[[], bool]) -> int:
         return sum(
             download_data(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places
         )
@@ -91,7 +91,7 @@ def make_exec(
             start=KeptCommand,
             notifier=notifier,
             notice=Notices(notice, shown.say, os.environ) if notice else lambda: "",
-            bring=fetch,
+            download=download,
             show=shown.show,
             log=workspace.log,
             say=shown.say,

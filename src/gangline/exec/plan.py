@@ -36,7 +36,7 @@ class ExecPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What a run works with. `notice` returns why this machine is about to be preempted, or "". `bring` downloads the data until its
+    """What a run works with. `notice` returns why this machine is about to be preempted, or "". `download` fetches the data until its
     argument returns True, and returns the number of bytes. `show` receives what the command prints and appends it to `log`. `environment`
     is the command's environment."""
 
@@ -46,7 +46,7 @@ class Tools:
     start: StartCommand
     notifier: Notifier
     notice: Callable[[], str]
-    bring: Callable[[Callable[[], bool]], int]
+    download: Callable[[Callable[[], bool]], int]
     show: Callable[[int, bytes], None]
     log: Path
     say: Callable[[str], None]

@@ -36,8 +36,8 @@ class _Due:
 
 
 class ResultUploader:
-    """Uploads the results of the run `begun`. `found` is what the store held when it began; `ours` says whether the files on this disk are
-    newer than that. `count` is the number of files in the store, `bytes` what was uploaded."""
+    """Uploads the results of the run `begun`. `found` is what the store held when it began; `disk_newest` says whether the files on this
+    disk are newer than that. `count` is the number of files in the store, `bytes` what was uploaded."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ResultUploader:
         say: Callable[[str], None],
         now_s: Callable[[], float],
         *,
-        ours: bool,
+        disk_newest: bool,
         pace: UploadPace = UploadPace(),  # noqa: B008 - it is frozen
     ) -> None:
         self.count = 0
@@ -78,7 +78,7 @@ class ResultUploader:
         of = kin({**found.begun, begun.run: begun}, begun.run)
         self.before = frozenset(newest_results(of, found.results))
         """Paths that earlier runs have uploaded."""
-        self._begin(frozenset(of), ours=ours)
+        self._begin(frozenset(of), disk_newest=disk_newest)
 
     def work(self, over: Event) -> None:
         os.nice(NICE)
@@ -119,7 +119,7 @@ class ResultUploader:
         ]
         if states := [due.path for due in left if due.look.turn == "state"]:
             self._reporter.warn(f"no checkpoint was recognised: {_named(states)} goes up with the results")
-        halves = [due.path for due in left if killed and not self._is_whole(due.path, due.look.at)]
+        halves = [due.path for due in left if killed and not self._is_complete(due.path, due.look.at)]
         if halves:
             self._reporter.warn(f"half-written, and not uploaded: {_named(halves)}")
         self._failed, self._ending = set(), True
@@ -135,7 +135,7 @@ class ResultUploader:
 
     # Which files are due
 
-    def _begin(self, of: frozenset[str], *, ours: bool) -> None:
+    def _begin(self, of: frozenset[str], *, disk_newest: bool) -> None:
         """Mark files as sent that need no upload: those that an earlier run of this history sent from this disk, and, if another machine
         has resumed since, those whose paths are in the store, as its versions may be newer."""
         sent = self._files.sent()
@@ -145,7 +145,7 @@ class ResultUploader:
             is_sent = (
                 before and (before.mark, before.address) == (known.mark, self._prefix.address) and before.run in of
             )
-            if is_sent or (not ours and path in self.before):
+            if is_sent or (not disk_newest and path in self.before):
                 known.sent = known.mark
 
     def _scan(self, now_s: float) -> dict[str, ScannedFile]:
@@ -177,12 +177,12 @@ class ResultUploader:
             way = "snapshot"
         if way == "snapshot" and (look.mark[1] > self._pace.small_bytes or look.turn == "quiet"):
             return
-        if way == "snapshot" or self._files.is_whole(path, look.at):
+        if way == "snapshot" or self._files.is_complete(path, look.at):
             yield _Due(path, look, way)
 
-    def _is_whole(self, path: str, at: Path) -> bool:
+    def _is_complete(self, path: str, at: Path) -> bool:
         try:
-            return self._files.is_whole(path, at)
+            return self._files.is_complete(path, at)
         except OSError:
             return True  # the upload raises the same error, and `_fail` reports it
 
@@ -236,7 +236,7 @@ class ResultUploader:
                     if self._ending:
                         raise
                     continue  # it is being written: the next scan finds it as it is then
-                if due.way == "whole" or self._files.is_whole(due.path, at):
+                if due.way == "whole" or self._files.is_complete(due.path, at):
                     held[self._next(due.path, file)] = at
             self._put(held)
         sent, now_s = [due for due in batch if due.path in {each.path for each in held}], self._now_s()

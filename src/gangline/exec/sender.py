@@ -15,7 +15,6 @@ from gangline.exec.run_prefix import Abandoned, PrefixContent, RunPrefix
 from gangline.ports.workspace import Taken, Workspace
 
 Safe = Callable[[CommittedCheckpoint], None]
-Say = Callable[[str], None]
 
 
 class CheckpointUploader:
@@ -30,7 +29,7 @@ class CheckpointUploader:
         begun: Begun,
         found: PrefixContent,
         safe: Safe,
-        say: Say,
+        say: Callable[[str], None],
     ) -> None:
         self.committed: list[CommittedCheckpoint] = []
         self.sending = ""

@@ -10,7 +10,6 @@ from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, histo
 from gangline.core.command.version import UNTOUCHED
 from gangline.core.errors import Damaged, NotFound, UserError
 from gangline.exec.run_prefix import PrefixContent, RunPrefix
-from gangline.exec.sender import Say
 from gangline.ports.workspace import Workspace
 
 GB = 10**9
@@ -64,21 +63,30 @@ def check_room(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) ->
 
 
 def find_start(
-    prefix: RunPrefix, workspace: Workspace, rules: Rules, found: PrefixContent, say: Say, *, ours: bool
+    prefix: RunPrefix,
+    workspace: Workspace,
+    rules: Rules,
+    found: PrefixContent,
+    say: Callable[[str], None],
+    *,
+    disk_newest: bool,
 ) -> RunStart:
     """Prepare the folder so that its newest checkpoint is the one to resume from, and return it.
 
-    Checkpoints on this machine count only if they are `ours` (`is_disk_newest`); then they may be newer than the uploaded ones, and are
+    Checkpoints on this machine count only if `disk_newest` (see `is_disk_newest`); then they may be newer than the uploaded ones, and are
     uploaded first.
     """
     here = _sort_local(workspace, rules, say)
-    while not ours and ROOT in here:  # each file that is set aside may reveal the previous number as the next candidate
+    while not disk_newest and ROOT in here:
+        # Each file that is set aside may reveal the previous number as the next candidate.
         say(f"{here[ROOT].title} on this disk is not of the newest run: it is set aside")
         workspace.set_aside(ROOT)
         here = _sort_local(workspace, rules, say)
-    start = _choose(prefix, workspace, found, _newest_local(here.values(), workspace.step_of) if ours else None, say)
+    start = _choose(
+        prefix, workspace, found, _newest_local(here.values(), workspace.step_of) if disk_newest else None, say
+    )
     for name in here:
-        if name != start.name and not ours:
+        if name != start.name and not disk_newest:
             say(f"{name} on this disk is not of the newest run: it is set aside")
             workspace.set_aside(name)
         elif name != start.name or not start.adopted:
@@ -96,7 +104,11 @@ def is_disk_newest(prefix: RunPrefix, workspace: Workspace, found: PrefixContent
 
 
 def _choose(
-    prefix: RunPrefix, workspace: Workspace, found: PrefixContent, newest: CheckpointCandidate | None, say: Say
+    prefix: RunPrefix,
+    workspace: Workspace,
+    found: PrefixContent,
+    newest: CheckpointCandidate | None,
+    say: Callable[[str], None],
 ) -> RunStart:
     last = newest_begun(found.begun)
     local = None if newest is None else _adopted(newest, workspace, found.begun[last] if last else None)
@@ -132,7 +144,7 @@ def _history(found: PrefixContent) -> list[Ref]:
     return history(found.begun, found.refs, last=newest_begun(found.begun))
 
 
-def _sort_local(workspace: Workspace, rules: Rules, say: Say) -> dict[str, CheckpointCandidate]:
+def _sort_local(workspace: Workspace, rules: Rules, say: Callable[[str], None]) -> dict[str, CheckpointCandidate]:
     """Return the complete checkpoints on this machine. Incomplete ones are set aside, where no script picks them as the newest."""
     complete, torn_root = dict[str, CheckpointCandidate](), True
     while torn_root:  # without the incomplete files of `ROOT`, the number before may be complete

@@ -54,7 +54,7 @@ class ResultFiles(Protocol):
         """
         ...
 
-    def is_whole(self, path: str, at: Path) -> bool:
+    def is_complete(self, path: str, at: Path) -> bool:
         """Return whether the file is complete by its own format."""
         ...
 

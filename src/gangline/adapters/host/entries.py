@@ -14,11 +14,10 @@ from typing import Any
 
 from gangline.core.command.completeness import is_complete_file
 from gangline.core.command.layout import INDEX, OF_LIGHTNING
+from gangline.core.command.results import FileMark
 from gangline.core.command.step import STATES
 
 LINKED, UNREADABLE = "is a link to a folder, which is not followed", "cannot be read"
-Mark = tuple[int, int, int]
-"""Inode, size in bytes and modification time in ns: a file with another mark is another file or has other content."""
 Entries = dict[str, tuple[os.stat_result, str]]
 """Files by their paths, each with its stat and, if it cannot be held, the reason."""
 
@@ -30,7 +29,7 @@ FEW, TICK_S = 256, 0.001
 """Up to this many files, the order in which they were written is restored in their inodes' change times as well."""
 
 
-def mark_of(stat: os.stat_result) -> Mark:
+def mark_of(stat: os.stat_result) -> FileMark:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
@@ -111,7 +110,7 @@ def put(source: Path, to: Path, *, copied: bool) -> None:
                 raise
 
 
-def is_whole_at(path: Path, name: str, size: int) -> bool:
+def is_complete_at(path: Path, name: str, size: int) -> bool:
     try:
         with path.open("rb") as file:
             return is_complete_file(name, size, lambda at, count: os.pread(file.fileno(), count, at))

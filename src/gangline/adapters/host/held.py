@@ -20,8 +20,9 @@ from pathlib import Path
 from time import thread_time
 from typing import Any
 
-from gangline.adapters.host.entries import Entries, Mark, entries_at, is_whole_at, link, mark_of, put, told_at
+from gangline.adapters.host.entries import Entries, entries_at, is_complete_at, link, mark_of, put, told_at
 from gangline.core.command.candidate import ROOT, CheckpointCandidate, SeenFile
+from gangline.core.command.results import FileMark
 from gangline.core.command.version import adds_only, has_number, kinds_of, tells_nothing
 
 DELETED = "was deleted again"
@@ -43,14 +44,14 @@ DELETED_WITHIN_S = 10.0
 class Version:
     """The files of a version that was taken or is uploaded, and the kinds of the files that it wrote. `sha256s` is filled in later."""
 
-    marks: dict[str, Mark]
+    marks: dict[str, FileMark]
     kinds: frozenset[str]
     sha256s: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _File:
-    mark: Mark
+    mark: FileMark
     link: Path | None
     sound: bool = False
     told: Any = None
@@ -82,8 +83,8 @@ class HeldCheckpoint:
         self._is_written = is_written
         self._files: dict[str, _File] = {}
         self._here: set[str] = set()
-        self.marks: dict[str, Mark] = {}
-        self._known: dict[str, Mark] | None = None
+        self.marks: dict[str, FileMark] = {}
+        self._known: dict[str, FileMark] | None = None
         self._before = before.marks if before else None
         self._is_known = False
         self._changed_s = self._looked_s = now_s
@@ -185,12 +186,12 @@ class HeldCheckpoint:
             written_ns=max((mark[2] for mark in marks.values()), default=0),
         )
 
-    def take(self, store: Path) -> dict[str, tuple[Path, Mark]] | None:
+    def take(self, store: Path) -> dict[str, tuple[Path, FileMark]] | None:
         """Link or copy the files below `store` and return them by path; None if one changed since the last scan.
 
         Raises OSError where the disk is full or the links cannot be made.
         """
-        taken = dict[str, tuple[Path, Mark]]()
+        taken = dict[str, tuple[Path, FileMark]]()
         for path, mark in self.marks.items():
             file = self._files[path]
             source, to = file.link or self.at / path, store / self.name / path
@@ -267,7 +268,7 @@ class HeldCheckpoint:
         readable = file.link or at
         if self._is_written(readable):
             self._changed_s = now_s
-        elif is_whole_at(readable, path or self.name, mark[1]):
+        elif is_complete_at(readable, path or self.name, mark[1]):
             file.sound, file.told = True, told_at(readable, path or self.name, mark[1])
 
     def _let_renamed_go(self, present: set[int]) -> None:

@@ -91,7 +91,7 @@ class LocalResults:
         finally:
             held.unlink(missing_ok=True)
 
-    def is_whole(self, path: str, at: Path) -> bool:
+    def is_complete(self, path: str, at: Path) -> bool:
         with at.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             return is_complete_file(path, size, lambda first, many: os.pread(file.fileno(), many, first))

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from gangline.adapters.host.entries import Mark
 from gangline.adapters.host.held import Version
+from gangline.core.command.results import FileMark
 from gangline.core.command.version import path_pattern
 
 NAME = "versions.json"
@@ -30,7 +30,7 @@ class Versions:
     def names(self) -> frozenset[str]:
         return frozenset(self._versions)
 
-    def of(self, name: str, here: Callable[[], dict[str, tuple[Path, Mark]]]) -> Version | None:
+    def of(self, name: str, here: Callable[[], dict[str, tuple[Path, FileMark]]]) -> Version | None:
         """Return the recorded version. On a copy of the disk all inodes differ: then files whose bytes are the same get the marks that they
         have `here`."""
         version = self._versions.get(name)
@@ -46,7 +46,9 @@ class Versions:
         """Return the kinds of files that the last checkpoint with such a name wrote."""
         return self._due.get(path_pattern(name))
 
-    def remember(self, name: str, marks: dict[str, Mark], kinds: frozenset[str], still: Callable[[str], bool]) -> None:
+    def remember(
+        self, name: str, marks: dict[str, FileMark], kinds: frozenset[str], still: Callable[[str], bool]
+    ) -> None:
         """Record the version, and forget those whose checkpoint no longer exists."""
         with self._lock:
             self._versions[name] = Version(marks, kinds)
@@ -54,7 +56,7 @@ class Versions:
             self._versions = {each: version for each, version in self._versions.items() if each == name or still(each)}
             self._write()
 
-    def describe(self, name: str, marks: dict[str, Mark], sha256s: dict[str, str]) -> None:
+    def describe(self, name: str, marks: dict[str, FileMark], sha256s: dict[str, str]) -> None:
         """Add the hashes of the version with these marks, if it is still the last."""
         with self._lock:
             version = self._versions.get(name)
@@ -74,7 +76,7 @@ class Versions:
             partial.replace(self._at)
 
 
-def _is(at: Path, mark: Mark, version: Version, path: str) -> bool:
+def _is(at: Path, mark: FileMark, version: Version, path: str) -> bool:
     if path not in version.sha256s or mark[1] != version.marks[path][1]:
         return False
     with suppress(OSError), at.open("rb") as content:

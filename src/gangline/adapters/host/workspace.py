@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic, thread_time
 
-from gangline.adapters.host.entries import Mark, date_files, entries_at, files_at, mark_of
+from gangline.adapters.host.entries import date_files, entries_at, files_at, mark_of
 from gangline.adapters.host.held import HeldCheckpoint
 from gangline.adapters.host.held_root import HeldRoot
 from gangline.adapters.host.state_folder import lock, make_folders
@@ -23,6 +23,7 @@ from gangline.adapters.host.versions import Versions
 from gangline.adapters.host.writers import has_writer, tells_writers
 from gangline.core.command.candidate import ROOT, CheckpointCandidate, path_below
 from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own
+from gangline.core.command.results import FileMark
 from gangline.core.command.step import step_of
 from gangline.core.command.version import is_late
 from gangline.core.errors import Damaged, UserError
@@ -50,7 +51,7 @@ class LocalWorkspace:
         self._held: dict[str, HeldCheckpoint] = {}
         self._versions = Versions(self.state)
         self._has_own = bool(self._versions.names - {ROOT})
-        self._taken: dict[Path, dict[str, Mark]] = {}
+        self._taken: dict[Path, dict[str, FileMark]] = {}
         self._leases = tells_writers(self.state)
         self._news = FolderNews()
         self._news.watch(root)
@@ -304,7 +305,7 @@ class LocalWorkspace:
         os.close(self._lock)
 
 
-def _marks_at(place: Path) -> dict[str, tuple[Path, Mark]]:
+def _marks_at(place: Path) -> dict[str, tuple[Path, FileMark]]:
     return {path: (place / path if path else place, mark_of(stat)) for path, stat, odd in entries_at(place) if not odd}
 
 

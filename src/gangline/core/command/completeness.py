@@ -33,12 +33,12 @@ COMMENT_BYTES_MAX = 65_535
 def is_complete_file(path: str, size: int, read: Read) -> bool:
     """Return whether the file is complete; True for unknown formats, False if it shrinks while it is read."""
     try:
-        return _is_whole(path, size, read)
+        return _is_complete(path, size, read)
     except struct.error:
         return False
 
 
-def _is_whole(path: str, size: int, read: Read) -> bool:
+def _is_complete(path: str, size: int, read: Read) -> bool:
     name = PurePosixPath(path).name
     ending = PurePosixPath(path).suffix.lower()
     if ending == ".safetensors":

@@ -27,7 +27,7 @@ command ends in any way; `well`: when it ends with 0, as the file was a checkpoi
 checkpoint was recognised, the last two are uploaded at any end."""
 UploadWay = Literal["wait", "whole", "snapshot"]
 FileMark = tuple[int, int, int]
-"""Inode, size and modification time: a file with another mark is another file or has other content."""
+"""Inode, size in bytes and modification time in ns: a file with another mark is another file or has other content."""
 
 COMING = re.compile(r"(.*[-_.])?(tmp|temp|partial|part|incomplete)([-_.\d].*)?", re.IGNORECASE)
 MODEL = ".safetensors"

@@ -1,4 +1,4 @@
-"""A file that was cut anywhere is never taken for a whole one."""
+"""A file that was cut anywhere is never taken for a complete one."""
 
 import json
 import pickle  # noqa: TID251 - written here, never read

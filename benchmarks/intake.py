@@ -1,7 +1,7 @@
 """What the trainer is given in a second, beside what a card consumes: `python benchmarks/loader.py intake` runs this.
 
-The trainer's own `Intake`: rows are read in their order, latents drawn, noise and timesteps made, captions dropped and tokenised. Stable
-Diffusion 2's shapes: 4 channels of 32² and 64², captions of twelve words, a batch of 256, one rank, as the trainer has it.
+The trainer's own `ScratchBatches`: rows are read in their order, latents drawn, noise and timesteps made, captions dropped and tokenised.
+Stable Diffusion 2's shapes: 4 channels of 32² and 64², captions of twelve words, a batch of 256, one rank, as the trainer has it.
 """
 
 import statistics

@@ -193,8 +193,8 @@ def gangline(task: Task) -> Opening:
     def open_it() -> Batches:
         data = open_data_set(DataPlace(task.place, task.options))
         opened.append(data)
-        shelf = DataReader(data, ReadOrder(columns=(column, "captions"), seed=7))
-        with Stream([shelf]) as stream:
+        reader = DataReader(data, ReadOrder(columns=(column, "captions"), seed=7))
+        with Stream([reader]) as stream:
             left = task.epochs * stream.rows
             for batch in stream.batches(first=0, size=BATCH):
                 yield batch.columns[column][: min(left, BATCH)]
@@ -744,8 +744,8 @@ def measure_rows(task: Task) -> Found:
 
     before_mb, started_s, cpu_s = _memory_mb(), time.perf_counter(), _cpu_s()
     data = open_data_set(DataPlace(task.place, task.options))
-    shelf = DataReader(data, ReadOrder(columns=("number", "caption", "numbers"), seed=7))
-    stream = Stream([shelf])
+    reader = DataReader(data, ReadOrder(columns=("number", "caption", "numbers"), seed=7))
+    stream = Stream([reader])
     open_s = time.perf_counter() - started_s
     seen, memory, first_s, done = np.full(task.rows, -1, np.int8), [0.0] * 10, 0.0, 0
     with stream:

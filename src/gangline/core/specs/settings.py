@@ -1,7 +1,8 @@
 """What a setting of a job is: a sentence, a unit and a group for people, and what it decides, for every key that is made of it.
 
-Each setting says so at its field: `Annotated[int, Ge(1), Setting("Optimiser steps.", RESULT)]`. Everything else is derived: keys,
-options, tables in docs/, metadata. What a setting decides has no default: one that is forgotten would let jobs share what is not the same.
+Each setting says so at its field: `Annotated[int, Ge(1), Setting("Train for this many optimiser steps.", RESULT)]`. Everything else is
+derived: keys, options, tables in docs/, metadata. What a setting decides has no default: one that is forgotten would let jobs share what
+is not the same.
 """
 
 from collections.abc import Callable, Mapping

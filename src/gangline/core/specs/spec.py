@@ -56,7 +56,7 @@ def without_defaults(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_defaults(task: dict[str, Any]) -> dict[str, Any]:
-    """What `told_briefly` left out, as this version has it; what this version does not know stays."""
+    """What `without_defaults` left out, as this version has it; what this version does not know stays."""
     if KINDS[task["kind"]].renders:
         return task | {"of": with_defaults(task["of"])}
     return _defaults(task["kind"]) | task

@@ -123,17 +123,17 @@ def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[Conver
     notes = [entry.name for entry in conversion.work.entries() if entry.name in wanted]
     done = [ConvertedPiece(**json.loads(conversion.work.read(name))) for name in notes]
     lengths = data_lengths(conversion.target) if done else {}
-    return [one for one in done if one.plan == plan and _is_whole(one, lengths)]
+    return [one for one in done if one.plan == plan and _is_complete(one, lengths)]
 
 
-def _is_whole(done: ConvertedPiece, lengths: dict[str, int]) -> bool:
+def _is_complete(done: ConvertedPiece, lengths: dict[str, int]) -> bool:
     return all(is_fragment_complete(fragment, lengths) for fragment in done.fragments)
 
 
 def _check_alone(conversion: Conversion, done: list[ConvertedPiece]) -> None:
     """Raise `BadInput` if another process with the same conversion finished first: it deleted the data that was made here."""
     lengths = data_lengths(conversion.target)
-    if there(conversion.target) is not None or not all(_is_whole(one, lengths) for one in done):
+    if there(conversion.target) is not None or not all(_is_complete(one, lengths) for one in done):
         raise _overtaken(conversion)
 
 

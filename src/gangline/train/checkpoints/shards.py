@@ -29,7 +29,6 @@ from gangline.posix import flush
 from gangline.train.checkpoints.checkpoint import (
     NUMBERS,
     CheckpointIdentity,
-    Tensors,
     check_file,
     checkpoint_file,
     copy_to_host,
@@ -38,8 +37,8 @@ from gangline.train.checkpoints.checkpoint import (
     write_manifest,
 )
 from gangline.train.run.ranks import Ranks
+from gangline.train.tensors import StateNumbers, Tensors
 
-StateNumbers = dict[str, Any]
 NOTHING = -1
 WEIGHTS, AVERAGED, OPTIMIZER = "weights/", "averaged/", "optimizer/"
 

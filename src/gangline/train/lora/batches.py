@@ -158,7 +158,7 @@ class LoraBatches:
     def __init__(self, sources: list[ExampleSource], device: torch.device) -> None:
         self._sources = sources
         self._device = device
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._next: tuple[int, Future[Ready]] | None = None
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
 

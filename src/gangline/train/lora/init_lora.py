@@ -26,9 +26,9 @@ from gangline.train.lora.export import (
     UP,
     LoraPart,
     LowRankLayer,
-    Tensors,
     growth,
 )
+from gangline.train.tensors import Tensors
 
 NAMED = 3
 

@@ -9,9 +9,8 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.specs.spec import Spec
-from gangline.train.tensors import Tensors
+from gangline.train.tensors import StateNumbers, Tensors
 
-Numbers = dict[str, Any]
 PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
 """The additional package that each optimiser needs; its version is part of the run's numerics."""
 
@@ -30,7 +29,7 @@ class OptimizerState:
     `<group>/<setting>` for settings of a group that steps change."""
 
     tensors: Tensors
-    numbers: Numbers
+    numbers: StateNumbers
 
 
 def make_optimizer(spec: Spec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
@@ -77,7 +76,7 @@ def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Param
 def optimizer_state(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> OptimizerState:
     """Return the optimiser's state. Its tensors are those in use, not copies."""
     tensors: Tensors = {}
-    numbers: Numbers = {}
+    numbers: StateNumbers = {}
     for name, weight in weights.items():
         for moment, value in optimizer.state[weight].items():
             if isinstance(value, torch.Tensor):

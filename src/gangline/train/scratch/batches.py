@@ -54,11 +54,14 @@ VaeScaling = tuple[str, float, float]
 
 def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
     """Open the data sets as they were when the job was submitted. Raise `BadInput` if one is gone or was replaced."""
-    places = [
-        DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place))
+    return [
+        open_data_set(
+            DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place)),
+            version=ref.version,
+            id=ref.id,
+        )
         for ref in spec.data
     ]
-    return [open_data_set(place, version=ref.version, id=ref.id) for place, ref in zip(places, spec.data, strict=True)]
 
 
 def data_options() -> dict[str, str]:
@@ -218,7 +221,7 @@ class ScratchBatches:
         self._decoders = ThreadPoolExecutor(
             max(1, min(THREADS_MAX, cores() // ranks.count)), thread_name_prefix="decode"
         )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="intake")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._next: tuple[int, Future[ScratchBatch]] | None = None
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._open: tuple[int, Stream, Iterator[Batch]] | None = None
@@ -264,10 +267,10 @@ class ScratchBatches:
         for data in self.sets:
             latents = data.latents(name)
             theirs = latents.vae, latents.scale, latents.shift
-            if theirs != self._encoder:
+            if theirs != self._vae_scaling:
                 raise BadInput(
                     f"the latents {name} of {data.place.uri} were made with another VAE ({_short(theirs)}) than the base's "
-                    f"({_short(self._encoder)})",
+                    f"({_short(self._vae_scaling)})",
                     hint="train with the base that they were made with, set latents to off, or make them again: `gangline data encode`",
                 )
         return name
@@ -294,7 +297,7 @@ class ScratchBatches:
         return embed_all(base, tokenize(base, [""]))
 
     @cached_property
-    def _encoder(self) -> "VaeScaling":
+    def _vae_scaling(self) -> "VaeScaling":
         vae = self.base.vae
         return weights_digest(vae), vae.config.scaling_factor, vae.config.get("shift_factor") or 0.0
 

@@ -31,7 +31,7 @@ from gangline.worker.agent import Agent
 from gangline.worker.checkpoints import SAVE_ANSWER_S_MAX
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
-from gangline.worker.shipping import HAND_IN_S
+from gangline.worker.shipping import UPLOAD_PREPARED_S
 from tests.conftest import as_upload, file_at
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
@@ -670,14 +670,14 @@ def test_a_node_that_is_told_to_stop_leaves_what_it_prepared_to_the_next(node: N
 
 def test_a_node_that_is_told_to_stop_does_not_wait_for_long_for_what_it_prepared(node: Node) -> None:
     job, _ = preparing(node, slowly=True)
-    assert seconds_to_stop(node, job) < HAND_IN_S + 5
+    assert seconds_to_stop(node, job) < UPLOAD_PREPARED_S + 5
 
 
 def test_once_it_has_trained_it_does_not_wait_for_it_at_all(node: Node) -> None:
     job, run = preparing(node, slowly=True)
     while run.progress().loss is None:
         node.step()
-    assert seconds_to_stop(node, job) < HAND_IN_S / 2
+    assert seconds_to_stop(node, job) < UPLOAD_PREPARED_S / 2
 
 
 def test_text_encoders_stay_away_where_embeddings_are_there_and_come_when_they_are_needed_after_all(node: Node) -> None:

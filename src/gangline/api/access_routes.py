@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt, Le, MaxLen
 from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
-from gangline.api.who import Admin, AdminOf, AdminReach, At, Now, Operator, ViewerOf
+from gangline.api.who import Admin, AdminOf, AdminReach, Now, Operator, ThisDeployment, ViewerOf
 from gangline.core import display
 from gangline.core.access import KeyRole
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView
@@ -64,7 +64,7 @@ class Allowance:
 
 
 @router.post("/keys", status_code=201)
-def add_key(deployment: At, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
+def add_key(deployment: ThisDeployment, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
     """Create a key. Only this answer has its secret. An operator's key belongs to no project. Needs an admin's key."""
     return access.create_key(
         deployment, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now
@@ -72,38 +72,38 @@ def add_key(deployment: At, now: Now, admin: Admin, project: AdminOf, wanted: Wa
 
 
 @router.get("/keys")
-def list_keys(deployment: At, now: Now, reach: AdminReach) -> list[KeyView]:
+def list_keys(deployment: ThisDeployment, now: Now, reach: AdminReach) -> list[KeyView]:
     """List the keys of the project; all keys if an operator names no project. Needs an admin's key."""
     return access.keys(deployment, reach, now)
 
 
 @router.delete("/keys/{key}", status_code=204)
-def revoke_key(deployment: At, now: Now, reach: AdminReach, key: str) -> None:
+def revoke_key(deployment: ThisDeployment, now: Now, reach: AdminReach, key: str) -> None:
     """Revoke a key at once and for good. Repeating this changes nothing. Needs an admin's key."""
-    access.end_key(deployment, reach, key, now)
+    access.revoke_user_key(deployment, reach, key, now)
 
 
 @router.get("/project")
-def show_project(deployment: At, project: ViewerOf) -> ProjectView:
+def show_project(deployment: ThisDeployment, project: ViewerOf) -> ProjectView:
     """Show the project of the key."""
     return projects.project(deployment, project)
 
 
 @router.post("/projects", status_code=201)
-def add_project(deployment: At, _: Operator, wanted: WantedProject) -> ProjectView:
+def add_project(deployment: ThisDeployment, _: Operator, wanted: WantedProject) -> ProjectView:
     """Create a project. An existing one stays as it is. Needs an operator's key."""
     projects.create_project(deployment, wanted.project)
     return projects.project(deployment, wanted.project)
 
 
 @router.get("/projects")
-def list_projects(deployment: At, _: Operator) -> list[ProjectView]:
+def list_projects(deployment: ThisDeployment, _: Operator) -> list[ProjectView]:
     """List all projects. Needs an operator's key."""
     return projects.projects(deployment)
 
 
 @router.put("/projects/{project}")
-def set_project(deployment: At, _: Operator, project: str, allowance: Allowance) -> ProjectView:
+def set_project(deployment: ThisDeployment, _: Operator, project: str, allowance: Allowance) -> ProjectView:
     """Set the share and the budget of a project.
 
     A budget below what is already spent stops its jobs at their next heartbeats. Needs an operator's key.
@@ -113,7 +113,7 @@ def set_project(deployment: At, _: Operator, project: str, allowance: Allowance)
 
 
 @router.post("/join-tokens", status_code=201)
-def add_join_token(deployment: At, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
+def add_join_token(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
     """Create a join token. Only this answer has its secret. Needs an operator's key."""
     terms = access.Terms(
         price_usd_per_hour=wanted.price_usd_per_hour,
@@ -127,12 +127,12 @@ def add_join_token(deployment: At, now: Now, _: Operator, wanted: WantedJoinToke
 
 
 @router.get("/join-tokens")
-def list_join_tokens(deployment: At, now: Now, _: Operator) -> list[JoinTokenView]:
+def list_join_tokens(deployment: ThisDeployment, now: Now, _: Operator) -> list[JoinTokenView]:
     """List all join tokens. Needs an operator's key."""
     return access.join_tokens(deployment, now)
 
 
 @router.delete("/join-tokens/{join_token}", status_code=204)
-def revoke_join_token(deployment: At, now: Now, _: Operator, join_token: str) -> None:
+def revoke_join_token(deployment: ThisDeployment, now: Now, _: Operator, join_token: str) -> None:
     """Revoke a join token: no more nodes join with it, and those that did stay. Repeating this changes nothing. Needs an operator's key."""
-    access.end_join_token(deployment, join_token, now)
+    access.revoke_pool_join_token(deployment, join_token, now)

@@ -7,7 +7,7 @@ from annotated_types import MaxLen, Predicate
 from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
-from gangline.api.who import At, MemberOf, Now, ViewerOf
+from gangline.api.who import MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.display import Label, is_printable
 from gangline.core.models.families import FamilyName
 from gangline.core.specs.fields import Base, Prediction
@@ -35,7 +35,7 @@ class WantedBase:
 
 
 @router.post("/bases", status_code=201)
-def add_base(deployment: At, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
+def add_base(deployment: ThisDeployment, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
     """Add a base under a name. Adding the same one again changes nothing. 422 if the name stands for another base."""
     said = bases.BaseStatement(
         family=wanted.family,
@@ -47,18 +47,18 @@ def add_base(deployment: At, now: Now, project: MemberOf, wanted: WantedBase) ->
 
 
 @router.get("/bases")
-def list_bases(deployment: At, project: ViewerOf) -> list[BaseView]:
+def list_bases(deployment: ThisDeployment, project: ViewerOf) -> list[BaseView]:
     """List the project's bases."""
     return bases.bases_of(deployment, project)
 
 
 @router.get("/bases/{base}")
-def show_base(deployment: At, project: ViewerOf, base: str) -> BaseView:
+def show_base(deployment: ThisDeployment, project: ViewerOf, base: str) -> BaseView:
     """Show a base: its content, its family and licence, and whether it can be used yet."""
     return bases.get_base(deployment, project, base)
 
 
 @router.delete("/bases/{base}", status_code=204)
-def forget_base(deployment: At, project: MemberOf, base: str) -> None:
+def forget_base(deployment: ThisDeployment, project: MemberOf, base: str) -> None:
     """Delete a base's name. Jobs refer to bases by content, so those that use it continue. Repeating this changes nothing."""
     bases.forget(deployment, project, base)

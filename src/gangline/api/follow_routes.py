@@ -7,8 +7,8 @@ from fastapi.responses import StreamingResponse
 
 from gangline.api.answers.streams import END, Followers
 from gangline.api.lanes import USERS
-from gangline.api.who import At, ViewerOfLater
-from gangline.service.jobs.follow import EVENTS, LOG, Channel, StreamPage, place_of, read_stream
+from gangline.api.who import ThisDeployment, ViewerOfLater
+from gangline.service.jobs.follow import EVENTS, LOG, Channel, StreamPage, position_of, read_stream
 from gangline.service.jobs.query import owned
 
 NO_MORE = 204
@@ -23,7 +23,7 @@ TOLD: dict[int | str, dict[str, Any]] = {
 @router.get("/jobs/{job}/events/stream", responses=TOLD)
 async def follow_events(
     request: Request,
-    deployment: At,
+    deployment: ThisDeployment,
     project: ViewerOfLater,
     job: str,
     after: str | None = None,
@@ -36,7 +36,7 @@ async def follow_events(
 @router.get("/jobs/{job}/logs/stream", responses=TOLD)
 async def follow_log(
     request: Request,
-    deployment: At,
+    deployment: ThisDeployment,
     project: ViewerOfLater,
     job: str,
     after: str | None = None,
@@ -50,7 +50,7 @@ async def follow_log(
 
 async def _follow(
     request: Request,
-    deployment: At,
+    deployment: ThisDeployment,
     project: ViewerOfLater,
     channel: Channel,
     job: str,
@@ -59,12 +59,12 @@ async def _follow(
     progress: bool = True,
 ) -> Response:
     followers: Followers = request.app.state.followers
-    place = place_of(channel, None if told == END else told)
+    position = position_of(channel, None if told == END else told)
 
     def first() -> tuple[str, StreamPage]:
         owner = project.get()
         owned(deployment, owner, job)
-        return owner, read_stream(deployment, channel, job, place)
+        return owner, read_stream(deployment, channel, job, position)
 
     owner, found = await USERS.run(first)
     if told == END:

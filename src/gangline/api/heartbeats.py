@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gangline.api.answers.problems import accepted
 from gangline.api.lanes import HEARTBEATS, json_response
-from gangline.api.who import At, HeldLease, Holder, Now, deployment, holder
+from gangline.api.who import HeldLease, Holder, Now, ThisDeployment, deployment_of, holder
 from gangline.ports.server import Beat, Beaten, Hold
 from gangline.service.jobs.renew import renew
 
@@ -24,17 +24,19 @@ BEAT = TypeAdapter(Beat)
 HOLD = TypeAdapter(Hold)
 
 
-def beat(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
+def beat(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
     """Renew the lease and report the attempt's progress. The answer says whether the node must save and release the job."""
     return accepted(renew(deployment, node, hold, request, now))
 
 
 async def answer(request: Request) -> Response:
-    at, node, body = deployment(request), holder(request), await request.body()
+    deployment, node, body = deployment_of(request), holder(request), await request.body()
     fence = dict(parse_qsl(request.scope["query_string"].decode("latin-1"))) | request.path_params
     hold = _read(HOLD.validate_strings, fence, "query")
     read = _read(partial(BEAT.validate_json, strict=True), body, "body")
-    return await HEARTBEATS.run(lambda: json_response(beat(at, at.store.now_ms(), node.get(), hold, read)))
+    return await HEARTBEATS.run(
+        lambda: json_response(beat(deployment, deployment.store.now_ms(), node.get(), hold, read))
+    )
 
 
 def _read(validate: Callable[[Any], Any], given: Any, where: str) -> Any:

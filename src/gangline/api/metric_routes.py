@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from gangline.api.answers.problems import accepted
 from gangline.api.lanes import UserRoute, WorkerRoute
-from gangline.api.who import NUMBER_MAX, At, HeldLease, Holder, Now, ViewerOf
+from gangline.api.who import NUMBER_MAX, HeldLease, Holder, Now, ThisDeployment, ViewerOf
 from gangline.core.views import MetricsView
 from gangline.ports.server import Done, Points
 from gangline.service.jobs import metrics
@@ -16,14 +16,14 @@ of_users = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 
 @of_workers.post("/attempts/{attempt}/metrics")
-def take_metrics(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Points) -> Done:
+def take_metrics(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Points) -> Done:
     """Store a batch of metrics. Sending a batch again changes nothing."""
     return accepted(metrics.take(deployment, node, hold, request, now))
 
 
 @of_users.get("/jobs/{job}/metrics")
 def show_metrics(
-    deployment: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+    deployment: ThisDeployment, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> MetricsView:
     """Return the metrics of all attempts as one run, after the step `after`."""
     return metrics.metrics_after(deployment, project, job, after)

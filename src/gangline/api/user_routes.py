@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from gangline.api.answers.problems import APART, PLAIN, of_body
 from gangline.api.lanes import USERS, UserRoute
-from gangline.api.who import NUMBER_MAX, At, MemberOf, MemberOfLater, Now, Viewer, ViewerOf
+from gangline.api.who import NUMBER_MAX, MemberOf, MemberOfLater, Now, ThisDeployment, Viewer, ViewerOf
 from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
@@ -75,7 +75,7 @@ def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str
 
 
 @router.post("/blobs")
-def offer_blob(deployment: At, now: Now, project: MemberOf, blob: Blob) -> BlobView:
+def offer_blob(deployment: ThisDeployment, now: Now, project: MemberOf, blob: Blob) -> BlobView:
     """Check whether the project has this file. If not, the answer says how to upload it; repeat the request after the upload."""
     return submit.blob_here(deployment, project, blob.sha256, blob.bytes, now, blob.parts)
 
@@ -88,7 +88,7 @@ class Question:
 
 
 @router.post("/plans")
-def place_job(deployment: At, now: Now, project: ViewerOf, question: Question) -> PlacementView:
+def place_job(deployment: ThisDeployment, now: Now, project: ViewerOf, question: Question) -> PlacementView:
     """Show where a job could run if it was submitted now, or why nowhere; how many jobs come before it, and how fast such work was.
 
     Nothing is changed.
@@ -98,7 +98,7 @@ def place_job(deployment: At, now: Now, project: ViewerOf, question: Question) -
 
 @router.post("/jobs", status_code=201)
 def submit_job(
-    deployment: At,
+    deployment: ThisDeployment,
     now: Now,
     project: MemberOf,
     submission: AnySubmission,
@@ -125,7 +125,7 @@ IdempotencyKey = Annotated[str | None, Header(max_length=190)]
 
 @router.post("/jobs/batch", responses=LINES)
 async def submit_batch(
-    request: Request, deployment: At, project: MemberOfLater, idempotency_key: IdempotencyKey = None
+    request: Request, deployment: ThisDeployment, project: MemberOfLater, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Submit a job for each line of a body in JSON lines (application/jsonl), each a `Submission`.
 
@@ -176,7 +176,7 @@ SUBMISSION: TypeAdapter[Submission | dict[str, Any]] = TypeAdapter(AnySubmission
 
 @router.get("/jobs")
 def list_jobs(
-    deployment: At,
+    deployment: ThisDeployment,
     now: Now,
     project: ViewerOf,
     limit: Annotated[int, Query(ge=1, le=query.PAGE_MAX)] = 50,
@@ -193,13 +193,13 @@ def list_jobs(
 
 
 @router.get("/jobs/{job}")
-def show_job(deployment: At, now: Now, project: ViewerOf, job: str) -> JobView:
+def show_job(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> JobView:
     """Show a job with its spec, its attempts, its progress and its cost."""
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/cancel")
-def cancel_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
+def cancel_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
     """Cancel a job. A job that has ended stays as it is."""
     query.owned(deployment, project, job)
     steer.cancel(deployment, job, now)
@@ -207,7 +207,7 @@ def cancel_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView
 
 
 @router.post("/jobs/{job}/pause")
-def pause_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
+def pause_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
     """Pause a job. A node at work saves and releases it first. 422 if the job has ended."""
     query.owned(deployment, project, job)
     steer.pause(deployment, job, now)
@@ -215,7 +215,7 @@ def pause_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
 
 
 @router.post("/jobs/{job}/resume")
-def resume_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView:
+def resume_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
     """Resume a paused job. A job that was not paused stays as it is. 422 if the job has ended."""
     query.owned(deployment, project, job)
     steer.resume(deployment, job, now)
@@ -223,7 +223,9 @@ def resume_job(deployment: At, now: Now, project: MemberOf, job: str) -> JobView
 
 
 @router.post("/jobs/{job}/retry", status_code=201)
-def retry_job(deployment: At, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False) -> JobView:
+def retry_job(
+    deployment: ThisDeployment, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False
+) -> JobView:
     """Submit the spec of a job that has ended as a new job; with `from_checkpoint`, from its newest checkpoint.
 
     422 if the job has not ended, or keeps no checkpoint to begin from.
@@ -236,25 +238,25 @@ def retry_job(deployment: At, now: Now, project: MemberOf, job: str, from_checkp
 
 @router.get("/jobs/{job}/events")
 def list_events(
-    deployment: At, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+    deployment: ThisDeployment, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
 ) -> list[EventView]:
     """List the events of a job after the event number `after`."""
     return query.events_after(deployment, project, job, after)
 
 
 @router.get("/jobs/{job}/logs")
-def read_logs(deployment: At, project: ViewerOf, job: str, after: str | None = None) -> LogView:
+def read_logs(deployment: ThisDeployment, project: ViewerOf, job: str, after: str | None = None) -> LogView:
     """Return one page of a job's log. Repeat the request with `after` set to `next` of the answer."""
     return query.log_page(deployment, project, job, after)
 
 
 @router.get("/jobs/{job}/artifacts")
-def list_artifacts(deployment: At, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
+def list_artifacts(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
     """List the results of a job, each with a signed URL to download it."""
     return query.artifacts_of(deployment, project, job, now)
 
 
 @router.get("/nodes")
-def list_nodes(deployment: At, viewer: Viewer) -> list[NodeView]:
+def list_nodes(deployment: ThisDeployment, viewer: Viewer) -> list[NodeView]:
     """List all nodes. A node's `job` is shown only to the job's own project and to operators."""
     return query.nodes(deployment, viewer.project)

@@ -26,7 +26,7 @@ HOLDERS_MAX = 65_536
 FindNode = Callable[[str], str]
 
 
-def deployment(request: Request) -> Deployment:
+def deployment_of(request: Request) -> Deployment:
     return cast(Deployment, request.app.state.deployment)
 
 
@@ -58,13 +58,13 @@ def holder(request: Request) -> Later[str]:
 @cache
 def _has_role(needed: Role):
     async def identity(request: Request) -> Later[Identity]:
-        at, secret = deployment(request), bearer(request)
+        deployment, secret = deployment_of(request), bearer(request)
         known = request.scope.get(IDENTITY)
 
         def find() -> Identity:
-            now_ms = at.store.now_ms()
-            found = permitted(known or recognize(at, secret, needed, now_ms), needed)
-            note_use(at, found, now_ms)
+            now_ms = deployment.store.now_ms()
+            found = permitted(known or recognize(deployment, secret, needed, now_ms), needed)
+            note_use(deployment, found, now_ms)
             return found
 
         return Later(cache(find))
@@ -80,8 +80,8 @@ def _reach(needed: Role):
         gangline_project: Annotated[str | None, Header(max_length=40)] = None,
     ) -> Later[str | None]:
         """Return the project. `Gangline-Project` selects one for operators; all other keys belong to one project."""
-        at = deployment(request)
-        return Later(cache(lambda: reachable_project(at, identity.get(), gangline_project)))
+        deployment = deployment_of(request)
+        return Later(cache(lambda: reachable_project(deployment, identity.get(), gangline_project)))
 
     return projects
 
@@ -122,12 +122,12 @@ async def _holder(request: Request) -> Later[str]:
     return holder(request)
 
 
-async def _at(request: Request) -> Deployment:
-    return deployment(request)
+async def _this_deployment(request: Request) -> Deployment:
+    return deployment_of(request)
 
 
 async def _now(request: Request) -> Later[int]:
-    return Later(deployment(request).store.now_ms)
+    return Later(deployment_of(request).store.now_ms)
 
 
 async def _hold(
@@ -139,7 +139,7 @@ async def _hold(
 
 
 # The types of endpoints' parameters in a lane, where each `Later` has been looked up.
-At = Annotated[Deployment, Depends(_at)]
+ThisDeployment = Annotated[Deployment, Depends(_this_deployment)]
 Now = Annotated[int, Depends(_now)]
 ViewerOf = Annotated[str, Depends(_project("viewer"))]
 ViewerOfLater = Annotated[Later[str], Depends(_project("viewer"))]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Response
 
 from gangline.api.answers.problems import accepted
 from gangline.api.lanes import WorkerRoute, json_response
-from gangline.api.who import At, HeldLease, Holder, JoinsWith, NodeId, Now
+from gangline.api.who import HeldLease, Holder, JoinsWith, NodeId, Now, ThisDeployment
 from gangline.ports.server import (
     Assignment,
     Commit,
@@ -33,69 +33,73 @@ router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 
 
 @router.post("/nodes", status_code=201)
-def join(deployment: At, now: Now, token: JoinsWith, request: Join) -> Joined:
+def join(deployment: ThisDeployment, now: Now, token: JoinsWith, request: Join) -> Joined:
     """Join a pool. 429 if the join token admits no more nodes now."""
     return nodes.join_pool(deployment, request, token.pool, now, join_token=token.id)
 
 
 @router.delete("/nodes/self", status_code=204)
-def leave(deployment: At, now: Now, node: NodeId) -> None:
+def leave(deployment: ThisDeployment, now: Now, node: NodeId) -> None:
     """Leave the pool. The jobs that the node still has return to the queue."""
     nodes.leave_pool(deployment, node, now)
 
 
 @router.post("/claims", response_model=NoWork, responses={201: {"model": Assignment}})
-def claim_job(deployment: At, now: Now, node: NodeId) -> Response:
+def claim_job(deployment: ThisDeployment, now: Now, node: NodeId) -> Response:
     """Claim a job. The answer is 201 with a job, or 200 with the reason why there is none."""
     answer = claim.claim(deployment, node, now)
     return json_response(answer, 201 if isinstance(answer, Assignment) else 200)
 
 
 @router.post("/attempts/{attempt}/uploads")
-def uploads(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
+def uploads(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
     """Request signed URLs to upload files of an attempt."""
     return accepted(checkpoint.sign_uploads(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/downloads")
-def downloads(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Downloads) -> Urls:
+def downloads(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Downloads) -> Urls:
     """Request signed URLs to download inputs or checkpoints of the job."""
     return accepted(checkpoint.sign_downloads(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/checkpoints")
-def commit(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Commit) -> Committed:
+def commit(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Commit) -> Committed:
     """Commit a checkpoint whose files are all uploaded. Committing it again changes nothing."""
     return accepted(checkpoint.commit_checkpoint(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/samples")
-def show(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Show) -> Done:
+def show(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Show) -> Done:
     """Record uploaded pictures of a step as results of the job."""
     return accepted(samples.keep_samples(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/rejections")
-def reject(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Reject) -> Done:
+def reject(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Reject) -> Done:
     """Reject a damaged checkpoint, so that no attempt resumes from it."""
     return accepted(checkpoint.reject_damaged(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/prepared")
-def keep_prepared(deployment: At, now: Now, node: Holder, hold: HeldLease, request: Keep) -> Done:
+def keep_prepared(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Keep) -> Done:
     """Record prepared files, so that other jobs can download them. 422 if one is not uploaded, or jobs like this one do not use them."""
     return accepted(prepared.record_prepared(deployment, node, hold, request, now))
 
 
 @router.post("/attempts/{attempt}/logs")
-def log(deployment: At, node: Holder, hold: HeldLease, request: Log) -> Done:
+def log(deployment: ThisDeployment, node: Holder, hold: HeldLease, request: Log) -> Done:
     """Append to the log what the trainer printed."""
     return accepted(renew.append_log(deployment, node, hold, request))
 
 
 @router.post("/attempts/{attempt}/end")
 def end(
-    deployment: At, now: Now, node: Holder, hold: HeldLease, outcome: Annotated[Outcome, Body(discriminator="outcome")]
+    deployment: ThisDeployment,
+    now: Now,
+    node: Holder,
+    hold: HeldLease,
+    outcome: Annotated[Outcome, Body(discriminator="outcome")],
 ) -> Done:
     """End the attempt with its outcome. Sending the same outcome again changes nothing."""
     return accepted(finish.finish(deployment, node, hold, outcome, now))

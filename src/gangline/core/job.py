@@ -134,7 +134,7 @@ ATTEMPT_MOVES: Mapping[tuple[AttemptState | New, AttemptState], str] = {
     **{("live", end): because for end, because in _ENDS.items()},
 }
 
-_JOINS = {
+_JOINS: Mapping[NodeState, str] = {
     "ready": "its worker joins",
     "on_trial": "its worker joins on a machine on trial",
     "quarantined": "its worker joins, but failed its probe or the machine is in quarantine",
@@ -142,12 +142,8 @@ _JOINS = {
 _DRAINS = "it is not needed any more, or another machine does its work for less"
 NODE_MOVES: Mapping[tuple[NodeState | New, NodeState], str] = {
     ("new", "starting"): "rented from a provider",
-    ("new", "ready"): _JOINS["ready"],
-    ("new", "on_trial"): _JOINS["on_trial"],
-    ("new", "quarantined"): _JOINS["quarantined"],
-    ("starting", "ready"): _JOINS["ready"],
-    ("starting", "on_trial"): _JOINS["on_trial"],
-    ("starting", "quarantined"): _JOINS["quarantined"],
+    **{("new", joined): because for joined, because in _JOINS.items()},
+    **{("starting", joined): because for joined, because in _JOINS.items()},
     ("ready", "on_trial"): "strikes, but it is the last machine of its pool",
     ("ready", "quarantined"): "strikes with a contrast",
     ("on_trial", "ready"): "an attempt succeeds there",
@@ -162,7 +158,3 @@ NODE_MOVES: Mapping[tuple[NodeState | New, NodeState], str] = {
         if state != "gone"
     },
 }
-
-
-def may_move_job(before: JobState, after: JobState) -> bool:
-    return (before, after) in JOB_MOVES

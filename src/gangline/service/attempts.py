@@ -7,7 +7,7 @@ from typing import Literal
 from gangline.core.errors import Unreachable
 from gangline.core.events import EVENTS, EventKind
 from gangline.core.fleet.trust import rest_ms
-from gangline.core.job import Attempt, Job, Node, may_move_job
+from gangline.core.job import JOB_MOVES, Attempt, Job, Node
 from gangline.core.jobs.failure import (
     MEANING,
     FailureKind,
@@ -156,7 +156,7 @@ def _ending(
 
 def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:
     """Return the write that moves the job on as the verdict says. It fails if the job changed in the meantime."""
-    assert may_move_job(job.state, verdict.job), f"no job goes from {job.state} to {verdict.job}"
+    assert (job.state, verdict.job) in JOB_MOVES, f"no job goes from {job.state} to {verdict.job}"
     return guard(
         "set_job_state",
         id=job.id,

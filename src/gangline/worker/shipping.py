@@ -22,7 +22,7 @@ LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
 """The end of the log, in bytes, in which the reason of a crash is looked for."""
 METRICS_EVERY_S = 10.0
-HAND_IN_S = 20.0
+UPLOAD_PREPARED_S = 20.0
 """Seconds that a node which was asked to stop before its first step spends on uploading prepared files."""
 
 
@@ -160,11 +160,11 @@ class Shipping:
     def _has_no_time(self) -> bool:
         """Return whether to give up uploading prepared files, as the node must stop.
 
-        Before its first step they are all the work that it leaves behind, so they get `HAND_IN_S`; after it, its checkpoint is.
+        Before its first step they are all the work that it leaves behind, so they get `UPLOAD_PREPARED_S`; after it, its checkpoint is.
         """
         live = self._live
         trained = live.first_step_s is not None
-        return live.stop_s is not None and (trained or live.clock.now_s > live.stop_s + HAND_IN_S)
+        return live.stop_s is not None and (trained or live.clock.now_s > live.stop_s + UPLOAD_PREPARED_S)
 
     # The result
 

@@ -8,7 +8,7 @@ from typing import Any
 from gangline.core.errors import BadInput, Denied, NotFound
 from gangline.ports.server import Beaten, Committed, Done, Downloads, Hold, Log
 from gangline.ports.store import Write, guard, write
-from gangline.service.access.access import create_key, end_join_token, end_key, ensure_secret, identify
+from gangline.service.access.access import create_key, ensure_secret, identify, revoke_pool_join_token, revoke_user_key
 from gangline.service.access.projects import set_allowance
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.fleet.fleet import settle
@@ -842,13 +842,13 @@ def tokens_are_made_known_at_every_start(bench: Bench) -> None:
 def an_admin_revokes_keys_of_its_own_project_an_operator_keys_alone_and_nobody_what_is_not_there(bench: Bench) -> None:
     made = partial(create_key, bench.deployment, "operator", role="member", name="a", lasts_s=None, now_ms=bench.now_ms)
     mine, anothers = made("mine"), made("another's")
-    assert refused(NotFound, lambda: end_key(bench.deployment, "mine", anothers.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: revoke_user_key(bench.deployment, "mine", anothers.key.id, bench.now_ms))
     bench.join()
     [workers] = bench.look("SELECT id FROM credential WHERE role = 'node'")
-    assert refused(NotFound, lambda: end_key(bench.deployment, None, workers, bench.now_ms))
-    assert refused(NotFound, lambda: end_join_token(bench.deployment, mine.key.id, bench.now_ms))
+    assert refused(NotFound, lambda: revoke_user_key(bench.deployment, None, workers, bench.now_ms))
+    assert refused(NotFound, lambda: revoke_pool_join_token(bench.deployment, mine.key.id, bench.now_ms))
     assert refused(NotFound, lambda: set_allowance(bench.deployment, "nobody's", share=1, budget_usd=None))
-    end_key(bench.deployment, "mine", mine.key.id, bench.now_ms)
+    revoke_user_key(bench.deployment, "mine", mine.key.id, bench.now_ms)
     assert bench.look("SELECT id FROM credential WHERE revoked_ms IS NOT NULL") == [mine.key.id]
 
 

@@ -46,19 +46,19 @@ class Tail:
         self.channel = channel
         self.job = job
         self.start = first.newest
-        self.latest = replace(first, pieces=(), place=first.newest)
+        self.latest = replace(first, pieces=(), position=first.newest)
         self.followers = 0
         self.news = asyncio.Event()
 
     def keep(self, found: StreamPage) -> None:
         before, self.latest = self.latest, found
-        self.start = before.place
+        self.start = before.position
         if found.pieces or found.end or found.progress != before.progress:
             self.wake()
 
-    def has_more(self, place: StreamPosition) -> bool:
+    def has_more(self, position: StreamPosition) -> bool:
         """Return whether there is more for a follower at this position, even if it has missed the page that had it."""
-        return place < self.latest.place or self.latest.end is not None
+        return position < self.latest.position or self.latest.end is not None
 
     async def woken(self) -> bool:
         """Wait for news. Return False if there was none for `KEEP_ALIVE_S`."""
@@ -79,11 +79,11 @@ class Followers:
     """All streams of this process."""
 
     def __init__(self, deployment: Deployment, limits: Limits) -> None:
-        self._at = deployment
+        self._deployment = deployment
         self._limits = limits
         self._of_projects: Counter[str] = Counter()
         self._tails: dict[tuple[str, str], Tail] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self.count = 0
         self._closing = False
 
@@ -105,8 +105,8 @@ class Followers:
         tail.followers += 1
         self.count += 1
         self._of_projects[project] += 1
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._keep_looking())
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._keep_reading())
         return _Stream(self, tail, project, first, progress=progress)
 
     def leave(self, tail: Tail, project: str) -> None:
@@ -126,29 +126,29 @@ class Followers:
 
     async def tell(self, tail: Tail, found: StreamPage, *, progress: bool) -> AsyncIterator[bytes]:
         """Yield messages until the job ends, the server stops or an error occurs; in the last two cases the follower reconnects."""
-        place = tail.channel.start
+        position = tail.channel.start
         told: ProgressView | None = None
         yield RETRY
         while not self._closing:
             for piece in found.pieces:
-                if piece.place > place:
-                    yield _message(tail.channel.name, piece.value, cursor(piece.place))
-            place = max(place, found.place)
+                if piece.position > position:
+                    yield _message(tail.channel.name, piece.value, cursor(piece.position))
+            position = max(position, found.position)
             if progress and found.progress != told:
                 told = found.progress
                 yield _message("progress", told)
             if found.end:
                 yield _message(END, found.end, END)
                 return
-            while not (tail.has_more(place) or (progress and tail.latest.progress != told) or self._closing):
+            while not (tail.has_more(position) or (progress and tail.latest.progress != told) or self._closing):
                 if not await tail.woken():
                     yield KEEP_ALIVE
-            found = tail.latest if place >= tail.start else await self._look_back(tail, place)
+            found = tail.latest if position >= tail.start else await self._read_again(tail, position)
 
-    async def _look_back(self, tail: Tail, place: StreamPosition) -> StreamPage:
-        return await USERS.run(partial(read_stream, self._at, tail.channel, tail.job, place))
+    async def _read_again(self, tail: Tail, position: StreamPosition) -> StreamPage:
+        return await USERS.run(partial(read_stream, self._deployment, tail.channel, tail.job, position))
 
-    async def _keep_looking(self) -> None:
+    async def _keep_reading(self) -> None:
         """Read every followed job once in `POLL_S`; a few at a time, so that their followers do not all wake at once."""
         while self._tails and not self._closing:
             tails = list(self._tails.values())
@@ -156,23 +156,23 @@ class Followers:
             for batch in batches:
                 await asyncio.sleep(POLL_S / len(batches))
                 with suppress(Unreachable):  # the next read finds the same
-                    await self._look_at(batch)
-        self._looking = None
+                    await self._read_batch(batch)
+        self._reading = None
 
-    async def _look_at(self, batch: list[Tail]) -> None:
-        asked = [(tail.channel, tail.job, tail.latest.place) for tail in batch]
-        looks = await FOLLOWING.run(lambda: [self._try_to_look(*one) for one in asked])
-        for tail, found in zip(batch, looks, strict=True):
+    async def _read_batch(self, batch: list[Tail]) -> None:
+        asked = [(tail.channel, tail.job, tail.latest.position) for tail in batch]
+        pages = await FOLLOWING.run(lambda: [self._try_to_read(*one) for one in asked])
+        for tail, found in zip(batch, pages, strict=True):
             if found:
                 tail.keep(found)
 
-    def _try_to_look(self, channel: Channel, job: str, after: StreamPosition) -> StreamPage | None:
+    def _try_to_read(self, channel: Channel, job: str, after: StreamPosition) -> StreamPage | None:
         try:
-            return read_stream(self._at, channel, job, after)
+            return read_stream(self._deployment, channel, job, after)
         except Unreachable:
             return None  # the controller logs it
         except Exception:
-            log.exception("%s could not be looked at for those who follow it; the next look tries again", job)
+            log.exception("%s could not be read for its followers; the next read tries again", job)
             return None
 
 

@@ -82,7 +82,7 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
     if lost != "valid":
         raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another")
     if found["node_state"] == "gone":
-        raise Denied("this node was given up", hint="start the worker again: it joins again")
+        raise Denied("this node was given up", hint="start the worker again; it then joins as a new node")
     return Identity(**{name: found[name] for name in Identity.__slots__})
 
 
@@ -125,7 +125,7 @@ def keys(deployment: Deployment, project: str | None, now_ms: int) -> list[KeyVi
     return [KeyView(**row, standing=_standing(row, now_ms)) for row in deployment.store.load("keys", project=project)]
 
 
-def end_key(deployment: Deployment, project: str | None, key: str, now_ms: int) -> None:
+def revoke_user_key(deployment: Deployment, project: str | None, key: str, now_ms: int) -> None:
     """Revoke a key at once and for good. Raise `NotFound` if there is none, or if it is another project's."""
     if not deployment.store.apply(guard("revoke_key", id=key, project=project, now=now_ms)):
         raise NotFound(f"there is no key {key}", hint="`gangline keys ls` lists them")
@@ -155,7 +155,7 @@ def _join_token(row: Row, now_ms: int) -> JoinTokenView:
     )
 
 
-def end_join_token(deployment: Deployment, join_token: str, now_ms: int) -> None:
+def revoke_pool_join_token(deployment: Deployment, join_token: str, now_ms: int) -> None:
     """Revoke a join token: no more nodes join with it, and those that did stay. Raise `NotFound` if there is none."""
     if not deployment.store.apply(guard("revoke_join_token", id=join_token, now=now_ms)):
         raise NotFound(f"there is no join token {join_token}", hint="`gangline join-tokens ls` lists them")
@@ -210,7 +210,7 @@ def _unknown(needed: Role, *, given: bool) -> Denied:
     what = "join token" if needed == "join" else "key"
     hint = {
         "join": "`gangline server` prints one, `gangline join-tokens add NAME` makes more; set GANGLINE_TOKEN to it",
-        "node": "start the worker again: it joins again",
+        "node": "start the worker again; it then joins as a new node",
     }.get(needed, "pass --token or set GANGLINE_TOKEN; an admin of your project has one for you")
     return Denied(f"the {what} is not known here" if given else f"a {what} is needed, and none was given", hint=hint)
 

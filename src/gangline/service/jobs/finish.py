@@ -54,7 +54,7 @@ def _meaning(deployment: Deployment, attempt: Row, outcome: Outcome) -> Decide:
 def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
     renders = KINDS[live["job_kind"]].renders
     own = samples.SampleFolder(live["job"], "")
-    shelves = {
+    targets = {
         "output": samples.sample_folder_of(deployment, live["job"]) if renders else own,
         "samples": replace(own, folder="samples"),
     }
@@ -67,9 +67,9 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
             attested = stored_as(deployment, key, file)
             if isinstance(attested, Refused):
                 return attested
-            writes.append(samples.adding_artifact(shelves[folder], hold.attempt, key, file, now_ms))
+            writes.append(samples.adding_artifact(targets[folder], hold.attempt, key, file, now_ms))
     beside = (
-        samples.rendered(shelves["output"], live, now_ms)
+        samples.rendered(targets["output"], live, now_ms)
         if renders
         else samples.of_result(deployment, live["job"], now_ms)
     )

@@ -18,9 +18,9 @@ StreamPosition = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class StreamPiece:
-    """A message of a stream. `place` is the position after it."""
+    """A message of a stream. `position` is the one after it."""
 
-    place: StreamPosition
+    position: StreamPosition
     value: EventView | LogView
 
 
@@ -36,10 +36,10 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPage:
-    """The next messages. They end at `place`, which may be before `newest`. If `end` is set, nothing more will come."""
+    """The next messages. They end at `position`, which may be before `newest`. If `end` is set, nothing more will come."""
 
     pieces: tuple[StreamPiece, ...]
-    place: StreamPosition
+    position: StreamPosition
     newest: StreamPosition
     progress: ProgressView
     end: EndView | None
@@ -50,22 +50,22 @@ def read_stream(deployment: Deployment, channel: Channel, job: str, after: Strea
     row = deployment.store.load("followed", id=job)[0]
     newest = channel.newest(row)
     pieces = tuple(channel.read(deployment, job, after)) if newest > after else ()
-    place = pieces[-1].place if pieces else max(newest, after)
-    ended = row["state"] in ENDED and place >= newest
+    position = pieces[-1].position if pieces else max(newest, after)
+    ended = row["state"] in ENDED and position >= newest
     return StreamPage(
         pieces=pieces,
-        place=place,
+        position=position,
         newest=newest,
         progress=ProgressView(**{name: row[name] for name in ProgressView.__slots__}),
         end=EndView(state=row["state"], because=row["because"]) if ended else None,
     )
 
 
-def cursor(place: StreamPosition) -> str:
-    return ".".join(map(str, place))
+def cursor(position: StreamPosition) -> str:
+    return ".".join(map(str, position))
 
 
-def place_of(channel: Channel, cursor: str | None) -> StreamPosition:
+def position_of(channel: Channel, cursor: str | None) -> StreamPosition:
     """Return the position of a cursor; the channel's start if there is none. Raise `NotFound` if it is no cursor of this channel."""
     if not cursor:
         return channel.start
@@ -83,7 +83,7 @@ def _events(deployment: Deployment, job: str, after: StreamPosition) -> list[Str
 def _log(deployment: Deployment, job: str, after: StreamPosition) -> list[StreamPiece]:
     fencing, first_byte = after
     found = read_log(deployment, job, fencing, first_byte, LOG_PIECE_BYTES)
-    return [StreamPiece(place_of(LOG, found.next), found)] if found.text else []
+    return [StreamPiece(position_of(LOG, found.next), found)] if found.text else []
 
 
 EVENTS = Channel("event", (0,), lambda row: (row["number"] or 0,), _events)

@@ -45,7 +45,7 @@ class Tracking:
     """Sends jobs to one tracker. It remembers the open runs, the last step that each has, and which runs failed a moment ago."""
 
     def __init__(self, deployment: Deployment, tracker: Tracker, rng: Random) -> None:
-        self._at = deployment
+        self._deployment = deployment
         self._tracker = tracker
         self._rng = rng
         self._told: dict[str, int] = {}
@@ -53,10 +53,10 @@ class Tracking:
 
     def look(self, now_ms: int) -> None:
         """Send the news of every job, once. If the tracker does not answer, the remaining jobs are not tried."""
-        if not has_turn(self._at, now_ms):
+        if not has_turn(self._deployment, now_ms):
             self.close()
             return
-        open_jobs = self._at.store.load("to_track", tracker=self._tracker.name)
+        open_jobs = self._deployment.store.load("to_track", tracker=self._tracker.name)
         for row in open_jobs:
             trouble = self._troubles.get(row["job"])
             if trouble and now_ms < trouble.until_ms:
@@ -81,14 +81,14 @@ class Tracking:
         if up_to is not None and up_to <= row["step"]:
             return
         told = self._open(row)
-        points = [point for point in load_series(self._at, job, up_to) if point.step > told]
+        points = [point for point in load_series(self._deployment, job, up_to) if point.step > told]
         for start in range(0, len(points), AT_ONCE):
             self._write(job, points[start : start + AT_ONCE], self._pictures(job))
         if ended:
             while pictures := self._pictures(job):
                 self._write(job, [], pictures)
             self._tracker.end(job, self._ending(job, now_ms))
-            self._at.store.apply(write("end_tracking", job=job, tracker=self._tracker.name))
+            self._deployment.store.apply(write("end_tracking", job=job, tracker=self._tracker.name))
             del self._told[job]
 
     def _open(self, row: Row) -> int:
@@ -109,7 +109,7 @@ class Tracking:
 
     def _mark(self, job: str, before: int, told: int, pictures: Sequence[TrackedPicture] = ()) -> None:
         tracker = self._tracker.name
-        marked = self._at.store.apply(
+        marked = self._deployment.store.apply(
             guard("tracked", job=job, tracker=tracker, step=told, seen=before),
             *(write("picture_tracked", job=job, tracker=tracker, path=picture.path) for picture in pictures),
         )
@@ -119,21 +119,21 @@ class Tracking:
 
     def _pictures(self, job: str) -> list[TrackedPicture]:
         """Return the next pictures to send. A picture whose bytes are gone has empty content."""
-        last = self._at.store.load("job", id=job)[0]["steps"]
+        last = self._deployment.store.load("job", id=job)[0]["steps"]
         wanted = {"tracker": self._tracker.name, "bytes_max": PICTURE_BYTES_MAX, "limit": PICTURES_AT_ONCE}
         return [
             TrackedPicture(path=row["path"], step=_step_of(row["path"], last), content=self._content(row["key"]))
-            for row in self._at.store.load("pictures_to_track", job=job, **wanted)
+            for row in self._deployment.store.load("pictures_to_track", job=job, **wanted)
         ]
 
     def _content(self, key: str) -> bytes:
         try:
-            return self._at.objects.read(key)
+            return self._deployment.objects.read(key)
         except NotFound:
             return b""
 
     def _run(self, job: str) -> TrackedRun:
-        row = self._at.store.load("job", id=job)[0]
+        row = self._deployment.store.load("job", id=job)[0]
         return TrackedRun(
             id=job,
             project=row["project"],
@@ -143,8 +143,8 @@ class Tracking:
         )
 
     def _ending(self, job: str, now_ms: int) -> Ending:
-        row = self._at.store.load("job", id=job)[0]
-        found = query.job(self._at, row["project"], job, now_ms)
+        row = self._deployment.store.load("job", id=job)[0]
+        found = query.job(self._deployment, row["project"], job, now_ms)
         return Ending(
             state=row["state"],
             summary={
@@ -166,7 +166,7 @@ class Tracking:
         because = f"{error.message} ({error.hint})" if error.hint else error.message
         if because != row["because"]:
             log.warning("%s cannot be told of %s: %s", tracker, job, because)
-            self._at.store.apply(write("say_why_untracked", job=job, tracker=tracker, because=because))
+            self._deployment.store.apply(write("say_why_untracked", job=job, tracker=tracker, because=because))
 
 
 def _step_of(path: str, last: int) -> int:

@@ -15,7 +15,7 @@ from gangline.core.runs.contract import (
     EXIT_LEFT_OUT,
     EXIT_PEER_GONE,
     Failure,
-    ReportedFailureKind,
+    TrainerFailureKind,
 )
 from gangline.data.place import KeyRefused, says_full
 from gangline.train.checkpoints.prepared import LeftOut
@@ -28,7 +28,7 @@ from gangline.train.run.numerics import OtherNumerics
 from gangline.train.run.ranks import PeerGone
 
 
-def kind_among(inputs: Path, error: Exception) -> ReportedFailureKind:
+def kind_among(inputs: Path, error: Exception) -> TrainerFailureKind:
     """Return the failure kind of an error in a run whose input files lie below `inputs`.
 
     An input whose name no disk can hold counts as bad data; the same error outside of `inputs` does not.
@@ -38,7 +38,7 @@ def kind_among(inputs: Path, error: Exception) -> ReportedFailureKind:
     return failure_kind(error)
 
 
-def failure_kind(error: Exception) -> ReportedFailureKind:
+def failure_kind(error: Exception) -> TrainerFailureKind:
     """Return what an error means for the run, as its report states it."""
     match error:
         case InvalidSpec():

@@ -20,7 +20,7 @@ from gangline.core.jobs.failure import (
     succeeded,
     wait_s,
 )
-from gangline.core.runs.contract import ReportedFailureKind as TrainerFailureKind
+from gangline.core.runs.contract import TrainerFailureKind
 from tests.unit.examples import ATTEMPT, JOB, POLICY
 
 HALF, QUARTER = STRIKE // 2, 1

@@ -19,7 +19,7 @@ from gangline.core.runs.metrics import (
     Point,
     Reading,
     halve,
-    pack,
+    pack_points,
     series,
     sound,
     summed_up,
@@ -38,7 +38,7 @@ def saved(step: int) -> Reading:
     return Reading(point=Point(step=step, values={}), saved=True)
 
 
-def stretch(from_step: int, *steps: int, loss: float = 1.0) -> AttemptPoints:
+def attempt(from_step: int, *steps: int, loss: float = 1.0) -> AttemptPoints:
     points = tuple(Measured(step=step, at_ms=0, values={"loss": loss}) for step in steps)
     return AttemptPoints(from_step=from_step, points=points)
 
@@ -48,27 +48,27 @@ def steps(points: list[Measured]) -> list[int]:
 
 
 def test_what_an_interruption_made_a_job_do_again_counts_once() -> None:
-    lost, again = stretch(0, 10, 20, 30, loss=1.0), stretch(20, 30, 40, loss=2.0)
+    lost, again = attempt(0, 10, 20, 30, loss=1.0), attempt(20, 30, 40, loss=2.0)
     found = series([lost, again])
     assert [(point.step, point.values["loss"]) for point in found] == [(10, 1.0), (20, 1.0), (30, 2.0), (40, 2.0)]
 
 
 def test_an_attempt_that_fell_back_further_takes_from_all_before_it() -> None:
     """Its checkpoint was damaged."""
-    assert steps(series([stretch(0, 10, 20), stretch(20, 30, 40), stretch(10, 20, 30)])) == [10, 20, 30]
+    assert steps(series([attempt(0, 10, 20), attempt(20, 30, 40), attempt(10, 20, 30)])) == [10, 20, 30]
 
 
 def test_an_attempt_that_measured_nothing_still_says_where_it_went_on() -> None:
-    assert steps(series([stretch(0, 10, 20, 30), stretch(20)])) == [10, 20]
+    assert steps(series([attempt(0, 10, 20, 30), attempt(20)])) == [10, 20]
 
 
 def test_nothing_beyond_what_is_committed_counts() -> None:
-    assert steps(series([stretch(0, 10, 20), stretch(20, 30, 40)], up_to=30)) == [10, 20, 30]
-    assert series([stretch(0, 10, 20)], up_to=0) == []
+    assert steps(series([attempt(0, 10, 20), attempt(20, 30, 40)], up_to=30)) == [10, 20, 30]
+    assert series([attempt(0, 10, 20)], up_to=0) == []
 
 
 def test_points_that_came_twice_or_from_before_the_start_count_once() -> None:
-    assert steps(series([stretch(10, 5, 10, 20, 30, 20, 30, 40)])) == [20, 30, 40]
+    assert steps(series([attempt(10, 5, 10, 20, 30, 20, 30, 40)])) == [20, 30, 40]
 
 
 @given(st.integers(0, 2**32))
@@ -81,7 +81,7 @@ def test_whatever_is_interrupted_each_step_counts_once_if_every_saved_step_ends_
         saves = [save for save in saves if save <= start]
         ends = sorted(rng.sample(range(start + 1, start + 60), rng.randrange(1, 30)))
         saves += rng.sample(ends, rng.randrange(len(ends)))
-        attempts.append(stretch(start, *ends))
+        attempts.append(attempt(start, *ends))
     found = steps(series(attempts))
     assert all(one < other for one, other in pairwise(found))
     for before, after in zip([0, *found], found, strict=False):
@@ -133,7 +133,7 @@ def test_halved_points_reach_as_far_and_mean_the_same() -> None:
 
 def test_packed_points_come_out_as_they_were() -> None:
     points = [Point(step=1, values={"loss": 0.5}), Point(step=7, values={"loss": 0.25, "own/name": -1e-9})]
-    assert [(point.step, point.values, point.at_ms) for point in unpack_points(pack(points), 5)] == [
+    assert [(point.step, point.values, point.at_ms) for point in unpack_points(pack_points(points), 5)] == [
         (point.step, point.values, 5) for point in points
     ]
 

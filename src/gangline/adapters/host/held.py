@@ -23,7 +23,7 @@ from typing import Any
 from gangline.adapters.host.entries import Entries, entries_at, is_complete_at, link, mark_of, put, told_at
 from gangline.core.command.candidate import ROOT, CheckpointCandidate, SeenFile
 from gangline.core.command.results import FileMark
-from gangline.core.command.version import adds_only, has_number, kinds_of, tells_nothing
+from gangline.core.command.version import adds_only, has_number, path_patterns, tells_nothing
 
 DELETED = "was deleted again"
 SETTLES_S = 1.0
@@ -223,10 +223,10 @@ class HeldCheckpoint:
         fresh = frozenset(path for path, mark in marks.items() if before is None or before.get(path) != mark)
         if fresh and before is not None and adds_only(self.name, fresh, before, marks):
             self.settles_s *= LATER
-            self.due = (self.due or frozenset()) | kinds_of(marks)
+            self.due = (self.due or frozenset()) | path_patterns(marks)
         elif fresh:
             self.settles_s = self._settles_s
-            self.due = kinds_of(fresh)
+            self.due = path_patterns(fresh)
         self._before = marks
 
     def forget(self) -> None:

@@ -31,7 +31,7 @@ def path_pattern(path: str) -> str:
     return re.sub(r"\d+", "#", path)
 
 
-def kinds_of(paths: Iterable[str]) -> frozenset[str]:
+def path_patterns(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(map(path_pattern, paths))
 
 
@@ -63,7 +63,7 @@ def adds_only(name: str, fresh: Collection[str], before: Collection[str], now: C
     news = set(fresh) - set(before)
     if not news or not set(before) <= set(now) or not all(map(tells_nothing, set(fresh) - news)):
         return False
-    return name != ROOT or not kinds_of(news) & kinds_of(before)
+    return name != ROOT or not path_patterns(news) & path_patterns(before)
 
 
 def is_untouched(candidate: CheckpointCandidate) -> bool:
@@ -87,7 +87,7 @@ def lacks_of_version(candidate: CheckpointCandidate, last: re.Pattern[str], *, b
         return mixed
     if candidate.due is None or candidate.patient:
         return ""
-    lacking = sorted(candidate.due - kinds_of(changed(candidate)))
+    lacking = sorted(candidate.due - path_patterns(changed(candidate)))
     if not lacking:
         return ""
     old = any(path_pattern(path) == lacking[0] for path in candidate.files)

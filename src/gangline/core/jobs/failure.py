@@ -10,7 +10,7 @@ from typing import Literal
 
 from gangline.core.job import Attempt, AttemptEnd, Job, JobState
 from gangline.core.policy import Policy
-from gangline.core.runs.contract import ReportedFailureKind as TrainerFailureKind
+from gangline.core.runs.contract import TrainerFailureKind
 
 NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
 ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]

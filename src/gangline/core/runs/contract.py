@@ -201,7 +201,7 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-ReportedFailureKind = Literal[
+TrainerFailureKind = Literal[
     "bad data",
     "download failed",
     "diverged",
@@ -218,5 +218,5 @@ ReportedFailureKind = Literal[
 class Failure:
     """The reason for its end that a trainer reports."""
 
-    kind: ReportedFailureKind
+    kind: TrainerFailureKind
     because: str

@@ -148,7 +148,7 @@ def is_ascending(points: Sequence[Point]) -> bool:
     return all(one.step < other.step for one, other in pairwise(points))
 
 
-def pack(points: Sequence[Point]) -> str:
+def pack_points(points: Sequence[Point]) -> str:
     """Return the points as JSON in columns: in rows, the repeated names would take most of the space."""
     names = sorted({name for point in points for name in point.values})
     columns = {name: [point.values.get(name) for point in points] for name in names}
@@ -167,22 +167,22 @@ def unpack_points(packed: str, at_ms: int) -> list[Measured]:
     ]
 
 
-def series(stretches: Sequence[AttemptPoints], up_to: int | None = None) -> list[Measured]:
+def series(attempts: Sequence[AttemptPoints], up_to: int | None = None) -> list[Measured]:
     """Return one series from a job's attempts, in their order.
 
     The points of an attempt count from the step that it started from up to the step that a later attempt started from, and up to `up_to`.
     A step that was reported twice counts once.
     """
     told, end = list[list[Measured]](), math.inf if up_to is None else up_to
-    for stretch in reversed(stretches):
-        told.append(list(_ascending(stretch, end)))
-        end = min(end, stretch.from_step)
+    for attempt in reversed(attempts):
+        told.append(list(_ascending(attempt, end)))
+        end = min(end, attempt.from_step)
     return [point for points in reversed(told) for point in points]
 
 
-def _ascending(stretch: AttemptPoints, end: float) -> Iterable[Measured]:
-    last = stretch.from_step
-    for point in stretch.points:
+def _ascending(attempt: AttemptPoints, end: float) -> Iterable[Measured]:
+    last = attempt.from_step
+    for point in attempt.points:
         if last < point.step <= end:
             yield point
             last = point.step

@@ -43,7 +43,7 @@ ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 
 
 @section(SettingGroup.LORA)
-class LowRank:
+class LowRankSettings:
     rank: Annotated[
         int,
         Ge(1),
@@ -92,7 +92,7 @@ class LowRank:
 
 
 @section(SettingGroup.TRAINING)
-class Length:
+class LengthSettings:
     """One step is `batch_size` images, computed `microbatch` at a time: as many as fit where that is None. Which images a step sees,
     and how, never depends on it."""
 
@@ -132,8 +132,8 @@ class LoraSpec(
     ComputeSettings,
     ObjectiveSettings,
     OptimiserSettings,
-    Length,
-    LowRank,
+    LengthSettings,
+    LowRankSettings,
     CropSettings,
     PriorPreservationSettings,
     LayerSettings,

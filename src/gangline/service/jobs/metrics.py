@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from gangline.core.job import ENDED
-from gangline.core.runs.metrics import AttemptPoints, Measured, pack, series, unpack_points, with_smoothed_loss
+from gangline.core.runs.metrics import AttemptPoints, Measured, pack_points, series, unpack_points, with_smoothed_loss
 from gangline.core.views import MetricsView, TrackedView
 from gangline.ports.server import Done, Hold, Points, Stale
 from gangline.ports.store import guard, write
@@ -20,7 +20,11 @@ def take(deployment: Deployment, node: str, hold: Hold, request: Points, now_ms:
     held = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         write(
-            "add_metric", attempt=hold.attempt, step=request.points[-1].step, points=pack(request.points), now=now_ms
+            "add_metric",
+            attempt=hold.attempt,
+            step=request.points[-1].step,
+            points=pack_points(request.points),
+            now=now_ms,
         ),
         *(write("begin_tracking", job=job["id"], tracker=tracker.name) for tracker in deployment.trackers),
     )
@@ -47,7 +51,7 @@ def metrics_after(deployment: Deployment, project: str, job_id: str, after: int)
 def load_series(deployment: Deployment, job: str, up_to: int | None = None) -> list[Measured]:
     """Return the points of a job that count, with their smoothed loss: those of steps that a later attempt redid are left out."""
     rows = deployment.store.load("metrics", job=job)
-    stretches = [
+    attempts = [
         AttemptPoints(
             from_step=batches[0]["from_step"],
             points=tuple(
@@ -56,4 +60,4 @@ def load_series(deployment: Deployment, job: str, up_to: int | None = None) -> l
         )
         for batches in (list(found) for _, found in groupby(rows, lambda row: row["fencing"]))
     ]
-    return with_smoothed_loss(series(stretches, up_to))
+    return with_smoothed_loss(series(attempts, up_to))

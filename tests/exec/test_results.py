@@ -123,7 +123,7 @@ class Folder:
     def out(self) -> Path:
         return self.root / "out"
 
-    def begin(self, *, before: str = "", disk_newest: bool = True) -> None:
+    def begin(self, *, before: str = "", ours: bool = True) -> None:
         """A run of its own, on this disk; `before` is the one that it goes on from."""
         found = self.prefix.find()
         run = self.prefix.claim({}, known=found.runs)
@@ -143,7 +143,7 @@ class Folder:
             ErrorReporter(self.said.append),
             self.said.append,
             lambda: self.now_s,
-            disk_newest=disk_newest,
+            ours=ours,
         )
 
     def look(self, later: float = 2.0) -> None:
@@ -260,10 +260,10 @@ def test_an_old_file_on_an_old_disk_hides_no_newer_one(tmp_path: Path) -> None:
     (here.out / "last.png").write_bytes(b"one, a little later")
     (here.out / "unsent.png").write_bytes(b"of run 1 alone")
     here.die()
-    there.begin(before="000001", disk_newest=False)
+    there.begin(before="000001", ours=False)
     (there.out / "last.png").write_bytes(b"two")
     assert there.end()
-    here.begin(before="000002", disk_newest=False)
+    here.begin(before="000002", ours=False)
     here.look()
     here.look()
     assert here.union == {"last.png": b"two", "unsent.png": b"of run 1 alone"}
@@ -345,7 +345,7 @@ def test_ten_thousand_files_are_looked_at_for_less_than_a_hundredth_of_a_core(fo
     (folder.out / "samples").mkdir(parents=True)
     for number in range(10_000):
         (folder.out / "samples" / f"{number}.png").touch()
-    folder.begin(disk_newest=False)
+    folder.begin(ours=False)
     files = LocalResults(folder.out, folder.workspace.state, Rules(), (), folder.workspace.is_written)
     began_s = process_time()
     assert len(files.scan()) == 10_000

@@ -339,8 +339,8 @@ def test_a_folder_is_ours_until_another_run_has_begun(tmp_path: Path) -> None:
     found = {run: PrefixContent(begun={run: Begun(run=run, origin=None)}) for run in ("000001", "000002", "000003")}
     assert is_disk_newest(prefix, workspace, PrefixContent()) and not is_disk_newest(prefix, workspace, found["000001"])
     workspace.remember({RUN: "000002", BEFORE: "000001", ADDRESS: "store"})
-    disk_newest = {run: is_disk_newest(prefix, workspace, each) for run, each in found.items()}
-    assert disk_newest == {"000001": True, "000002": True, "000003": False}
+    ours = {run: is_disk_newest(prefix, workspace, each) for run, each in found.items()}
+    assert ours == {"000001": True, "000002": True, "000003": False}
     workspace.remember({RUN: "000002", BEFORE: "", ADDRESS: "another"})
     assert not is_disk_newest(prefix, workspace, found["000002"])
 

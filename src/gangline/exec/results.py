@@ -36,7 +36,7 @@ class _Due:
 
 
 class ResultUploader:
-    """Uploads the results of the run `begun`. `found` is what the store held when it began; `disk_newest` says whether the files on this
+    """Uploads the results of the run `begun`. `found` is what the store held when it began; `ours` says whether the files on this
     disk are newer than that. `count` is the number of files in the store, `bytes` what was uploaded."""
 
     def __init__(
@@ -50,7 +50,7 @@ class ResultUploader:
         say: Callable[[str], None],
         now_s: Callable[[], float],
         *,
-        disk_newest: bool,
+        ours: bool,
         pace: UploadPace = UploadPace(),  # noqa: B008 - it is frozen
     ) -> None:
         self.count = 0
@@ -78,7 +78,7 @@ class ResultUploader:
         of = kin({**found.begun, begun.run: begun}, begun.run)
         self.before = frozenset(newest_results(of, found.results))
         """Paths that earlier runs have uploaded."""
-        self._begin(frozenset(of), disk_newest=disk_newest)
+        self._begin(frozenset(of), ours=ours)
 
     def work(self, over: Event) -> None:
         os.nice(NICE)
@@ -135,7 +135,7 @@ class ResultUploader:
 
     # Which files are due
 
-    def _begin(self, of: frozenset[str], *, disk_newest: bool) -> None:
+    def _begin(self, of: frozenset[str], *, ours: bool) -> None:
         """Mark files as sent that need no upload: those that an earlier run of this history sent from this disk, and, if another machine
         has resumed since, those whose paths are in the store, as its versions may be newer."""
         sent = self._files.sent()
@@ -145,7 +145,7 @@ class ResultUploader:
             is_sent = (
                 before and (before.mark, before.address) == (known.mark, self._prefix.address) and before.run in of
             )
-            if is_sent or (not disk_newest and path in self.before):
+            if is_sent or (not ours and path in self.before):
                 known.sent = known.mark
 
     def _scan(self, now_s: float) -> dict[str, ScannedFile]:

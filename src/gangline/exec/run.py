@@ -101,10 +101,8 @@ class Exec:
         report.found = self._prefix.find()
         if finished := self._finished_before():  # another run finished while this one claimed a number
             return finished
-        self._disk_newest = disk_newest = is_disk_newest(self._prefix, at.workspace, report.found)
-        report.start = start = find_start(
-            self._prefix, at.workspace, plan.rules, report.found, at.say, disk_newest=disk_newest
-        )
+        self._ours = ours = is_disk_newest(self._prefix, at.workspace, report.found)
+        report.start = start = find_start(self._prefix, at.workspace, plan.rules, report.found, at.say, ours=ours)
         report.downloaded += start.downloaded
         self._begun = Begun(
             run=report.run,
@@ -115,7 +113,7 @@ class Exec:
             command=plan.command,
             usd_per_hour=plan.usd_per_hour,
         )
-        before = newest_begun(report.found.begun) if disk_newest else None
+        before = newest_begun(report.found.begun) if ours else None
         at.workspace.remember({RUN: report.run, BEFORE: before or "", ADDRESS: self._prefix.address})
         self._prefix.begin(self._begun)
         self._preparing, report.begun = False, self._begun
@@ -129,7 +127,7 @@ class Exec:
         last = found.runs[-1] if found.runs else ""
         if self._report.start.name is not None or not last or found.refs:
             return
-        here = list(self._at.files.scan()) if self._disk_newest else []
+        here = list(self._at.files.scan()) if self._ours else []
         if states := strangers([*here, *(each.path for each in found.results if each.run == last)]):
             self._reporter.warn(
                 f"run {run_number(last)} left no checkpoint that is known as one, but {states[0]}: {advice(states)}"
@@ -173,15 +171,7 @@ class Exec:
         self._monitor = monitor = RunMonitor(at, sender, report.run, report.after_ms, self._reporter)
         # This must come before the command starts: its first scan records what was there, so that new files can be told apart.
         self._results = results = ResultUploader(
-            at.files,
-            self._prefix,
-            sender,
-            self._begun,
-            report.found,
-            self._reporter,
-            at.say,
-            at.now_s,
-            disk_newest=self._disk_newest,
+            at.files, self._prefix, sender, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
         )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
         command = at.start(command_with_checkpoint(self._plan.command, place), at.show, self._settings())

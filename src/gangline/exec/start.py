@@ -69,24 +69,21 @@ def find_start(
     found: PrefixContent,
     say: Callable[[str], None],
     *,
-    disk_newest: bool,
+    ours: bool,
 ) -> RunStart:
     """Prepare the folder so that its newest checkpoint is the one to resume from, and return it.
 
-    Checkpoints on this machine count only if `disk_newest` (see `is_disk_newest`); then they may be newer than the uploaded ones, and are
+    Checkpoints on this machine count only if they are `ours` (`is_disk_newest`); then they may be newer than the uploaded ones, and are
     uploaded first.
     """
     here = _sort_local(workspace, rules, say)
-    while not disk_newest and ROOT in here:
-        # Each file that is set aside may reveal the previous number as the next candidate.
+    while not ours and ROOT in here:  # each file that is set aside may reveal the previous number as the next candidate
         say(f"{here[ROOT].title} on this disk is not of the newest run: it is set aside")
         workspace.set_aside(ROOT)
         here = _sort_local(workspace, rules, say)
-    start = _choose(
-        prefix, workspace, found, _newest_local(here.values(), workspace.step_of) if disk_newest else None, say
-    )
+    start = _choose(prefix, workspace, found, _newest_local(here.values(), workspace.step_of) if ours else None, say)
     for name in here:
-        if name != start.name and not disk_newest:
+        if name != start.name and not ours:
             say(f"{name} on this disk is not of the newest run: it is set aside")
             workspace.set_aside(name)
         elif name != start.name or not start.adopted:

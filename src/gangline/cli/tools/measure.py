@@ -145,7 +145,7 @@ def _lay_out(plan: ScratchPlan, base: LocalFiles, spec: ScratchSpec, directory: 
 
 
 def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredSteps:
-    stretch, told, limit = MeasuredSteps(seconds), set[str](), 0.0
+    measured, told, limit = MeasuredSteps(seconds), set[str](), 0.0
 
     def tell(what: str) -> None:
         if what not in told:
@@ -154,7 +154,7 @@ def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredS
 
     tell("starting the trainer")
     with _started(directory) as run:
-        while not stretch.is_whole:
+        while not measured.is_whole:
             if run.exit_code() is not None:
                 raise _failed(run)
             if run.progress().phase == "training":
@@ -166,8 +166,8 @@ def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredS
                         f"the trainer found no GPU, but this machine has a {gpu}",
                         hint="install a build of torch for CUDA: `gangline docs install` says which",
                     )
-                stretch.add(reading.point.step, reading.point.values["seconds_per_step"])
-            if stretch.is_warm:
+                measured.add(reading.point.step, reading.point.values["seconds_per_step"])
+            if measured.is_warm:
                 tell("measuring")
             if limit and time.monotonic() > limit:
                 raise BadInput(
@@ -175,7 +175,7 @@ def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredS
                     hint="measure on more GPUs, or set a smaller batch_size with --set phases=…",
                 )
             Event().wait(LOOK_EVERY_S)
-    return stretch
+    return measured
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.server.programs import DATA_CACHE_GB
-from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.phases import DataRef, TrainingPhase
 from gangline.core.specs.scratch import Moment, ScratchSpec, moment_of_step, wanted_rows
 from gangline.data.chance import stream, streams
 from gangline.data.columns import POOLED, TEXTS, LatentsColumn, latents_column
@@ -54,14 +54,11 @@ VaeScaling = tuple[str, float, float]
 
 def open_data(spec: ScratchSpec, inputs: Path) -> list[DataSet]:
     """Open the data sets as they were when the job was submitted. Raise `BadInput` if one is gone or was replaced."""
-    return [
-        open_data_set(
-            DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place)),
-            version=ref.version,
-            id=ref.id,
-        )
-        for ref in spec.data
-    ]
+    return [open_data_set(_place_of(ref, inputs), version=ref.version, id=ref.id) for ref in spec.data]
+
+
+def _place_of(ref: DataRef, inputs: Path) -> DataPlace:
+    return DataPlace(ref.place, data_options()) if ref.is_remote else DataPlace(str(inputs / ref.place))
 
 
 def data_options() -> dict[str, str]:

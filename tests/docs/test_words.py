@@ -1,6 +1,6 @@
-"""The lint of words reads prose, docstrings and help texts, and nothing else."""
+"""The lint of words reads prose, docstrings, messages and comments, and nothing else."""
 
-import ast
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +19,7 @@ def test_a_word_is_found_in_prose_alone_across_lines_and_in_capitals(text: str, 
     assert list(found_in(text, read_words(WORDS.read_text()))) == found
 
 
-def test_docstrings_and_the_texts_of_options_are_read() -> None:
-    source = '"""Anew."""\ndef f(x=Option(help="Handed " f"in {1}")):\n    """Goes on."""\n    "told"\n'
-    assert sorted(text for text in texts_of(ast.walk(ast.parse(source))) if text) == ["Anew.", "Goes on.", "Handed in "]
+def test_docstrings_messages_and_comments_of_code_are_read_and_names_are_not(tmp_path: Path) -> None:
+    code = tmp_path / "code.py"
+    code.write_text('def go_on(anew):\n    """Goes on."""\n    raise Error(f"told {anew} anew")  # said of\n')
+    assert sorted(texts_of(code)) == [" anew", "# said of", "Goes on.", "told "]

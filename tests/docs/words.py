@@ -5,22 +5,17 @@ words.txt has the list. Code, quotations in backticks and generated tables are l
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.docs.tables_of_settings import PAGES
-from tests.sources import SOURCE, nodes, paths
 
 WORDS = Path(__file__).with_name("words.txt")
-PAGES_OF = (ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "docs" / "contributing")
-TEXTS = (
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
-    *(page for folder in PAGES_OF for page in sorted(folder.glob("*.md"))),
-)
-SHOWN = ("help", "short_help", "hint")
-"""Arguments that hold a text for users."""
+PAGES_OF = ("*.md", "docs/**/*.md", "examples/**/*.md", "recipes/*.toml")
+CODE_OF = ("src/**/*.py", "examples/**/*.py")
+QUERIES = "src/gangline/adapters/store/queries/*.sql"
 
 
 def read_words(text: str) -> dict[str, str]:
@@ -43,24 +38,31 @@ def prose_of(page: Path) -> str:
     return text.replace(PAGES[page](), "") if page in PAGES else text
 
 
-def texts_of(module: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the docstrings of a module and the texts that its commands show."""
-    for node in module:
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
-        elif isinstance(node, ast.keyword) and node.arg in SHOWN:
-            parts = (part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant))
-            yield " ".join(part for part in parts if isinstance(part, str))
+def texts_of(code: Path) -> Iterator[str]:
+    """Yield every text of a Python file: docstrings, messages, help texts and comments."""
+    yield from (
+        node.value
+        for node in ast.walk(ast.parse(code.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    with tokenize.open(code) as lines:
+        yield from (
+            token.string for token in tokenize.generate_tokens(lines.readline) if token.type == tokenize.COMMENT
+        )
+
+
+def comments_of(query: Path) -> str:
+    """Return the comments of an SQL file."""
+    return "\n".join(re.findall(r"--.*", query.read_text()))
 
 
 def unused_words() -> list[str]:
     """Return every place where a text has a word that this project does not use."""
     words = read_words(WORDS.read_text())
-    found = [(page, word) for page in TEXTS for word in found_in(prose_of(page), words)]
-    found += [
-        (SOURCE / path, word) for path in paths() for text in texts_of(nodes(path)) for word in found_in(text, words)
-    ]
-    return [f"{path.relative_to(ROOT)}: {word}" for path, word in found]
+    texts = [(page, prose_of(page)) for pattern in PAGES_OF for page in sorted(ROOT.glob(pattern))]
+    texts += [(code, text) for pattern in CODE_OF for code in sorted(ROOT.glob(pattern)) for text in texts_of(code)]
+    texts += [(query, comments_of(query)) for query in sorted(ROOT.glob(QUERIES))]
+    return [f"{path.relative_to(ROOT)}: {word}" for path, text in texts for word in found_in(text, words)]
 
 
 if __name__ == "__main__":

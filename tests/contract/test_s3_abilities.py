@@ -158,12 +158,12 @@ def test_the_environment_names_a_bucket_and_everything_lies_below_its_prefix(
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("GANGLINE_OBJECTS", "http://x/y", "which is no bucket"),
-        ("GANGLINE_OBJECTS", "s3:///y", "which is no bucket"),
-        ("GANGLINE_OBJECTS", "s3://b/y?z", "which is no bucket"),
+        ("GANGLINE_OBJECTS", "http://x/y", "which is not a bucket"),
+        ("GANGLINE_OBJECTS", "s3:///y", "which is not a bucket"),
+        ("GANGLINE_OBJECTS", "s3://b/y?z", "which is not a bucket"),
         ("AWS_ACCESS_KEY_ID", "", "no key was found for s3://"),
         ("AWS_SECRET_ACCESS_KEY", "", "cannot be read: Partial credentials"),
-        ("AWS_ENDPOINT_URL", "no address", "AWS_ENDPOINT_URL is no address"),
+        ("AWS_ENDPOINT_URL", "no address", "AWS_ENDPOINT_URL is not a URL"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(

@@ -87,7 +87,7 @@ def test_a_setting_that_cannot_be(gangline, change: tuple[str, str], names: str)
     [
         ("/nowhere/base", "there is no base /nowhere/base"),
         (str(SUBJECT), "holds no model"),
-        (str(BASE / "model_index.json"), "is no safetensors file"),
+        (str(BASE / "model_index.json"), "is not a safetensors file"),
         ("somebody/no-such-model", "the base somebody/no-such-model at main"),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_base_that_is_none(gangline, base: str, names: str) -> None:
 
 
 def test_a_wrong_token(gangline) -> None:
-    says(gangline("jobs", "ls", "--token", "wrong"), "the key is not known here", "hint: ")
+    says(gangline("jobs", "ls", "--token", "wrong"), "this server does not know the key", "hint: ")
 
 
 def test_a_join_token_where_a_users_is_needed(gangline, box: Box) -> None:
@@ -164,7 +164,7 @@ def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) 
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", "wrong"]
     ended = subprocess.run([*command, "--home", tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert ended.stderr.startswith("error: the join token is not known here\nhint: ")
+    assert ended.stderr.startswith("error: this server does not know the join token\nhint: ")
 
 
 def test_two_workers_in_one_home(box: Box, tmp_path: Path) -> None:

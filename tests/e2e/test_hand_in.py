@@ -42,4 +42,4 @@ def test_captions_masks_and_a_lora_are_handed_in_with_the_photos(tmp_path: Path)
     assert spec.init_lora.bytes == lora.stat().st_size
     assert (spec.mask, spec.min_snr_gamma, spec.sample_seeds, spec.flip) == ("files", 5.0, (7,), False)
     assert "photos are seen" in ended.stderr
-    assert "tip: photos: take more than 2 photos" in ended.stderr
+    assert "tip: photos: use more than 2 photos" in ended.stderr

@@ -23,7 +23,7 @@ def test_it_waits_for_a_node_of_the_same_numerics_and_ends_with_the_same_bits(
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     box.start_node("node-b")
     waiting = until(box, job, lambda found: "the same numerics" in found.summary.because)
-    assert "must go on with the same numerics, and node-b has others" in waiting.summary.because
+    assert "must resume with the same numerics, and node-b has others" in waiting.summary.because
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     box.start_node("node-c")
     ended = until(box, job, has_ended)

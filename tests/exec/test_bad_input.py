@@ -94,7 +94,7 @@ def test_nobody_at_the_buckets_address(refused: Ask, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("to", ["s3://", "http://host/x", "s3://b/x?y"])
 def test_an_address_that_is_none(refused: Ask, to: str) -> None:
     sentence, hint = refused(to=to)
-    assert f"--to is {to}, which is no bucket" in sentence and "s3://BUCKET" in hint
+    assert f"--to is {to}, which is not a bucket" in sentence and "s3://BUCKET" in hint
 
 
 def test_a_checkpoint_of_another_script(line: Line) -> None:
@@ -147,13 +147,13 @@ def test_data_that_are_not_there(refused: Ask, bucket: S3Bucket) -> None:
 @pytest.mark.parametrize("url", ["hook", "ftp://host/x", "http://"])
 def test_a_webhook_without_an_address(refused: Ask, url: str) -> None:
     sentence, hint = refused("--webhook", url)
-    assert f"--webhook {url} is no address" in sentence and "https://" in hint
+    assert f"--webhook {url} is not a URL" in sentence and "https://" in hint
 
 
 def test_a_secret_that_is_none(refused: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANGLINE_WEBHOOK_SECRET", "whsec_!")
     sentence, hint = refused("--webhook", "https://host/x")
-    assert "is no secret of a webhook" in sentence and "whsec_" in hint and "whsec_!" not in sentence
+    assert "is not the secret of a webhook" in sentence and "whsec_" in hint and "whsec_!" not in sentence
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_secret_that_is_none(refused: Ask, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("--stop-signal", "NONE", "NONE is not a signal"),
         ("--notice", "no/such/folder/file", "neither a provider nor a file"),
-        ("--complete-when", "/absolute", "is no pattern of paths"),
+        ("--complete-when", "/absolute", "is not a pattern of paths"),
     ],
 )
 def test_an_option_that_means_nothing(refused: Ask, option: str, value: str, words: str) -> None:

@@ -338,7 +338,7 @@ def test_half_of_a_checkpoint_at_the_end_is_said(line: Line) -> None:
     running = line.start("a", command=("bash", "-c", script))
     assert running.end()[0] == 0
     assert (
-        "checkpoint-5 is not complete, model.safetensors is not written to its end: it is not uploaded" in running.text
+        "checkpoint-5 is not complete, model.safetensors is not completely written: it is not uploaded" in running.text
     )
 
 

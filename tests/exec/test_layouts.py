@@ -126,7 +126,7 @@ def test_no_file_of_it_can_lack_that_it_cannot_be_resumed_without(
 def test_a_file_that_somebody_writes_is_not_sound_however_whole_it_looks(tmp_path: Path) -> None:
     place = tmp_path / "out" / WRITERS["diffusers, LoRA"][2](tmp_path / "out")
     with (place / "optimizer.bin").open("ab"):
-        assert "optimizer.bin is not written to its end" in lacks(Rules(), look(place))
+        assert "optimizer.bin is not completely written" in lacks(Rules(), look(place))
     assert lacks(Rules(), look(place)) == ""
 
 
@@ -194,8 +194,8 @@ def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
     [
         (("pytorch_model_fsdp_0/__0_0.distcp", "random_states_0.pkl"), "pytorch_model_fsdp_0/.metadata lacks"),
         (("pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_0/.metadata", "random_states_0.pkl"), ""),
-        (("model.safetensors", "random_states_0.pkl"), "the optimiser's state lacks"),
-        (("optimizer.bin", "random_states_0.pkl"), "weights lack"),
+        (("model.safetensors", "random_states_0.pkl"), "the optimiser's state is missing"),
+        (("optimizer.bin", "random_states_0.pkl"), "weights are missing"),
     ],
 )
 def test_shards_have_an_end_of_their_own(names: tuple[str, ...], lack: str) -> None:
@@ -245,7 +245,7 @@ def of_accelerate(*, fresh: frozenset[str] | None) -> CheckpointCandidate:
 
 def test_what_is_written_over_in_its_place_is_complete_again_once_its_last_file_is() -> None:
     assert lacks(Rules(), of_accelerate(fresh=None)) == ""
-    assert "random_states_0.pkl is of the version before" in lacks(
+    assert "random_states_0.pkl is still from the previous version" in lacks(
         Rules(), of_accelerate(fresh=frozenset({"model.safetensors"}))
     )
     assert lacks(Rules(), of_accelerate(fresh=frozenset({"model.safetensors", "random_states_0.pkl"}))) == ""

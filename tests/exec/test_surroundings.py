@@ -102,7 +102,8 @@ def test_several_machines_on_one_prefix_are_refused_before_anything_is_done(line
     running = line.start("a", chain=(20,))
     assert running.end()[0] == 2
     assert (
-        "gangline exec is started once, on one machine, and NNODES=2 says that this is one of several" in running.text
+        "gangline exec must be started once, on one machine, but NNODES=2 says that this is one of several"
+        in running.text
     )
     assert "hint: " in running.text and "unset NNODES" in running.text
     assert not (line.root / "store").exists() and not (line.root / "a" / "out").exists()

@@ -419,7 +419,7 @@ def test_what_was_taken_is_whole_for_the_next_process(taken: Path) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_half_of_the_next_version_is_half_for_the_next_process(taken: Path, count: int) -> None:
     write_state(taken / "last-state", 2, IN_PLACE[:count])
-    assert lacking(taken) == "random_states_0.pkl is of the version before"
+    assert lacking(taken) == "random_states_0.pkl is still from the previous version"
     write_state(taken / "last-state", 2)
     assert lacking(taken) == ""
 
@@ -434,7 +434,7 @@ def test_on_a_copy_of_the_disk_the_bytes_tell_the_version(taken: Path, tmp_path:
     for name in IN_PLACE[1:]:  # copied again, behind it
         shutil.copyfile(taken / "last-state" / name, copies / "again")
         (copies / "again").replace(copies / "out" / "last-state" / name)
-    assert lacking(copies / "out") == "random_states_0.pkl is of the version before"
+    assert lacking(copies / "out") == "random_states_0.pkl is still from the previous version"
 
 
 def test_what_is_remembered_of_versions_may_be_damaged(taken: Path, tmp_path: Path) -> None:
@@ -457,7 +457,7 @@ def test_a_checkpoint_is_sent_where_the_disk_has_no_room_to_remember_its_version
             refusing.rmdir()
     workspace.close()
     write_state(out / "last-state", 3, IN_PLACE[:1])
-    assert lacking(out) == "random_states_0.pkl is of the version before"
+    assert lacking(out) == "random_states_0.pkl is still from the previous version"
 
 
 def test_restored_files_keep_their_times_and_their_order(out: Path) -> None:

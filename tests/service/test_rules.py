@@ -31,7 +31,7 @@ from tests.service.conftest import POLICY, PRICE, PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, facts, result, upload, view
 from tests.unit.fleet.test_autoscale_found import Shop
 
-NO_JOB = "no job waits that may run here"
+NO_JOB = "no waiting job may run on this node"
 
 
 def beat(service: Service, node: str, hold: Hold, step: int, **said: Any) -> Beaten | Stale:
@@ -113,7 +113,7 @@ def test_a_ban_yields_when_no_other_machine_came_for_long_and_an_event_says_so(s
     service.claim_nothing(node)
     service.wait(2)
     service.tick()
-    assert "every machine here had failed it" in because(service, job)
+    assert "every machine had failed it" in because(service, job)
     assert service.claim(node).job == job
     assert "bans lifted" in kinds(service, job)
 
@@ -349,7 +349,7 @@ def last_one(service: Service, **facts: Any) -> str:
 def test_the_only_machine_of_a_pool_that_rents_none_goes_on_trial_at_once(service: Service) -> None:
     node = last_one(service)
     found = node_view(service, node)
-    assert found.state == "on_trial" and "goes on with one job at a time, after a rest of 30 s" in found.because
+    assert found.state == "on_trial" and "continues with one job at a time, after a rest of 30 s" in found.because
     service.submit()
     assert "pauses after failures" in service.claim_nothing(node)
     service.wait(30)
@@ -513,7 +513,7 @@ def test_a_slow_machine_gives_its_job_to_another_and_the_job_is_not_blamed(servi
     service.tick()
     answer = beat(service, slow, hold, 2, seconds_per_step=12.0)
     assert isinstance(answer, Beaten)
-    assert answer.stop.startswith("too slow beside its peers: 12 s a step beside 1 on 5 machines")
+    assert answer.stop.startswith("too slow beside its peers: 12 s a step, against 1 on 5 machines")
     release(service, slow, hold)
     found = view(service, job)
     assert (found.summary.state, found.attempts[0].state, failures(service, job)) == ("queued", "released", 0)
@@ -552,7 +552,9 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
         if view.state == "queued"
     ]
     assert len(why) == 6
-    assert all(text.endswith("does not allow it: $0.00 spent, $0.18 reserved by what runs") for text in why), why
+    assert all(
+        text.endswith("does not allow it: $0.00 is spent and $0.18 is reserved by running jobs") for text in why
+    ), why
 
 
 def test_an_end_gives_back_what_was_reserved_and_books_what_was_spent(service: Service) -> None:
@@ -582,7 +584,10 @@ def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits
     set_allowance(service.deployment, PROJECT, share=1, budget_usd=3 * RESERVED / 1e6)
     hold = service.claim(node).hold
     stop = run_until_told_to_stop(service, node, hold)
-    assert stop == "stopped: the budget of default, $0.27, does not allow it: $0.00 spent, $0.27 reserved by what runs"
+    assert (
+        stop
+        == "stopped: the budget of default, $0.27, does not allow it: $0.00 is spent and $0.27 is reserved by running jobs"
+    )
     assert beat(service, node, hold, 99) == Beaten(stop=stop)
     release(service, node, hold)
     assert (service.state(job), failures(service, job)) == ("queued", 0)
@@ -889,7 +894,7 @@ def test_a_job_that_nothing_here_can_run_does_not_wait_for_ever(service: Service
     service.join()
     service.tick()
     assert (service.state(job), service.state(other)) == ("failed", "queued")
-    assert because(service, job) == "no node that it needs came in 24 h (an H200, trust 2)"
+    assert because(service, job) == "no node that fits came within 24 h (an H200, trust 2)"
 
 
 def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
@@ -901,17 +906,19 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
         return shown
 
     start = "; start a worker that has an A10: `gangline worker`"
-    assert why() == f"waits for a node: none is here, and it needs an A10{start}"
+    assert why() == f"waits for a node: there is none, and it needs an A10{start}"
     service.join("node-a", gpu="T4")
-    assert why() == f"no node here can take it: needs an A10 and node-a has T4{start}"
+    assert why() == f"no node can take it: needs an A10 and node-a has T4{start}"
     node = service.join("node-b", gpu="A10")
     assert why() == "waits for a node"
     set_allowance(service.deployment, PROJECT, share=1, budget_usd=0.01)
-    assert why() == "the budget of default, $0.01, does not allow it: $0.00 spent, $0.00 reserved by what runs"
+    assert (
+        why() == "the budget of default, $0.01, does not allow it: $0.00 is spent and $0.00 is reserved by running jobs"
+    )
     set_allowance(service.deployment, PROJECT, share=1, budget_usd=None)
     fail(service, node, service.claim(node).hold, "crashed")
     assert why() == "waits 10 s before its next try: to be tried again (1 of 3 failed): the trainer crashed: boom"
     service.wait(10)
-    assert why() == f"no node here can take it: needs an A10 and node-a has T4; node-b failed it before{start}"
+    assert why() == f"no node can take it: needs an A10 and node-a has T4; node-b failed it before{start}"
     steer.pause(service.deployment, job, service.now_ms)
     assert why() == "paused by its owner"

@@ -155,7 +155,7 @@ def test_a_name_that_there_is_not() -> None:
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInput, match=r"x\.toml is not a text$"):
+    with pytest.raises(BadInput, match=r"x\.toml is not a text file$"):
         load_scenario(str(tmp_path / "x.toml"))
 
 

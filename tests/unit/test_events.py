@@ -55,7 +55,7 @@ def test_every_kind_of_failure_has_one_sentence() -> None:
 
 
 def test_an_event_of_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(AssertionError, match="is no kind of event"):
+    with pytest.raises(AssertionError, match="is not a kind of event"):
         event("job", cast(Any, "happened"), "", 0)
 
 

@@ -150,7 +150,7 @@ def test_a_server_reports_the_files_the_environments_and_the_options_problems_to
     says = caught.value.message
     assert (
         "--port must be 65535 or less, not 70000" in says
-        and "HF_TOKEN cannot be a secret: it holds control characters" in says
+        and "HF_TOKEN cannot be a secret: it contains control characters" in says
     )
     assert f"{tmp_path / 'gangline.toml'}: policy.idle_s must be a number" in says
     assert "policy with --lease-s contradicts this rule: lease_s is at least twice" in says

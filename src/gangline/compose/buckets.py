@@ -83,11 +83,11 @@ def _read_bucket(place: str, called: str) -> "S3Bucket":
     _refuse_other_clouds(place, called)
     parts = urlsplit(place)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
-        raise UserError(f"{called} is {place}, which is no bucket", hint="it looks like s3://BUCKET/PREFIX")
+        raise UserError(f"{called} is {place}, which is not a bucket", hint="write it as s3://BUCKET/PREFIX")
     strip_secrets(*S3_OPTIONS)
     endpoint = (os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")).rstrip("/")
     if endpoint and not (endpoint.startswith(("http://", "https://")) and urlsplit(endpoint).hostname):
-        raise UserError(f"AWS_ENDPOINT_URL is no address: {endpoint}", hint="it looks like https://HOST:PORT")
+        raise UserError(f"AWS_ENDPOINT_URL is not a URL: {endpoint}", hint="write it as https://HOST:PORT")
     try:
         session = Session()
         credentials = session.get_credentials()
@@ -110,7 +110,7 @@ def data_place(address: str) -> "DataPlace":
     _refuse_other_clouds(address, "the place of data")
     parts = urlsplit(address)
     if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
-        raise UserError(f"{address} is no place for data", hint="give a folder, or s3://BUCKET/PREFIX")
+        raise UserError(f"{address} is not a place for data", hint="give a folder, or s3://BUCKET/PREFIX")
     strip_secrets(*S3_OPTIONS)
     options = {option: value for name, option in S3_OPTIONS.items() if (value := os.environ.get(name, ""))}
     if options.get("aws_endpoint", "").startswith("http://"):
@@ -123,7 +123,7 @@ def _refuse_other_clouds(address: str, called: str) -> None:
     if cloud := OTHER_CLOUDS.get(address.partition("://")[0]):
         raise UserError(
             f"{called} is {address}, and {cloud} is not supported",
-            hint="take a bucket that speaks S3 (Amazon, Cloudflare R2, Backblaze B2, MinIO, …), or a folder on a disk that stays",
+            hint="use a bucket with the S3 API (Amazon, Cloudflare R2, Backblaze B2, MinIO, …), or a folder on a persistent disk",
         )
 
 

@@ -152,7 +152,7 @@ def _prefix_to_look_at(address: str, say: Callable[[str], None]) -> "RunPrefix":
     else:
         below = Path(address).expanduser().absolute()
         if not below.is_dir():
-            raise UserError(f"there is no folder {below}", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX")
+            raise UserError(f"there is no folder {below}", hint="ADDRESS is the value of --to, e.g. s3://BUCKET/PREFIX")
         objects = FolderObjects(below)
         transfer = FolderTransfer(objects)
     return RunPrefix(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)
@@ -168,10 +168,10 @@ def _check_surroundings() -> None:
         )
     if setting := one_of_several(os.environ):
         raise UserError(
-            f"gangline exec is started once, on one machine, and {setting} says that this is one of several: "
-            "they would overtake each other",
-            hint="put it around the launcher (`gangline exec … -- torchrun …`), on the first machine alone, with --checkpoints on a "
-            f"disk that all share; where it is started once all the same, unset {setting.partition('=')[0]}",
+            f"gangline exec must be started once, on one machine, but {setting} says that this is one of several: "
+            "each would take over from the others",
+            hint="run the launcher inside it (`gangline exec … -- torchrun …`), only on the first machine, with --checkpoints on a "
+            f"disk that all machines share; if it is started only once after all, unset {setting.partition('=')[0]}",
         )
 
 
@@ -181,14 +181,14 @@ def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None
         store, folder = Path(to).expanduser().resolve(), checkpoints.resolve()
         if store == folder or store in folder.parents or folder in store.parents:
             raise UserError(
-                f"--to {to} and --checkpoints {checkpoints} lie in each other",
-                hint="the store is for this alone: name another",
+                f"--to {to} and --checkpoints {checkpoints} must not contain each other",
+                hint="choose a --to folder that is used for nothing else",
             )
     names = [path.resolve().name for path in results]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
         raise UserError(
-            f"two --results are both called {double}", hint="rename one, or name the folder that holds both"
+            f"two --results have the same name: {double}", hint="rename one, or name the folder that holds both"
         )
     missing = next((path for path in results if not path.resolve().name), None)
     if missing is not None:
@@ -199,7 +199,10 @@ def _check_notice(file: Path) -> None:
     if not file.absolute().parent.is_dir():
         raise UserError(f"--notice {file} is neither a provider nor a file", hint="say aws, gcp, azure or a path")
     if file.exists():
-        raise UserError(f"--notice {file} has appeared already", hint="remove it: it says that this machine is to go")
+        raise UserError(
+            f"--notice {file} exists already",
+            hint="remove it: this file is the notice that the machine will be taken away",
+        )
 
 
 def exec_rules(layout: str, complete_when: str, step: str = "") -> "Rules":
@@ -208,11 +211,14 @@ def exec_rules(layout: str, complete_when: str, step: str = "") -> "Rules":
 
     if complete_when.startswith(("/", "./", "../")) or "**" in complete_when:
         raise UserError(
-            f"--complete-when {complete_when} is no pattern of paths below --checkpoints",
-            hint="as 'step_*/done' or 'model_*.pt'; * stands for no slash",
+            f"--complete-when {complete_when} is not a pattern of paths relative to --checkpoints",
+            hint="write it like 'step_*/done' or 'model_*.pt'; * does not match a slash",
         )
     if step and step.count(MARK) != 1:
-        raise UserError(f"--step {step} has not one {MARK}", hint="as 'run_{step}_*.pt'; * stands for no slash")
+        raise UserError(
+            f"--step {step} must contain {MARK} exactly once",
+            hint="write it like 'run_{step}_*.pt'; * does not match a slash",
+        )
     return Rules(layout=layout, complete_when=complete_when, step=step)  # type: ignore[arg-type]
 
 
@@ -230,7 +236,7 @@ def _prefix_at(to: str, rng: Random) -> "tuple[Objects, Transfer, str]":
     except OSError as error:
         raise UserError(
             f"{folder} cannot be made: {error.strerror}",
-            hint="--to is s3://BUCKET/PREFIX, or a folder on a disk that stays",
+            hint="give --to s3://BUCKET/PREFIX, or a folder on a persistent disk",
         ) from None
     objects = FolderObjects(folder)
     objects.sweep(time.time())
@@ -250,13 +256,13 @@ def _make_notifier(url: str, say: Callable[[str], None]) -> "Notifier":
     except ValueError:
         is_address = False
     if not is_address:
-        raise UserError(f"--webhook {url} is no address", hint="it looks like https://HOST/PATH")
+        raise UserError(f"--webhook {url} is not a URL", hint="write it as https://HOST/PATH")
     strip_secrets("GANGLINE_WEBHOOK_SECRET")
     try:
         return Webhooks(url, os.environ.get("GANGLINE_WEBHOOK_SECRET", ""), _now_ms, say)
     except ValueError:
         raise UserError(
-            "GANGLINE_WEBHOOK_SECRET is no secret of a webhook",
+            "GANGLINE_WEBHOOK_SECRET is not the secret of a webhook",
             hint="it looks like whsec_ and base64, as `whsec_MfKQ9r8G…`",
         ) from None
 

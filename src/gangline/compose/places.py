@@ -67,7 +67,9 @@ def source_keys(name: str, source: SourceSettings) -> tuple[str, str]:
     key, secret = (as_secret(os.environ[variable], variable) if variable else "" for variable in variables)
     if source.place.startswith("s3://"):
         if bool(key) != bool(secret):
-            raise UserError(f"the source {name} has half a key", hint="set both key_env and secret_env, or neither")
+            raise UserError(
+                f"the source {name} names only one half of its key", hint="set both key_env and secret_env, or neither"
+            )
         with needing("s3"):
             import obstore  # noqa: F401 - it is missed now, or never
     return key, secret

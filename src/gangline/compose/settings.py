@@ -112,7 +112,7 @@ def _merged(
         hint = "--settings or GANGLINE_SETTINGS names the settings file"
         raise BadInput(f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint=hint) from None
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is not a text", hint="a settings file is TOML") from None
+        raise BadInput(f"{path} is not a text file", hint="a settings file is TOML") from None
 
 
 def settings_file(home: Path) -> Path | None:

@@ -27,12 +27,12 @@ PROJECT_NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 def as_secret(text: str, called: str) -> str:
     """Return the secret without surrounding white space, as a file that is mounted as a secret ends with a line break.
 
-    Raises `BadInput` if it contains characters that no secret has. The message names it as `called` and never quotes it.
+    Raises `BadInput` if it contains control characters or letters outside ASCII. The message names it as `called` and never quotes it.
     """
     secret = text.strip()
     if not (secret.isascii() and secret.isprintable()):
         raise BadInput(
-            f"{called} cannot be one: it holds control characters or letters that none has",
+            f"{called} cannot be used: it contains control characters or letters outside ASCII",
             hint="copy it again, in one piece",
         )
     return secret

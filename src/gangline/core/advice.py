@@ -72,8 +72,8 @@ def _on_words(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
     if prompted and len(words := words_of_the_subject(spec.prompt)) < 2:
         yield Advice(
             setting="prompt",
-            message=f"add the kind of thing that it is, as in 'a photo of {(words or ['sks'])[0]} dog'",
-            because="a name together with its kind is learned much better than the name alone",
+            message=f"add the class of the subject, as in 'a photo of {(words or ['sks'])[0]} dog'",
+            because="the model learns a name together with its class much better than the name alone",
         )
     if 2 * len(prompted) > len(pictures) and not spec.train_text_encoder:
         who = (
@@ -82,13 +82,13 @@ def _on_words(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
         yield Advice(
             setting="train_text_encoder",
             message="consider training the text encoders, too",
-            because=f"{who} one prompt, and what its rare word means the text encoders learn; it takes longer",
+            because=f"{who} one prompt, and the text encoders learn what its rare word means; training takes longer",
         )
     if spec.class_prompt and not {*words_of_the_subject(spec.class_prompt)} & {*words_of_the_subject(spec.prompt)}:
         yield Advice(
             setting="class_prompt",
             message="let the prompt name the class, too",
-            because=f"'{spec.prompt}' and '{spec.class_prompt}' have no word in common: what is kept is not what is changed",
+            because=f"'{spec.prompt}' and '{spec.class_prompt}' have no word in common: the class images are not of what training changes",
         )
     if spec.caption_shuffles and not any("," in picture.caption for picture in pictures):
         yield Advice(
@@ -100,23 +100,23 @@ def _on_photos(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Adv
     if len(pictures) < PHOTOS_MIN:
         yield Advice(
             setting="photos",
-            message=f"take more than {counted(len(pictures), 'photo')}: 5 to 20, in several places and lights",
-            because="with so few the background is learned as part of the subject",
+            message=f"use more than {counted(len(pictures), 'photo')}: 5 to 20, in several places and under different light",
+            because="from few photos the model learns the background as a part of the subject",
         )
     side = spec.resolution
     small = [picture.name for picture in pictures if _side(picture, spec.aspect_buckets) < 0.95 * side]
     if small:
         yield Advice(
             setting="resolution",
-            message=f"take larger photos in the place of {_some(small)}, or a smaller resolution",
-            because=f"scaled up to {side} × {side} pixels they are blurred, and the blur is learned",
+            message=f"replace {_some(small)} with larger photos, or lower the resolution",
+            because=f"these photos are scaled up to {side} × {side} pixels, and the model learns the blur",
         )
     wide = [picture.name for picture in pictures if _aspect(picture) > ASPECT_CUT]
     if wide and not spec.aspect_buckets and 2 * len(wide) >= len(pictures):
         yield Advice(
             setting="aspect_buckets",
             message="consider aspect buckets",
-            because=f"squares leave out more than a quarter of {_some(wide)}",
+            because=f"cropping to a square cuts off more than a quarter of {_some(wide)}",
         )
 
 
@@ -140,8 +140,8 @@ def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
     if spec.optimizer != "prodigy" and spec.learning_rate >= RATE_ABSURD:
         yield Advice(
             setting="learning_rate",
-            message=f"take 1e-4 instead of {spec.learning_rate:g}, or less",
-            because=f"from {RATE_ABSURD:g} on the loss becomes no number as a rule",
+            message=f"use 1e-4 or less instead of {spec.learning_rate:g}",
+            because=f"at {RATE_ABSURD:g} and above the loss usually becomes NaN",
         )
     elif (
         spec.optimizer.startswith("adamw")
@@ -152,31 +152,31 @@ def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
         yield Advice(
             setting="learning_rate",
             message=f"consider more steps than {spec.steps} at a lower rate than {spec.learning_rate:g}",
-            because="that gives better results as a rule",
+            because="this usually gives better results",
         )
     if seen < SEEN_MIN:
         yield Advice(
             setting="steps",
-            message=f"take more steps than {spec.steps}",
-            because=f"each photo is seen {counted(round(seen), 'time')}: that teaches next to nothing",
+            message=f"train for more steps than {spec.steps}",
+            because=f"each photo is seen {counted(round(seen), 'time')}: the model learns almost nothing",
         )
     if seen > SEEN_MAX:
         yield Advice(
             setting="steps",
             message="consider fewer steps, or look at pictures on the way (sample_every_steps)",
-            because=f"each photo is seen {seen:.0f} times: the LoRA may come to know nothing else",
+            because=f"each photo is seen {seen:.0f} times: the LoRA may overfit",
         )
     if spec.batch_size > len(pictures):
         yield Advice(
             setting="batch_size",
-            message=f"{len(pictures)} would do",
-            because="a larger batch than there are photos holds some of them twice",
+            message=f"{len(pictures)} is enough",
+            because="a batch that is larger than the number of photos contains some of them twice",
         )
     if spec.warmup_steps >= spec.steps:
         yield Advice(
             setting="warmup_steps",
-            message=f"take fewer than the {spec.steps} steps",
-            because="the learning rate is never reached",
+            message=f"use fewer than the {spec.steps} steps",
+            because="otherwise the learning rate is never reached",
         )
 
 
@@ -185,14 +185,14 @@ def _on_the_lora(spec: LoraSpec) -> Iterator[Advice]:
         yield Advice(
             setting="rank",
             message=f"consider {RANK_HIGH} at the most",
-            because=f"{spec.rank} learns the photos themselves, and makes a file of {spec.rank // 4} times the usual size",
+            because=f"a rank of {spec.rank} memorises the photos, and the file has {spec.rank // 4} times the usual size",
         )
     scale = (spec.rank if spec.alpha is None else spec.alpha) / spec.rank
     if scale > SCALE_HIGH:
         yield Advice(
             setting="alpha",
-            message=f"consider {spec.rank:g}, as the rank",
-            because=f"the LoRA's effect is scaled by alpha / rank, which is {scale:g}: as if the rate were as much higher",
+            message=f"consider {spec.rank:g}, the same as the rank",
+            because=f"the LoRA's effect is scaled by alpha / rank, which is {scale:g}: it acts like a learning rate higher by this factor",
         )
 
 
@@ -201,7 +201,7 @@ def _on_what_is_minimised(spec: LoraSpec) -> Iterator[Advice]:
         yield Advice(
             setting="noise_offset",
             message="leave it at 0",
-            because="with zero-terminal SNR every brightness can be had without it",
+            because="with zero-terminal SNR the model learns every brightness without it",
         )
 
 
@@ -209,8 +209,8 @@ def _on_where_it_is_used(spec: LoraSpec) -> Iterator[Advice]:
     if spec.dora:
         yield Advice(
             setting="dora",
-            message="take diffusers' file for diffusers, kohya's for ComfyUI and Forge; for A1111 merge it into the base (gangline merge)",
-            because="each computes a DoRA in a way of its own, and A1111 in a wrong one",
+            message="use diffusers' file in diffusers, kohya's in ComfyUI and Forge; for A1111 merge it into the base (gangline merge)",
+            because="each of them computes a DoRA differently, and A1111 computes it wrongly",
         )
 
 
@@ -226,7 +226,7 @@ def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> I
         ("caption_keep", spec.caption_shuffles, "caption_shuffles is not 0"),
     ):
         if not works and getattr(spec, setting) != getattr(plain, setting):
-            yield Advice(setting=setting, message="it does nothing here", because=f"it counts only where {where}")
+            yield Advice(setting=setting, message="it has no effect here", because=f"it has an effect only if {where}")
 
 
 def _side(picture: PhotoFacts, keeps_shape: bool) -> float:

@@ -38,14 +38,14 @@ EVENTS: dict[EventKind, str] = {
     "delivered": "All results were copied to where the job asked for them; `because` names the place.",
     "not delivered": "The results could not be copied to where the job asked for them: `because` says why; they stay among the artifacts.",
     "asked to stop": "The server asked the node to save and hand the job back: the attempt ends soon, and `because` says why.",
-    "bans lifted": "No machine but banned ones came for a long time, so those may try the job again.",
+    "bans lifted": "For a long time only banned machines could have taken the job, so they may try it again.",
     "cleaned up": "The job ended long ago, and its checkpoints, log or previews were deleted by age: `because` says which.",
     "succeeded": "The attempt finished the job: its results are among the artifacts.",
     "failed": "The attempt failed, or no node came that the job needs: `because` says why, and whether the job is tried again.",
-    "interrupted": "The node fell silent: the job waits for a node. That is a failure only where the job seems to kill its hosts.",
-    "released": "The node handed the job back before its end: the job goes on elsewhere or waits, and this never counts as a failure.",
+    "interrupted": "The node fell silent: the job waits for a node. That counts as a failure only if the job seems to kill its hosts.",
+    "released": "The node handed the job back before it was finished: the job resumes elsewhere or waits. This never counts as a failure.",
     "canceled": "The job was canceled, by its owner or because its images were no longer wanted: nothing more happens to it.",
-    "paused": "The owner paused the job while no node was at work on it: it waits until it is resumed.",
+    "paused": "The owner paused the job while no node was working on it: it waits until it is resumed.",
     "queued": "The owner resumed the job: it waits for a node again.",
 }
 

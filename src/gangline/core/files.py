@@ -71,7 +71,7 @@ def both_file_and_folder(paths: Iterable[str]) -> str:
         while "/" in above:
             above = above.rpartition("/")[0]
             if above in names:
-                return f"{above} is a file, so that it cannot be the folder of {path}, too"
+                return f"{above} is a file, so it cannot also be the folder of {path}"
     return ""
 
 
@@ -98,7 +98,7 @@ def check_parts(size: int, parts: tuple[str, ...]) -> None:
     """Raise `ValueError` unless `parts` has a hash for each part of a file of `size` bytes, and none for a file of one part."""
     wanted = len(part_lengths(size)) if size > PART_BYTES else 0
     if len(parts) != wanted:
-        raise ValueError(f"{size} bytes go up in {wanted} parts, not {len(parts)}")
+        raise ValueError(f"{size} bytes are uploaded in {wanted} parts, not {len(parts)}")
 
 
 def attestations(sha256: str, parts: tuple[str, ...]) -> set[str]:

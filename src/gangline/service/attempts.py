@@ -195,7 +195,7 @@ def event(
     job: str, kind: EventKind, because: str, now_ms: int, *, attempt: str | None = None, node: str | None = None
 ) -> Write:
     """Return the write of an event for those who follow a job. No other function writes events."""
-    assert kind in EVENTS, f"{kind} is no kind of event"
+    assert kind in EVENTS, f"{kind} is not a kind of event"
     return write("add_event", job=job, kind=kind, because=because, now=now_ms, attempt=attempt, node=node)
 
 

@@ -175,10 +175,10 @@ def load_scenario(name: str) -> Scenario:
     try:
         return parse_scenario(path.read_text(), name)
     except OSError as error:
-        hint = f"there are {', '.join(names())}; or give a file"
+        hint = f"the scenarios are {', '.join(names())}; or give a file"
         raise NotFound(f"there is no scenario {name} ({error.strerror})", hint=hint) from None
     except UnicodeDecodeError:
-        raise BadInput(f"{name} is not a text", hint="a scenario is TOML") from None
+        raise BadInput(f"{name} is not a text file", hint="a scenario is TOML") from None
 
 
 def parse_scenario(text: str, name: str) -> Scenario:
@@ -221,7 +221,7 @@ def override_scenario(scenario: Scenario, settings: dict[str, str]) -> Scenario:
     for name, text in settings.items():
         part, _, setting = name.partition(".")
         if part not in changes or not setting:
-            raise BadInput(f"there is no setting {name}", hint="there are policy.NAME and fleet.NAME")
+            raise BadInput(f"there is no setting {name}", hint="settings are policy.NAME and fleet.NAME")
         changes[part][setting] = _value(text)
     policy = scenario.policy | changes["policy"]
     make_policy(policy)

@@ -54,13 +54,13 @@ class NoHub:
     """A hub that is never reachable: no simulated base is on a hub."""
 
     def pin(self, repo: str, revision: str) -> str:
-        raise Unreachable("there is no hub here")
+        raise Unreachable("simulations have no hub")
 
     def look(self, repo: str, revision: str) -> HubModel:
-        raise Unreachable("there is no hub here")
+        raise Unreachable("simulations have no hub")
 
     def read(self, repo: str, commit: str, path: str, part: range | None = None) -> bytes:
-        raise Unreachable("there is no hub here")
+        raise Unreachable("simulations have no hub")
 
 
 class SimService:

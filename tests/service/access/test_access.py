@@ -56,7 +56,7 @@ def test_a_key_with_a_wrong_name_role_or_end_is_refused_with_the_field_named(
 @pytest.mark.parametrize("name", ["", "Team", "a b", "-a", "a-", "a" * 41, "../x", "a/b", "é", "a\n", "a" * 10_000])
 def test_a_project_whose_name_cannot_be_in_a_key_is_refused(service: Service, name: str) -> None:
     found = problem(service.ask("POST", "/v1/projects", json={"project": name}), 422, "bad-input")
-    assert "is no name for a project" in found["detail"] and "hyphens" in found["hint"]
+    assert "is not a valid name for a project" in found["detail"] and "hyphens" in found["hint"]
 
 
 @given(st.text("ab0-./A\n", max_size=45))

@@ -47,13 +47,13 @@ def test_a_key_that_can_be_none_is_refused_and_never_printed(
 ) -> None:
     printed = [("--token cannot be a secret", *typed("worker", "--server", url, "--token", secret))]
     if "\x00" not in secret:
-        printed.append(("the key cannot be one", *typed("jobs", "ls", "--server", url, "--token", secret)))
+        printed.append(("the key cannot be used", *typed("jobs", "ls", "--server", url, "--token", secret)))
         monkeypatch.setenv("GANGLINE_TOKEN", secret)
-        printed.append(("the key cannot be one", *typed("jobs", "ls", "--server", url)))
+        printed.append(("the key cannot be used", *typed("jobs", "ls", "--server", url)))
         printed.append(("GANGLINE_TOKEN cannot be a secret", *typed("worker", "--server", url)))
     for says, code, out, err in printed:
         assert (code, out) == (2, "")
-        assert err.startswith(f"error: {says}: it holds")
+        assert err.startswith(f"error: {says}: it contains")
         assert "abc" not in err and "äbc" not in err and "def" not in err
 
 
@@ -83,7 +83,7 @@ def test_the_keys_of_a_server_may_have_a_line_break_in_its_file(tmp_path: Path) 
 
 
 def test_a_wrong_join_token_is_called_one_and_the_hint_says_where_to_get_another(url: str) -> None:
-    for secret, says in (("wrong", "the join token is not known here"), ("", "a join token is needed")):
+    for secret, says in (("wrong", "this server does not know the join token"), ("", "a join token is needed")):
         with pytest.raises(Denied, match=says) as raised:
             HttpServer(url, secret).join(Join(machine="m", name="n"))
         assert "gangline join-tokens add" in raised.value.hint
@@ -95,7 +95,7 @@ def test_the_keys_of_buckets_may_have_a_line_break(monkeypatch: pytest.MonkeyPat
     options = data_place("s3://bucket/data").options
     assert (options["aws_access_key_id"], options["aws_secret_access_key"]) == ("AKIA", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sec\x1bret")
-    with pytest.raises(UserError, match="AWS_SECRET_ACCESS_KEY cannot be one") as raised:
+    with pytest.raises(UserError, match="AWS_SECRET_ACCESS_KEY cannot be used") as raised:
         data_place("s3://bucket/data")
     assert "ret" not in str(raised.value).replace("SECRET", "")
 
@@ -106,4 +106,4 @@ def test_what_is_no_secret_is_refused_by_its_name_alone() -> None:
     assert as_secret("a key of MinIO\n", "AWS_SECRET_ACCESS_KEY") == "a key of MinIO"
     with pytest.raises(BadInput) as raised:
         as_secret("a\nb", "HF_TOKEN")
-    assert str(raised.value).startswith("HF_TOKEN cannot be one")
+    assert str(raised.value).startswith("HF_TOKEN cannot be used")

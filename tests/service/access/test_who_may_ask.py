@@ -193,7 +193,7 @@ def test_each_caller_is_answered_as_the_table_says(service: Service, name: str) 
     ("caller", "code", "says"),
     [
         ("nobody", "denied", "a key is needed, and none was given"),
-        ("garbage", "denied", "the key is not known here"),
+        ("garbage", "denied", "this server does not know the key"),
         ("with a revoked key", "denied", "this key was revoked"),
         ("with an expired key", "denied", "this key has expired"),
         ("viewer", "forbidden", "this needs an operator's key, and a viewer's key was given"),

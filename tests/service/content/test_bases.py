@@ -129,7 +129,7 @@ def test_a_job_from_another_kind_of_model_is_refused_by_the_server_too(
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "a b", "x" * 101, "ü"])
 def test_a_name_can_be_no_path_and_no_hub_id(service: Service, name: str) -> None:
-    with pytest.raises(BadInput, match="is no name for a base"):
+    with pytest.raises(BadInput, match="is not a valid name for a base"):
         add(service, name, FilesBase(files=(service.photo,)))
 
 
@@ -279,7 +279,7 @@ def test_bytes_that_are_not_what_the_hub_said_are_no_base(service: Service, gate
     gated.folder = changed
     copy_all(service)
     found = bases.get_base(service.deployment, PROJECT, "tiny")
-    assert found.state == "failed" and f"{name} is not what the hub says" in found.why
+    assert found.state == "failed" and f"{name} does not match its hash on the hub" in found.why
 
 
 def test_a_hub_that_is_away_adds_nothing(service: Service) -> None:

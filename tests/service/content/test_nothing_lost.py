@@ -66,7 +66,7 @@ def test_a_step_beyond_the_jobs_end_is_refused(service: Service) -> None:
 
 def test_other_bytes_than_the_manifests_are_refused(service: Service) -> None:
     longer = service.manifest(10, b"longer weights than those that were uploaded")
-    assert "not what the manifest says" in refused(service, longer.to_json())
+    assert "does not match the manifest" in refused(service, longer.to_json())
 
 
 def test_the_next_attempt_goes_on_from_the_newest_committed_step(service: Service) -> None:
@@ -169,7 +169,7 @@ def test_a_job_that_fails_too_often_ends_and_says_why(service: Service) -> None:
         finish(service.deployment, node, hold, Failed(kind="crashed", because="exit code 1"), service.now_ms)
     found = view(service, job).summary
     assert found.state == "failed"
-    assert found.because == "the trainer crashed: exit code 1 (failed twice, the most that it may)"
+    assert found.because == "the trainer crashed: exit code 1 (the job has failed twice, which is its limit)"
 
 
 def test_bad_input_ends_a_job_once_a_second_machine_says_so(service: Service) -> None:
@@ -196,7 +196,7 @@ def test_a_canceled_job_is_not_revived(service: Service) -> None:
 def test_a_queued_job_can_be_canceled(service: Service) -> None:
     job = service.submit()
     assert cancel(service.deployment, job, service.now_ms)
-    assert service.claim_nothing(service.join()) == "no job waits that may run here"
+    assert service.claim_nothing(service.join()) == "no waiting job may run on this node"
 
 
 def test_each_attempt_costs_its_time_on_the_node(service: Service) -> None:

@@ -257,7 +257,7 @@ def test_nothing_is_committed_on_a_lie_and_nothing_lost_once_the_truth_is_told(
     service.put(grant(service, node, hold, 10, content), content)
     lesser.attests = lie
     refusal = commit(service, node, hold, 10, content)
-    assert isinstance(refusal, Refused) and "is not what the manifest says" in refusal.because
+    assert isinstance(refusal, Refused) and "does not match the manifest" in refusal.because
     lesser.attests = None
     assert commit(service, node, hold, 10, content) == Committed()
 

@@ -159,8 +159,8 @@ def test_saying_it_twice_is_saying_it_once(service: Service) -> None:
 @pytest.mark.parametrize(
     ("key", "says"),
     [
-        ("../../escape", "is nothing that this job prepares"),
-        (f"latents-{'0' * 32}-{'0' * 32}", "is nothing that this job prepares"),
+        ("../../escape", "this job does not prepare"),
+        (f"latents-{'0' * 32}-{'0' * 32}", "this job does not prepare"),
     ],
 )
 def test_what_is_not_this_jobs_is_refused(service: Service, key: str, says: str) -> None:

@@ -41,7 +41,7 @@ def test_the_new_job_begins_where_the_old_one_was_safe(service: Service) -> None
     view = query.job(service.deployment, PROJECT, new, service.now_ms)
     assert view.attempts[0].from_step == 20 and view.steps_redone == 0
     assert (
-        query.events_after(service.deployment, PROJECT, new, 0)[0].because == f"waits for a node, to go on from {old}"
+        query.events_after(service.deployment, PROJECT, new, 0)[0].because == f"waits for a node, to resume from {old}"
     )
 
 

@@ -103,7 +103,7 @@ def test_a_copy_of_a_gated_base_is_told(service: Service) -> None:
     assert asked(service, base=base)["copies"] == {}
     which = {"project": PROJECT, "base": base.id, "role": "base", "repo": REPO, "revision": COMMIT}
     service.store.apply(write("begin_mirror", **which, files="[]", bytes=2_000_000_000))
-    assert asked(service, base=base)["copies"] == {"base": "0.00 of 2.00 GB are here"}
+    assert asked(service, base=base)["copies"] == {"base": "0.00 of 2.00 GB are copied"}
     service.execute("UPDATE mirror SET state = 'ready'")
     assert asked(service, base=base)["copies"] == {"base": "ready"}
 

@@ -66,7 +66,7 @@ def test_a_job_that_waits_for_libraries_says_which_node_lacks_which(service: Ser
     because = query.job(service.deployment, PROJECT, scratch, service.now_ms).summary.because
     assert (
         because
-        == f"no node here can take it: node-a has no libraries for scratch: {NO_LANCE}; start a worker: `gangline worker`"
+        == f"no node can take it: node-a has no libraries for scratch: {NO_LANCE}; start a worker: `gangline worker`"
     )
 
 

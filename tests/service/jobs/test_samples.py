@@ -46,7 +46,7 @@ from tests.service.test_rules import beat, because, kinds, release, succeed
 from tests.unit.fleet.test_autoscale_found import Shop
 
 EVERY = 10
-BASE_IS_ELSEWHERE = "no job waits that may run here"
+BASE_IS_ELSEWHERE = "no waiting job may run on this node"
 PNG = picture_name(0, 1)
 PICTURES_OF_10 = {f"samples/step-000010/{PNG}", f"samples/step-000010/{PICTURES}"}
 
@@ -438,7 +438,9 @@ def test_a_newer_checkpoint_takes_the_place_of_one_that_waits(service: Service) 
     assert open_samples(service, training.job) == [("queued", 30)]
     assert service.claim(second).spec["step"] == 30
     dropped = service.look("SELECT because FROM job WHERE kind = 'sample' AND state = 'canceled' ORDER BY id")
-    assert [row["because"] for row in dropped] == [f"step {step} came before a node was free" for step in (20, 30)]
+    assert [row["because"] for row in dropped] == [
+        f"step {step} was reached before a node was free" for step in (20, 30)
+    ]
 
 
 def test_a_checkpoint_is_kept_while_pictures_of_it_are_to_be_made_and_no_longer(service: Service) -> None:
@@ -601,7 +603,7 @@ def test_a_user_hands_in_no_sample_job(service: Service) -> None:
     body = {"spec": rendering.spec}
     assert service.ask("POST", "/v1/jobs", json=body).status_code == 422
     steer.cancel(service.deployment, rendering.job, service.now_ms)
-    with pytest.raises(BadInput, match="shows a checkpoint"):
+    with pytest.raises(BadInput, match="renders a checkpoint"):
         steer.submit_again(service.deployment, PROJECT, rendering.job, service.now_ms)
 
 

@@ -106,7 +106,8 @@ def test_a_join_token_lets_in_as_many_nodes_at_once_as_it_says(service: Service)
     answer = service.join_with(made["secret"], "c")
     told = problem(answer, 429, "too-many")
     assert (
-        told["detail"] == "2 nodes are here that joined with the token machines at home, as many as it lets in at once"
+        told["detail"]
+        == "2 nodes that joined with the token machines at home are active, and it admits no more at once"
     )
     assert int(answer.headers["Retry-After"]) > 0
     [_, listed] = service.ask("GET", "/v1/join-tokens").json()

@@ -92,8 +92,8 @@ def test_photos_that_take_too_long_in_all_fail_their_job_with_what_to_do(
     assert list(steps) == []
     assert (service.state(job), because(service, job)) == (
         "failed",
-        "its photos could not be fetched: they did not come within 100 s in all (name fewer or smaller photos, or a place that is "
-        "faster; job_s in [fetching] of the server's settings bounds the time)",
+        "its photos could not be fetched: fetching them took longer than 100 s in all (name fewer or smaller photos, or a faster "
+        "place; the operator sets this limit with job_s in [fetching])",
     )
     assert list((tmp_path / "imports").iterdir()) == []
 

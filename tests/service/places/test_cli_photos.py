@@ -95,7 +95,7 @@ def test_photos_of_the_class_lie_here_and_go_with_an_address(
     ("words", "said"),
     [
         (("s3://bucket/timber/",), f"the project {PROJECT} has no source for s3://bucket/timber/"),
-        (("ftp://a.example/x.zip",), "is no address that this server can fetch from"),
+        (("ftp://a.example/x.zip",), "is not an address that this server can fetch from"),
         (("@nowhere.txt",), "nowhere.txt cannot be read"),
         (("https://a.example/x.zip", "--hold-out", "a.png"), "--hold-out works only with photos on this machine"),
         (("https://a.example/x.zip", "--rank", "0"), "rank"),

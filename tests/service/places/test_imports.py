@@ -139,7 +139,7 @@ def test_an_address_that_is_not_public_fails_the_job_before_it_is_asked(
     ("photos", "said"),
     [
         ("s3://bucket/dogs/", "has no source for s3://bucket/dogs/"),
-        ("dogs/", "is no address"),
+        ("dogs/", "is not an address"),
         ("https://me:secret@a.example/1.zip", "a user's name or password"),
         ([], "photos"),
         (["https://a.example/1.jpg"] * 11, "more than 10"),
@@ -183,7 +183,7 @@ def test_a_fault_that_may_pass_is_tried_again_later_each_time_and_says_so(fetchi
     site.before = lambda path: 503 if path == "/two.png" else None
     fetch_all(fetching.deployment)
     assert because(fetching, job) == (
-        f"its photos are being fetched: 1 of 2; {site.url}/two.png was answered with 503, and is tried again in 10 s"
+        f"its photos are being fetched: 1 of 2; {site.url}/two.png was answered with 503, the next try is in 10 s"
     )
     fetch_all(fetching.deployment)
     assert site.asked == ["/one.png", "/two.png"], "not before its time"

@@ -282,7 +282,7 @@ def all_tries_together_have_a_time(bench: Bench) -> None:
         bench.wait(3600)
     assert bench.state(job) == "queued"
     drain(fetch_photos(deployment))
-    assert bench.state(job) == "failed" and "they did not come within 100 s" in bench.said(job)
+    assert bench.state(job) == "failed" and "fetching them took longer than 100 s" in bench.said(job)
 
 
 @probe()

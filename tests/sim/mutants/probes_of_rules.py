@@ -261,7 +261,7 @@ def a_job_that_fails_too_often_has_failed(bench: Bench) -> None:
     assert bench.state(job) == "queued"
     fail_on(bench, job, "b", "crashed")
     assert bench.state(job) == "failed"
-    assert bench.because(job) == "the trainer crashed: boom (failed twice, the most that it may)"
+    assert bench.because(job) == "the trainer crashed: boom (the job has failed twice, which is its limit)"
 
 
 @probe()
@@ -403,7 +403,7 @@ def a_job_that_nothing_can_run_fails_in_the_end_and_no_other(bench: Bench) -> No
     bench.join(gpu="T4")
     bench.tick()
     assert (bench.state(job), bench.state(other)) == ("failed", "queued")
-    assert bench.because(job) == "no node that it needs came in 24 h (an H200)"
+    assert bench.because(job) == "no node that fits came within 24 h (an H200)"
 
 
 @probe()
@@ -643,7 +643,7 @@ OFFER = {"gpu": "A10", "gpu_memory_gb": 24}
 @probe()
 def a_job_that_waits_says_what_the_nodes_lack(bench: Bench) -> None:
     away = "; the provider of cloud has not been asked yet"
-    assert bench.because(bench.submit()) == f"waits for a node: none is here{away}"
+    assert bench.because(bench.submit()) == f"waits for a node: there is none{away}"
     node = bench.join("a", **OFFER)
     bench.succeed(node, bench.claim(node).hold)
     lacks = {
@@ -655,8 +655,8 @@ def a_job_that_waits_says_what_the_nodes_lack(bench: Bench) -> None:
     }
     for why, needs in lacks.items():
         job = bench.submit(needs=needs)
-        assert bench.because(job) == f"no node here can take it: {why}{away}", bench.because(job)
-        assert bench.claim_nothing(bench.look("SELECT id FROM node")[0]) == "no job waits that may run here"
+        assert bench.because(job) == f"no node can take it: {why}{away}", bench.because(job)
+        assert bench.claim_nothing(bench.look("SELECT id FROM node")[0]) == "no waiting job may run on this node"
 
 
 @probe()
@@ -665,7 +665,7 @@ def a_job_that_waits_for_its_next_try_or_was_failed_everywhere_says_so(bench: Be
     bench.fail(node, bench.take(node, job))
     assert bench.because(job).startswith("waits 10 s before its next try: to be tried again (1 of 3 failed)")
     bench.wait(10)
-    assert bench.because(job).startswith("no node here can take it: a failed it before; ")
+    assert bench.because(job).startswith("no node can take it: a failed it before; ")
     exact = bench.submit(exact="required", seed=1)
     other = bench.join("b", gpu="T4")
     steer.cancel(bench.deployment, job, bench.now_ms)
@@ -674,13 +674,13 @@ def a_job_that_waits_for_its_next_try_or_was_failed_everywhere_says_so(bench: Be
     bench.release(other, hold)
     leave_pool(bench.deployment, other, bench.now_ms)
     assert bench.because(exact).startswith(
-        "no node here can take it: must go on with the same numerics, and a has others; "
+        "no node can take it: must resume with the same numerics, and a has others; "
     )
 
 
 @probe(nodes_max=1)
 def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> None:
-    assert "its pool far does not exist: there are cloud, default" in bench.because(
+    assert "its pool far does not exist: the pools are cloud, default" in bench.because(
         bench.submit(needs=Needs(pool="far"))
     )
     create_join_token(bench.deployment, "far", name="far", lasts_s=None, now_ms=bench.now_ms)
@@ -695,10 +695,12 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     assert bench.because(large).endswith("; no pool offers a GPU with 80 GB: the largest offer has 0 GB")
     bench.provider.has_capacity = False
     job = bench.submit()
-    assert bench.because(job).endswith("; a node of cloud is to be started for it")
+    assert bench.because(job).endswith("; a node of cloud will be started for it")
     for _ in range(2):
         bench.tend()  # the second asks for nothing so soon
-        assert bench.because(job).endswith("; the provider of cloud has none left that fits; it is asked again")
+        assert bench.because(job).endswith(
+            "; the provider of cloud has no fitting node left now; the server keeps asking"
+        )
     bench.provider.has_capacity = True
     bench.wait(bench.policy.start_pause_s + 1)
     bench.tend()
@@ -709,7 +711,7 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     wide = bench.submit(needs=Needs(pool=POOL), seed=1)
     bench.store.apply(write("add_ban", job=wide, machine="machine-rented", because="failed", now=bench.now_ms))
     bench.look("UPDATE job SET fencing = 1 WHERE id = ?", wide)
-    assert bench.because(wide).endswith("; no pool may grow: all 1 of 1 nodes of cloud are there")
+    assert bench.because(wide).endswith("; no pool may grow: cloud has 1 of at most 1 nodes")
 
 
 @probe()
@@ -720,8 +722,8 @@ def a_job_whose_only_node_gets_no_work_says_which_and_until_when(bench: Bench) -
     misbehave(bench, node)
     leave_pool(bench.deployment, beside, bench.now_ms)
     job = bench.submit()
-    assert bench.because(job) == "the only node here, bad, is quarantined until 23:14 UTC: 2 strikes: the GPU failed"
-    assert bench.because(job) == f"the only node here, {bench.claim_nothing(node).replace(' ', ', ', 1)}"
+    assert bench.because(job) == "the only node, bad, is quarantined until 23:14 UTC: 2 strikes: the GPU failed"
+    assert bench.because(job) == f"the only node, {bench.claim_nothing(node).replace(' ', ', ', 1)}"
 
 
 @probe()
@@ -783,7 +785,7 @@ def a_machine_that_failed_a_job_does_not_get_it_again_and_another_does(bench: Be
     job, node = bench.submit(), bench.join("a")
     bench.fail(node, bench.take(node, job))
     bench.wait(bench.policy.retry_first_s)
-    assert bench.claim_nothing(node) == "no job waits that may run here"
+    assert bench.claim_nothing(node) == "no waiting job may run on this node"
     bench.claim_nothing(bench.join("again", machine="machine-a"))
     bench.take(bench.join("b"), job)
 

@@ -698,7 +698,7 @@ def test_values_that_are_no_numbers_are_refused(cat: Path, tmp_path: Path, start
     [
         (b"PK\x03\x04archive", "is a pickle"),
         (b"\x80\x02}q\x00.", "is a pickle"),
-        (b"nothing of the kind", "is no safetensors file, or is damaged"),
+        (b"nothing of the kind", "is not a safetensors file, or is damaged"),
         (
             save({"lora_unet_x.hada_w1_a": torch.zeros(2, 2)}),
             "is not a LoRA that training can continue from: it has lora_unet_x.hada_w1_a",

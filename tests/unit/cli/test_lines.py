@@ -38,7 +38,7 @@ def summary(**changed: object) -> JobSummary:
 
 JOBS = [
     summary(),
-    summary(name="猫" * 80, state="queued", phase=None, because="no node here can take it: " + "it needs more " * 20),
+    summary(name="猫" * 80, state="queued", phase=None, because="no node can take it: " + "it needs more " * 20),
     summary(state="succeeded", phase=None, step=1200, eta_s=None, name="[/b] :dog: \x1b[2J"),
 ]
 
@@ -61,7 +61,7 @@ def test_every_job_is_one_line_that_fits(width: int) -> None:
 
 
 def test_a_narrow_terminal_shows_what_matters_and_a_wide_one_why() -> None:
-    assert "why" in shown(80)[0] and "no node here" in shown(80)[2]
+    assert "why" in shown(80)[0] and "no node can tak" in shown(80)[2]
     assert "why" not in shown(60)[0] and "$0.0123" in shown(60)[1]
 
 

@@ -25,7 +25,7 @@ NOWHERE = PlacementView(
     fitting=(),
     unfit=(),
     rentable=(),
-    because="waits for a node: none is here",
+    because="waits for a node: there is none",
     ahead=0,
     took=(),
     budget_left_usd=None,
@@ -141,7 +141,7 @@ def test_memory_that_no_card_has_is_a_warning_and_memory_that_one_has_is_none() 
 
 
 def test_a_card_that_nobody_has_is_a_warning() -> None:
-    why = "no node here can take it: needs an RTX 4090 and atlas has A10"
+    why = "no node can take it: needs an RTX 4090 and atlas has A10"
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(because=why))
     assert found.warnings == (
         "no node fits, neither one that is here nor one that could be started: the job would wait for one",
@@ -181,6 +181,6 @@ def test_a_gated_base_that_the_server_has_no_copy_of_is_refused_before_it_is_sen
     assert document(base=gated, at=placed(NODE, copies={"base": "ready"})).warnings == ()
     assert (
         "the server is still copying it"
-        in document(base=gated, at=placed(NODE, copies={"base": "1 of 2 GB are here"})).warnings[0]
+        in document(base=gated, at=placed(NODE, copies={"base": "1 of 2 GB are copied"})).warnings[0]
     )
     assert why_closed(document(base=gated).base, asked=False) == ""  # who did not ask does not know

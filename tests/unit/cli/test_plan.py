@@ -266,5 +266,5 @@ def test_a_base_whose_configuration_is_nested_too_deeply_is_refused(folder: Path
 def test_a_lora_whose_header_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
     header = b'{"a": ' * 100_000
     (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(BadInput, match=r"x\.safetensors is no safetensors"):
+    with pytest.raises(BadInput, match=r"x\.safetensors is not a safetensors"):
         find_lora(tmp_path / "x.safetensors", None)

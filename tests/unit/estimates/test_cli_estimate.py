@@ -103,7 +103,7 @@ def test_the_table_tells_measured_rows_from_predicted_ones_and_why(gangline) -> 
     assert [lines[gpus][-1] for gpus in ("8", "12", "16", "32")] == [
         *("measured", "interpolated", "measured", "extrapolated")
     ]
-    assert "32: extrapolated, by the law of 2 measured numbers of GPUs, 8 to 16" in printed
+    assert "32: extrapolated, by the law fitted to 2 measured numbers of GPUs, 8 to 16" in printed
     assert "a band is meant to hold 90%" in printed
 
 

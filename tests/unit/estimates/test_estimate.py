@@ -195,7 +195,7 @@ def test_throughput_that_falls_with_more_gpus_is_told(rates: list[float]) -> Non
     counts = [8 * 2**number for number in range(len(rates))]
     notes = simple(phases=[{"samples": 10**9, "gpus": counts, "images_per_second": rates}]).notes
     falls = any(later < before for before, later in pairwise(rates))
-    assert any("did less than" in note for note in notes) == falls
+    assert any("GPUs were slower than" in note for note in notes) == falls
 
 
 def law_of(shared_s: float, fixed_s: float, counts: list[int], batch: StepBatch | None = None) -> Law:

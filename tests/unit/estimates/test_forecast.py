@@ -199,12 +199,12 @@ def test_a_card_that_is_too_small_is_named_with_what_it_lacks() -> None:
 def test_of_a_card_that_is_not_known_there_is_memory_and_no_time() -> None:
     found = forecast(lora(), SDXL, None)
     assert (found.how, found.seconds_per_step, found.seconds, found.usd(1.0)) == ("unknown", None, None, None)
-    assert found.because == ("which card it will get is not known, so neither is its time",)
+    assert found.because == ("it is not known which GPU the job will get, so its time is not known either",)
     assert found.memory.low_gb > 5
 
 
 @pytest.mark.parametrize(
-    ("precision", "kind", "says"), [("fp32", H100, "in fp32 is not known"), ("bf16", T4, "only emulates bf16")]
+    ("precision", "kind", "says"), [("fp32", H100, "in fp32 was not measured"), ("bf16", T4, "only emulates bf16")]
 )
 def test_of_a_precision_that_no_table_has_there_is_no_time(precision: str, kind: GpuKind, says: str) -> None:
     found = forecast(lora(precision=precision), SDXL, kind)
@@ -300,7 +300,10 @@ def test_where_no_card_is_named_all_that_it_took_is_told() -> None:
     found = remembered(forecast(lora(), SDXL, None), None, before(("H100 SXM", 0.1), ("RTX 4090", 0.4)))
     assert found.seconds_per_step
     assert found.seconds_per_step.low < 0.1 and found.seconds_per_step.high > 0.4
-    assert "not known; this workload ran 2 times before, on H100 SXM, RTX 4090" in found.because[0]
+    assert (
+        "not known which GPU the job will get; this workload ran 2 times before, on H100 SXM, RTX 4090"
+        in found.because[0]
+    )
 
 
 def test_nothing_measured_leaves_what_was_computed() -> None:

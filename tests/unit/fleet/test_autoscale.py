@@ -74,7 +74,7 @@ def test_without_work_nothing_is_rented_and_what_has_been_idle_for_long_goes() -
 def test_each_job_that_a_further_node_could_take_is_a_node_to_rent() -> None:
     actions = scaled([BUSY], takable=3)
     assert starts(actions) == 3
-    assert isinstance(actions[0], StartNode) and actions[0].because == "3 jobs wait; 0 nodes are coming"
+    assert isinstance(actions[0], StartNode) and actions[0].because == "3 jobs wait; 0 nodes are starting"
 
 
 def test_nodes_that_are_coming_or_idle_are_counted() -> None:
@@ -85,7 +85,7 @@ def test_nodes_that_are_coming_or_idle_are_counted() -> None:
 def test_an_idle_node_that_a_waiting_job_may_not_have_is_no_help_to_it() -> None:
     actions = scaled([IDLE], takable=1, stuck=1)
     assert starts(actions) == 1 and drained(actions) == []
-    assert isinstance(actions[0], StartNode) and "may have none of the nodes here" in actions[0].because
+    assert isinstance(actions[0], StartNode) and "can run on none of the existing nodes" in actions[0].because
 
 
 def test_nodes_that_stay_idle_while_jobs_wait_make_room_for_others() -> None:
@@ -208,13 +208,13 @@ def test_an_instance_of_a_node_that_waits_for_one_is_adopted_and_its_double_is_s
     first, double = SeenInstance(id="i-1", name="starting"), SeenInstance(id="i-2", name="starting")
     assert agreed([STARTING], first, double) == [
         Adopt("starting", "i-1"),
-        StopInstance("i-2", "a double of starting"),
+        StopInstance("i-2", "a duplicate of starting"),
     ]
 
 
 @pytest.mark.parametrize("known", [[], [replace(BUSY, state="gone")]])
 def test_an_instance_that_nobody_wants_is_stopped(known: list[Rented]) -> None:
-    assert agreed(known, ALIVE) == [StopInstance("i-busy", "no node of ours is meant to run there")]
+    assert agreed(known, ALIVE) == [StopInstance("i-busy", "it belongs to none of our nodes")]
 
 
 @pytest.mark.parametrize("state", ["draining", "quarantined"])
@@ -233,7 +233,7 @@ def test_what_the_provider_took_back_is_gone() -> None:
 def test_a_node_is_missed_for_a_few_lists_and_a_lease_time_before_it_is_given_up() -> None:
     silent_ms = NOW_MS - POLICY.lease_ms - 1
     missing = replace(BUSY, missing=LISTS_WITHOUT_MAX - 1, heard_ms=silent_ms)
-    assert agreed([missing]) == [GiveUp("busy", f"not in {LISTS_WITHOUT_MAX} lists of the provider")]
+    assert agreed([missing]) == [GiveUp("busy", f"missing from {LISTS_WITHOUT_MAX} lists of the provider")]
     assert agreed([replace(missing, missing=LISTS_WITHOUT_MAX - 2)]) == []
     assert agreed([replace(missing, heard_ms=NOW_MS)]) == []  # it beats: the list is wrong
 

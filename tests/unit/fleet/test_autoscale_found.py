@@ -49,7 +49,7 @@ def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> No
 
 def test_where_nothing_is_here_nobody_is_said_to_refuse() -> None:
     (start,) = scale(limits(0, 2), [], Demand(takable=1, stuck=1), NOW_MS, POLICY).actions
-    assert start == StartNode("1 job waits; 0 nodes are coming")
+    assert start == StartNode("1 job waits; 0 nodes are starting")
 
 
 class Shop:

@@ -73,7 +73,7 @@ def test_a_move_must_save_more_than_it_costs() -> None:
     worth = POLICY.move_s / (12.0 - peers.usual)
     assert too_slow(12.0, peers, int(worth), POLICY) is None
     sentence = too_slow(12.0, peers, int(worth) + 10, POLICY)
-    assert sentence is not None and "12 s a step beside 1 on 8 machines" in sentence
+    assert sentence is not None and "12 s a step, against 1 on 8 machines" in sentence
 
 
 def outlook(seen: list[float], returned: list[float] | None = None, new_share: float = 1.0) -> Outlook:

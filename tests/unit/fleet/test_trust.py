@@ -135,7 +135,7 @@ def test_the_last_machine_of_a_pool_that_can_rent_no_other_goes_on_trial_at_once
     assert verdict == TrialDue(
         30_000,
         "2 strikes: the GPU failed; no other machine of its pool works and none can be started, "
-        "so it goes on with one job at a time, after a rest of 30 s",
+        "so it continues with one job at a time, after a rest of 30 s",
     )
 
 

@@ -121,7 +121,7 @@ def test_what_is_no_whole_zip_is_refused_in_words(tmp_path: Path, spoil: Callabl
 
 
 def test_a_file_and_a_folder_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be the folder"):
+    with pytest.raises(BadInput, match="cannot also be the folder"):
         unpacked(packed(tmp_path / "dogs.zip", {"a": b"", "a/b.png": b"", "c.png": b""}))
 
 

@@ -63,7 +63,7 @@ MISFITS: dict[str, dict[str, Any]] = {
     "needs an H200 and node-a has A100": {"gpu": "H200"},
     "needs the pool home and node-a is in default": {"pool": "home"},
     "needs trust 2 and node-a has 1": {"trust": 2},
-    "must go on with the same numerics, and node-a has others": {"numerics": "other bits"},
+    "must resume with the same numerics, and node-a has others": {"numerics": "other bits"},
     "needs 2 slots and node-a has 1 free": {"slots": 2},
 }
 
@@ -84,8 +84,8 @@ def test_a_job_gets_a_node_that_has_all_it_asks_for_and_no_more() -> None:
 def test_the_queues_order_decides_and_the_choice_says_why() -> None:
     again = replace(CANDIDATE, id="again", fencing=1)
     assert choice(again, CANDIDATE).job is again
-    assert choice(again).because == "begun before, so ahead of fresh ones, on node-a"
-    assert choice(CANDIDATE).because == "the next in line, on node-a"
+    assert choice(again).because == "taken by node-a: it was started before, so it comes before new jobs"
+    assert choice(CANDIDATE).because == "taken by node-a: it was next in line"
 
 
 def test_where_nothing_waits_that_is_said() -> None:
@@ -99,7 +99,7 @@ BASE_WAIT_MS = round(1000 * POLICY.base_wait_s)
 
 def test_among_equals_one_whose_base_the_node_holds_goes_first_for_a_while() -> None:
     found = choice(FIRST, HELD, held="held", now_ms=BASE_WAIT_MS)
-    assert found.job is HELD and "whose base is there" in found.because
+    assert found.job is HELD and "whose base the node has" in found.because
     assert choice(FIRST, HELD, held="held", now_ms=BASE_WAIT_MS + 1).job is FIRST
     assert choice(FIRST, HELD, held="neither").job is FIRST
 

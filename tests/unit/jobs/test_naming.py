@@ -32,8 +32,8 @@ def test_a_name_is_meant_before_an_id_that_happens_to_begin_so() -> None:
 def test_several_jobs_are_named_and_none_is_taken() -> None:
     with pytest.raises(BadInput) as refused:
         the_one("267e", FOUND)
-    assert refused.value.message == f"267e may be {TWO}, {ONE}, the newest first"
-    with pytest.raises(BadInput, match="and more, the newest first"):
+    assert refused.value.message == f"267e matches several jobs, the newest first: {TWO}, {ONE}"
+    with pytest.raises(BadInput, match=r"the newest first: .* and more"):
         the_one("a dog", [(f"job-{number}", "a dog") for number in range(SHOWN_MAX)])
 
 

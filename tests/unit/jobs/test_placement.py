@@ -42,10 +42,10 @@ def test_where_no_node_fits_the_reason_is_that_of_a_job_that_waits() -> None:
     found = placed(replace(CANDIDATE, gpu="RTX 4090"))
     assert found.fitting == ()
     assert found.because == (
-        "no node here can take it: needs an RTX 4090 and node-a has A100; "
+        "no node can take it: needs an RTX 4090 and node-a has A100; "
         "start a worker that has an RTX 4090: `gangline worker`"
     )
-    assert placed(nodes=()).because.startswith("waits for a node: none is here")
+    assert placed(nodes=()).because.startswith("waits for a node: there is none")
 
 
 def test_a_node_whose_slots_others_hold_fits_and_is_busy() -> None:
@@ -70,7 +70,7 @@ def test_a_node_that_gets_no_work_now_fits_says_why_and_comes_last() -> None:
 def test_what_a_pool_would_start_is_named_with_the_price_of_the_slots_that_are_asked_for() -> None:
     found = placed(nodes=(), supply=renting(OFFER, replace(OFFER, gpu="A10", exhausted=True)))
     assert [(node.pool, node.gpu, node.price_usd_per_hour) for node in found.rentable] == [("cloud", "T4", 0.2)]
-    assert found.because == "waits for a node: none is here; a node of cloud is to be started for it"
+    assert found.because == "waits for a node: there is none; a node of cloud will be started for it"
     assert placed(nodes=(), supply=renting(OFFER, rented=4)).rentable == ()
     assert placed(replace(CANDIDATE, gpu_memory_gb=24), nodes=(), supply=renting(OFFER)).rentable == ()
 

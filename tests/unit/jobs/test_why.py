@@ -11,7 +11,7 @@ from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import reservation
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 
-SAID = "node-x was told to stop and handed it back"
+SAID = "node-x was asked to stop and handed the job back"
 OTHER = replace(NODE, id="n-2", machine="m-2", name="node-b")
 
 
@@ -61,19 +61,19 @@ def test_a_budget_that_does_not_allow_the_least_that_a_try_reserves_is_the_reaso
 
 
 def test_where_no_node_is_here_that_is_the_reason() -> None:
-    assert why(nodes=[]) == "waits for a node: none is here" + START
+    assert why(nodes=[]) == "waits for a node: there is none" + START
 
 
 def test_where_no_node_is_here_what_the_job_needs_and_what_would_help_are_named() -> None:
     many = replace(CANDIDATE, gpu_memory_gb=80, gpu="H200", trust=2, numerics="x", slots=2)
     asked = "80 GB of GPU memory, an H200, 2 GPUs, trust 2, the numerics of its checkpoints"
     assert why(many, nodes=[]) == (
-        f"waits for a node: none is here, and it needs {asked}; start a worker that has {asked}: `gangline worker`"
+        f"waits for a node: there is none, and it needs {asked}; start a worker that has {asked}: `gangline worker`"
     )
 
 
 def test_a_pool_that_does_not_exist_is_said_and_those_that_do() -> None:
-    assert unserved(renting(OFFER), pool="clowd") == "its pool clowd does not exist: there are cloud, default"
+    assert unserved(renting(OFFER), pool="clowd") == "its pool clowd does not exist: the pools are cloud, default"
     assert unserved(renting(OFFER), pool="default").startswith("start a worker that has the pool default")
 
 
@@ -83,9 +83,9 @@ def test_a_pool_that_does_not_exist_is_said_and_those_that_do() -> None:
         ({"gpu_memory_gb": 80}, "no pool offers a GPU with 80 GB: the largest offer has 24 GB"),
         ({"gpu": "H200"}, "no pool offers an H200: the offers have A10, T4"),
         ({"slots": 8}, "no pool offers a node with 8 GPUs: the largest offer has 1"),
-        ({"trust": 2}, "no pool offers a node of trust 2: the most that one offers is 0"),
-        ({"gpu": "T4", "gpu_memory_gb": 20}, "no offer of any pool has all of that at once"),
-        ({}, "a node of cloud is to be started for it"),
+        ({"trust": 2}, "no pool offers a node of trust 2: the highest trust on offer is 0"),
+        ({"gpu": "T4", "gpu_memory_gb": 20}, "no single offer of any pool meets all of its needs"),
+        ({}, "a node of cloud will be started for it"),
     ],
 )
 def test_what_no_offer_has_is_named_beside_the_best_that_one_has(need: dict[str, Any], sentence: str) -> None:
@@ -93,11 +93,11 @@ def test_what_no_offer_has_is_named_beside_the_best_that_one_has(need: dict[str,
 
 
 def test_a_pool_that_is_full_empty_away_or_exhausted_is_named() -> None:
-    assert unserved(renting(OFFER, rented=4)) == "no pool may grow: all 4 of 4 nodes of cloud are there"
+    assert unserved(renting(OFFER, rented=4)) == "no pool may grow: cloud has 4 of at most 4 nodes"
     assert unserved(renting()) == "no pool offers a node now"
     assert unserved(renting(away="did not answer")) == "the provider of cloud did not answer"
     spent = renting(replace(OFFER, exhausted=True))
-    assert unserved(spent) == "the provider of cloud has none left that fits; it is asked again"
+    assert unserved(spent) == "the provider of cloud has no fitting node left now; the server keeps asking"
     both = Supply(pools=(*renting(OFFER).pools, PoolSeen(name="far", rented=0, nodes_max=1, away="did not answer")))
     assert unserved(both, trust=1).endswith("; the provider of far did not answer")
 
@@ -112,7 +112,7 @@ def test_a_budget_that_pays_for_no_offer_that_fits_is_the_reason() -> None:
     least = reservation(OFFER.price_micro_usd_per_hour, 0, POLICY)
     poor = replace(PURSE, budget=least - 1)
     assert unserved(renting(OFFER), purse=poor).startswith("the budget of p")
-    assert unserved(renting(OFFER), purse=replace(PURSE, budget=least)) == "a node of cloud is to be started for it"
+    assert unserved(renting(OFFER), purse=replace(PURSE, budget=least)) == "a node of cloud will be started for it"
 
 
 QUARANTINED = replace(
@@ -122,23 +122,23 @@ QUARANTINED = replace(
 
 def test_the_only_node_is_named_with_what_keeps_it_from_working_and_until_when() -> None:
     assert why(nodes=[QUARANTINED]) == (
-        "the only node here, node-a, is quarantined until 17:20 UTC: 2 strikes: the trainer crashed"
+        "the only node, node-a, is quarantined until 17:20 UTC: 2 strikes: the trainer crashed"
     )
     resting = replace(NODE, rest_until_ms=15_000)
-    assert why(nodes=[resting]) == "the only node here, node-a, pauses after failures until 00:00:15 UTC"
+    assert why(nodes=[resting]) == "the only node, node-a, pauses after failures until 00:00:15 UTC"
     draining = replace(NODE, state="draining", because="no work for it")
-    assert why(nodes=[draining]) == "the only node here, node-a, is draining: no work for it"
+    assert why(nodes=[draining]) == "the only node, node-a, is draining: no work for it"
 
 
 def test_of_several_nodes_that_get_no_work_a_few_are_named() -> None:
     both = [QUARANTINED, replace(OTHER, rest_until_ms=15_000)]
     assert why(nodes=both) == (
-        "all 2 nodes here that could take it get no work now: "
+        "all 2 nodes that could take it get no work now: "
         "node-a is quarantined until 17:20 UTC: 2 strikes: the trainer crashed; "
         "node-b pauses after failures until 00:00:15 UTC"
     )
     assert why(replace(CANDIDATE, gpu_memory_gb=40), nodes=[QUARANTINED, replace(OTHER, gpu_memory_gb=8)]).startswith(
-        "the only node here that could take it, node-a, is quarantined"
+        "the only node that could take it, node-a, is quarantined"
     )
     assert why(nodes=[QUARANTINED, OTHER]) == SAID
 
@@ -155,17 +155,17 @@ def test_a_node_that_is_starting_is_what_a_job_waits_for_whatever_it_will_comput
     [
         ({"gpu": "H200"}, "needs an H200 and node-a has A100"),
         ({"slots": 2}, "needs 2 slots and node-a has 1 free"),
-        ({"numerics": "x"}, "must go on with the same numerics, and node-a has others"),
+        ({"numerics": "x"}, "must resume with the same numerics, and node-a has others"),
     ],
 )
 def test_where_no_node_here_has_what_it_needs_the_first_thing_that_is_missing_is_named(
     need: dict[str, Any], sentence: str
 ) -> None:
-    assert why(replace(CANDIDATE, **need)).startswith(f"no node here can take it: {sentence}; start a worker that has ")
+    assert why(replace(CANDIDATE, **need)).startswith(f"no node can take it: {sentence}; start a worker that has ")
 
 
 def test_bans_count_and_one_node_without_is_enough() -> None:
-    assert why(banned={"m"}) == "no node here can take it: node-a failed it before" + START
+    assert why(banned={"m"}) == "no node can take it: node-a failed it before" + START
     assert why(banned={"m"}, nodes=[NODE, OTHER]) == SAID
 
 

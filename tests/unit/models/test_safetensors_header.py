@@ -59,12 +59,12 @@ def test_a_header_as_long_as_a_pickles_first_bytes_is_no_pickle(tmp_path: Path) 
         ("m.safetensors", b"PK\x03\x04rest of a zip", "m.safetensors is a pickle under another name"),
         ("m.safetensors", b"\x80\x04\x95rest of it", "m.safetensors is a pickle under another name"),
         ("m.safetensors", b"GGUF\x03\0\0\0\0\0\0\0", "m.safetensors is in GGUF"),
-        ("m.safetensors", b"", "m.safetensors is no safetensors file"),
-        ("m.safetensors", b"<html>not found</html>", "m.safetensors is no safetensors file"),
-        ("m.safetensors", struct.pack("<Q", 4) + b"[1]x", "m.safetensors is no safetensors file"),
-        ("m.safetensors", struct.pack("<Q", 50_000) + b"[" * 50_000, "m.safetensors is no safetensors file"),
-        ("m.safetensors", struct.pack("<Q", 20) + b'{"w":{"dtype":"F"}} ', "m.safetensors is no safetensors file"),
-        ("m.safetensors", struct.pack("<Q", HEADER_BYTES_MAX + 1) + b"{}", "m.safetensors is no safetensors file"),
+        ("m.safetensors", b"", "m.safetensors is not a safetensors file"),
+        ("m.safetensors", b"<html>not found</html>", "m.safetensors is not a safetensors file"),
+        ("m.safetensors", struct.pack("<Q", 4) + b"[1]x", "m.safetensors is not a safetensors file"),
+        ("m.safetensors", struct.pack("<Q", 50_000) + b"[" * 50_000, "m.safetensors is not a safetensors file"),
+        ("m.safetensors", struct.pack("<Q", 20) + b'{"w":{"dtype":"F"}} ', "m.safetensors is not a safetensors file"),
+        ("m.safetensors", struct.pack("<Q", HEADER_BYTES_MAX + 1) + b"{}", "m.safetensors is not a safetensors file"),
     ],
 )
 def test_what_is_something_else_is_refused_by_name(tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -77,7 +77,7 @@ def test_what_is_something_else_is_refused_by_name(tmp_path: Path, name: str, co
 def test_a_file_that_was_cut_off_says_how_much_is_there(tmp_path: Path) -> None:
     path = write(tmp_path / "m.safetensors", {"w": entry("F32", [4], 0, 16)}, b"\0" * 10)
     whole = path.stat().st_size + 6
-    with pytest.raises(BadInput, match=rf"m\.safetensors is cut off: {whole - 6} of {whole} bytes"):
+    with pytest.raises(BadInput, match=rf"m\.safetensors is cut off: it has {whole - 6} of {whole} bytes"):
         read_header(path)
 
 

@@ -43,26 +43,32 @@ def test_files_that_were_uploaded_are_no_places() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("dogs/", "no address that this server can fetch"),
-        ("/etc", "no address that this server can fetch"),
-        ("file:///etc/", "no address that this server can fetch"),
-        ("gs://bucket/dogs/", "no address that this server can fetch"),
+        ("dogs/", "is not an address that this server can fetch"),
+        ("/etc", "is not an address that this server can fetch"),
+        ("file:///etc/", "is not an address that this server can fetch"),
+        ("gs://bucket/dogs/", "is not an address that this server can fetch"),
         ("http://2130706433/dogs.zip", "a number for its host"),
         ("https://me:secret@a.example/dogs.zip", "a user's name or password"),
         ("s3://bucket/", "is a whole bucket"),
         ("s3://bucket", "is a whole bucket"),
-        ("s3://bucket/a/../b/", "no place in a bucket"),
-        ("s3:///dogs/", "no place in a bucket"),
-        ("s3://UPPER/dogs/", "no place in a bucket"),
-        ("s3://bucket/a//b/", "no place in a bucket"),
-        (["https://a.example/dogs.zip", "https://a.example/1.jpg"], "stands alone"),
-        (["s3://bucket/dogs/", "https://a.example/1.jpg"], "stands alone"),
-        ({"url": "https://a.example/dogs.zip", "caption": "x"}, "a caption is of one photo"),
+        ("s3://bucket/a/../b/", "is not a place in a bucket"),
+        ("s3:///dogs/", "is not a place in a bucket"),
+        ("s3://UPPER/dogs/", "is not a place in a bucket"),
+        ("s3://bucket/a//b/", "is not a place in a bucket"),
+        (
+            ["https://a.example/dogs.zip", "https://a.example/1.jpg"],
+            "holds many photos, so it must be the only address",
+        ),
+        (["s3://bucket/dogs/", "https://a.example/1.jpg"], "holds many photos, so it must be the only address"),
+        (
+            {"url": "https://a.example/dogs.zip", "caption": "x"},
+            "a caption describes one photo, and https://a.example/dogs.zip holds many",
+        ),
         ({"url": "https://a.example/1.jpg", "caption": 5}, "a caption is a text"),
         ({"url": "https://a.example/1.jpg", "caption": "a\nb"}, "a caption is a text"),
         ({"url": "https://a.example/1.jpg", "token": "x"}, "has no field token"),
-        ({"url": 5}, "no address"),
-        ([5, "https://a.example/1.jpg"], "no address"),
+        ({"url": 5}, "is not an address"),
+        ([5, "https://a.example/1.jpg"], "is not an address"),
         (["https://a.example/1.jpg"] * 1001, "more than 1,000 URLs"),
     ],
 )
@@ -205,7 +211,7 @@ def test_what_is_no_text_is_no_address() -> None:
 
 def test_an_address_is_understood_again_as_it_was_kept() -> None:
     longest = "s3://bucket/" + "a" * 987
-    with pytest.raises(BadInput, match="no place in a bucket"):
+    with pytest.raises(BadInput, match="is not a place in a bucket"):
         parse_places(f"{longest}a")
     (place,) = parse_places(longest)
     assert parse_places(place.address) == (place,)

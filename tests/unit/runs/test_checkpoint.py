@@ -61,13 +61,13 @@ def test_what_is_no_manifest_is_damaged(value: object) -> None:
 
 @pytest.mark.parametrize("step", ["7", 7.0, True])
 def test_a_step_that_is_no_whole_number_is_damaged(step: object) -> None:
-    with pytest.raises(Damaged, match="is no whole number"):
+    with pytest.raises(Damaged, match="is not a whole number"):
         parse_manifest(MANIFEST.to_json() | {"step": step})
 
 
 def test_a_manifest_of_a_file_that_is_the_folder_of_another_is_damaged() -> None:
     files = tuple(File(path=path, bytes=3, sha256="a" * 64) for path in ("unet", "unet/weights"))
-    with pytest.raises(Damaged, match="unet is a file, so that it cannot be the folder of unet/weights, too"):
+    with pytest.raises(Damaged, match="unet is a file, so it cannot also be the folder of unet/weights"):
         parse_manifest(replace(MANIFEST, files=files).to_json())
     with pytest.raises(Damaged, match="unet is a file"):
         parse_prepared(Prepared(key="k", files=files).to_json())

@@ -108,7 +108,7 @@ def test_names_that_the_hub_has_are_taken(repo: str, revision: str) -> None:
 
 
 def test_why_two_names_are_refused_is_said() -> None:
-    with pytest.raises(InvalidSpec, match=r"^photos: a is a file, so that it cannot be the folder of a/b, too$"):
+    with pytest.raises(InvalidSpec, match=r"^photos: a is a file, so it cannot also be the folder of a/b$"):
         parse_spec(to_json(SPEC) | {"photos": [named("a/b"), named("a")]})
 
 

@@ -82,7 +82,7 @@ def lacks(rules: Rules, candidate: CheckpointCandidate) -> str:
         return f"{odd or candidate.name} {candidate.files[odd].odd}"
     unsound = next((path for path, seen in sorted(candidate.files.items()) if not seen.sound), None)
     if unsound is not None:
-        return f"{unsound or candidate.name} is not written to its end"
+        return f"{unsound or candidate.name} is not completely written"
     if rules.complete_when:
         lacking, last = _lacks_match(rules.complete_when, candidate)
         candidate = replace(candidate, due=None)  # the pattern alone decides
@@ -92,7 +92,7 @@ def lacks(rules: Rules, candidate: CheckpointCandidate) -> str:
         if not lacking and layout in _SETTLE and not candidate.settled and may_change(candidate):
             lacking = MAY_COME
     else:
-        return "nothing says that it is a checkpoint"
+        return "nothing shows that it is a checkpoint"
     return lacking or lacks_of_version(candidate, last, by_names=not rules.complete_when)
 
 
@@ -202,27 +202,27 @@ def _lacks_of_accelerate(candidate: CheckpointCandidate, processes: int) -> str:
 
 
 def _lacks_of_simpletuner(candidate: CheckpointCandidate, processes: int) -> str:
-    return _lacks_of_accelerate(candidate, processes) or ("" if GUARD in candidate.files else f"{GUARD} lacks")
+    return _lacks_of_accelerate(candidate, processes) or ("" if GUARD in candidate.files else f"{GUARD} is missing")
 
 
 def _lacks_of_onetrainer(candidate: CheckpointCandidate, processes: int) -> str:
     lacking = next((name for name in OF_ONETRAINER_ALL if f"{OF_ONETRAINER}{name}" not in candidate.files), "")
-    return f"{OF_ONETRAINER}{lacking} lacks" if lacking else ""
+    return f"{OF_ONETRAINER}{lacking} is missing" if lacking else ""
 
 
 def _lacks_of_shards(candidate: CheckpointCandidate, processes: int) -> str:
     if not any(SHARD.fullmatch(path) for path in candidate.files):
-        return "shards lack"
+        return "shards are missing"
     return _lacks_weights(candidate)
 
 
 def _lacks_of_root(candidate: CheckpointCandidate, processes: int) -> str:
-    return "" if holds_state(candidate) else "nothing of it looks like state"
+    return "" if holds_state(candidate) else "none of its files looks like training state"
 
 
 def _lacks_of_trainer(candidate: CheckpointCandidate, processes: int) -> str:
     if "trainer_state.json" not in candidate.files:
-        return "trainer_state.json lacks"
+        return "trainer_state.json is missing"
     found = {match[1] for path in candidate.files if (match := OF_TRAINER.fullmatch(path))}
     lacking = _lacks_weights(candidate) or _lacks_optimiser(candidate)
     if lacking or (processes == 1 and None in found):
@@ -235,21 +235,21 @@ def _lacks_of_lightning(candidate: CheckpointCandidate, processes: int) -> str:
     if not candidate.folder:
         return ""
     lacking = next((name for name in (SHARDS_END, "meta.pt") if name not in candidate.files), "")
-    return f"{lacking} lacks" if lacking else ""
+    return f"{lacking} is missing" if lacking else ""
 
 
 def _lacks_of_manifest(candidate: CheckpointCandidate, processes: int) -> str:
     if MANIFEST not in candidate.files:
-        return f"{MANIFEST} lacks"
+        return f"{MANIFEST} is missing"
     try:
         manifest = parse_manifest(candidate.files[MANIFEST].told)
     except Damaged as error:
         return error.message
     for file in manifest.files:
         if file.path not in candidate.files:
-            return f"{file.path} lacks, which its manifest names"
+            return f"{file.path}, which its manifest lists, is missing"
         if candidate.files[file.path].bytes != file.bytes:
-            return f"{file.path} is not as long as its manifest says"
+            return f"{file.path} does not have the length that its manifest lists"
     return ""
 
 
@@ -261,18 +261,18 @@ def _lacks_weights(candidate: CheckpointCandidate) -> str:
             named = seen.told.get("weight_map", {}).values() if isinstance(seen.told, dict) else ()
             for shard in sorted({f"{below}/{name}".lstrip("/") for name in named}):
                 if shard not in candidate.files:
-                    return f"{shard} lacks, which {path} names"
+                    return f"{shard}, which {path} lists, is missing"
         if match := SHARD.fullmatch(path):
             end = f"{match[1] or ''}{SHARDS_END}"
             if end not in candidate.files:
-                return f"{end} lacks"
+                return f"{end} is missing"
     sharded = any(SHARD.fullmatch(path) or "_model_states.pt" in path for path in candidate.files)
-    return "" if sharded or any(WEIGHTS.fullmatch(path) for path in candidate.files) else "weights lack"
+    return "" if sharded or any(WEIGHTS.fullmatch(path) for path in candidate.files) else "weights are missing"
 
 
 def _lacks_optimiser(candidate: CheckpointCandidate) -> str:
     found = any(OPTIMISER.fullmatch(path) or SHARD.fullmatch(path) for path in candidate.files)
-    return "" if found else "the optimiser's state lacks"
+    return "" if found else "the optimiser's state is missing"
 
 
 def _lacks_one_of_each(found: set[int], processes: int, name: str) -> str:

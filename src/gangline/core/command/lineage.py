@@ -230,7 +230,7 @@ def parse_begun(run: str, value: object) -> Begun:
             usd_per_hour=None if value["usd_per_hour"] is None else float(value["usd_per_hour"]),
         )
     except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"what run {run} said of its beginning is damaged ({type(error).__name__})") from None
+        raise Damaged(f"the record of the start of run {run} is damaged ({type(error).__name__})") from None
 
 
 def parse_committed(ref: Ref, value: object) -> CommittedCheckpoint:

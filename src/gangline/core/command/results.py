@@ -103,7 +103,9 @@ def strangers(paths: Iterable[str]) -> list[str]:
 def advice(paths: list[str]) -> str:
     """Return which options make these files checkpoints."""
     pattern = path_pattern(paths[0]).replace("#", "*")
-    return f"--complete-when '{pattern}' says that it is one when this is there, --layout folder takes the whole folder"
+    return (
+        f"--complete-when '{pattern}' makes it one once such a file exists; --layout folder makes the whole folder one"
+    )
 
 
 def way_of(known: KnownFile, turn: Turn, unchanged_s: float, now_s: float, pace: UploadPace) -> UploadWay:

@@ -18,7 +18,7 @@ SHOWN = re.compile(
 NOTES = re.compile(r".*\.(csv|tsv|txt|md|jsonl?|ya?ml|toml|html)", re.IGNORECASE)
 """Files that describe a checkpoint: they may be written at any time and say nothing about its version."""
 MAY_COME = "the script may still add to it"
-UNTOUCHED = "nothing that training goes on from has changed since it was sent"
+UNTOUCHED = "no training state in it has changed since it was uploaded"
 
 
 def tells_nothing(path: str) -> bool:
@@ -91,7 +91,11 @@ def lacks_of_version(candidate: CheckpointCandidate, last: re.Pattern[str], *, b
     if not lacking:
         return ""
     old = any(path_pattern(path) == lacking[0] for path in candidate.files)
-    return f"{lacking[0]} is of the version before" if old else f"{lacking[0]} lacks, which the one before it had"
+    return (
+        f"{lacking[0]} is still from the previous version"
+        if old
+        else f"{lacking[0]}, which the previous version had, is missing"
+    )
 
 
 def _mixed(candidate: CheckpointCandidate, last: re.Pattern[str]) -> str:
@@ -103,7 +107,7 @@ def _mixed(candidate: CheckpointCandidate, last: re.Pattern[str]) -> str:
     ends = [path for path in sorted(candidate.files) if last.fullmatch(path)]
     same = next((path for path in ends if path not in fresh), None)
     if same is not None:
-        return f"{same or candidate.name} is of the version before"
+        return f"{same or candidate.name} is still from the previous version"
     ended_ns = max((candidate.files[path].written_ns for path in ends), default=0)
     ended_before_ns = max((before[path] for path in ends if path in before), default=0)
     for path in sorted(fresh & before.keys()) if ended_before_ns else ():

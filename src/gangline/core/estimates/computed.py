@@ -75,7 +75,7 @@ def _of_phases(spec: ScratchSpec, family: Family, forecasts: Mapping[str, Mappin
 
 def _memory(kind: GpuKind, phase: PhaseForecast) -> str:
     memory, fits = phase.memory, phase.memory.fits(kind.memory_gb)
-    room = "" if fits == "yes" else f", but {kind.memory_gb} GB {'are' if fits == 'no' else 'may be'} too few"
+    room = "" if fits == "yes" else f", but {kind.memory_gb} GB {'are' if fits == 'no' else 'may be'} too little"
     return f"{memory.low_gb:.0f} to {memory.high_gb:.0f} GB on {kind.name} with {phase.microbatch} at a time{room}"
 
 
@@ -84,5 +84,5 @@ def _of_all(spec: ScratchSpec, forecasts: Mapping[str, Mapping[int, Forecast]]) 
     said = [sentence for found in forecasts.values() for sentence in found[max(found)].because[1:]]
     yield from dict.fromkeys(sentence for sentence in said if not is_of_memory(sentence))
     if any(phase.latents == "auto" for phase in spec.phases) and spec.part == "unet":
-        yield "latents are taken from the data set: without them each step encodes its pictures, too"
-    yield "held-out rows, checkpoints and pictures are left out"
+        yield "latents are assumed to be in the data set: without them each step also encodes its images"
+    yield "the time for held-out rows, checkpoints and sample pictures is not included"

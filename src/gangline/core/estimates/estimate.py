@@ -106,7 +106,7 @@ def _notes(outline: Outline, laws: tuple[Law, ...], rows: tuple[EstimateRow, ...
         yield from _misfits(phase.name, law)
     single = [phase.name for phase, law in zip(outline.phases, laws, strict=True) if len(law.rows) == 1]
     if single and any(row.how == "extrapolated" for row in rows):
-        yield f"one measurement tells nothing of how {' and '.join(single)} scales: measure a second number of GPUs"
+        yield f"one measurement does not show how {' and '.join(single)} scales: measure a second number of GPUs"
     if any(phase.batch is None for phase in outline.phases) and any(row.how != "measured" for row in rows):
         yield "without batch_size and microbatch, every GPU is taken to have whole microbatches, and more than one a step"
     if outline.precompute and outline.precompute.training_without:
@@ -121,7 +121,7 @@ def _misfits(name: str, law: Law) -> Iterator[str]:
     for fewer, more in pairwise(law.rows):
         if more.images_per_second < fewer.images_per_second:
             rates = f"{more.images_per_second:.1f} images/s and {fewer.images_per_second:.1f}"
-            yield f"{name}: {more.gpus} GPUs did less than {fewer.gpus} ({rates}), which the law does not know: measure again"
+            yield f"{name}: {more.gpus} GPUs were slower than {fewer.gpus} ({rates}), which the law cannot describe: measure again"
     if off := missed(law):
         worst = max(off, key=lambda row: abs(off[row]))
         yield (

@@ -138,7 +138,7 @@ def remembered(
     if not kind or not scaled:
         return counted
     on = " and ".join(sorted({each.gpu for _, each in scaled}))
-    words = f"this workload ran on {on} before, not on {kind.name}: by data sheet that is as much faster or slower"
+    words = f"this workload ran on {on} before, not on {kind.name}: its times are scaled by the GPUs' data sheets"
     band = Band(
         low=min(each.seconds_per_step / times.high for times, each in scaled),
         middle=median(each.seconds_per_step / times.middle for times, each in scaled),
@@ -160,10 +160,8 @@ def _took(seconds: list[float], measured: Sequence[MeasuredPace], name: str, cou
     if name:
         words = f"this workload ran {runs} on {name} before, at {middle:.3g} s a step"
     else:
-        on = ", ".join(sorted({each.gpu for each in measured if each.gpu})) or "cards without a name"
-        words = (
-            f"which card it will get is not known; this workload ran {runs} before, on {on}, at {middle:.3g} s a step"
-        )
+        on = ", ".join(sorted({each.gpu for each in measured if each.gpu})) or "GPUs without a name"
+        words = f"it is not known which GPU the job will get; this workload ran {runs} before, on {on}, at {middle:.3g} s a step"
     return {
         "seconds_per_step": Band(low=middle / factor, middle=middle, high=middle * factor),
         "because": (words, *_of_memory(counted.because)),
@@ -275,11 +273,11 @@ def _largest_that_fits(memory: Callable[[int], Memory], kind: GpuKind | None, mo
 def _why_not(precision: str, kind: GpuKind | None) -> tuple[str, ...]:
     """Return why no times can be computed; empty if they can."""
     if kind is None:
-        return ("which card it will get is not known, so neither is its time",)
+        return ("it is not known which GPU the job will get, so its time is not known either",)
     if precision == "fp32":
-        return ("what cards reach in fp32 is not known, so neither is its time",)
+        return ("the speed of GPUs in fp32 was not measured, so the time is not known",)
     if precision == "bf16" and kind.computes_in == "fp16":
-        return (f"{kind.name} only emulates bf16, at a speed that nobody measured: take precision auto",)
+        return (f"{kind.name} only emulates bf16, at a speed that nobody measured: use precision auto",)
     return ()
 
 
@@ -290,12 +288,12 @@ def _why(tflop: float, kind: GpuKind, *, replayed: bool, compiled: bool) -> Iter
     if not replayed:
         yield "kernels are launched one by one: a slow host takes longer, up to the end of the band"
     if compiled:
-        yield "what compile gains was not measured, so it is not counted"
+        yield "the gain from compile was not measured, so it is not included"
 
 
 def about_band(kind: GpuKind) -> Iterator[str]:
     meant = f"a band is meant to hold {BAND_SHARE:.0%} of what would be measured"
-    yield f"{meant}; its width is how far an H100, an A100 and an RTX 4090 were off"
+    yield f"{meant}; its width is the error of such estimates for an H100, an A100 and an RTX 4090"
     if beyond(kind) > FAR:
         more = "more" if kind.tflops * 1e3 / kind.memory_gb_per_s < BALANCES[0] else "less"
         yield f"{kind.name} has {more} memory bandwidth for its TFLOP/s than those, so its band is wider"

@@ -92,7 +92,7 @@ def losses_of(outline: Outline) -> dict[int, Loss | None]:
             f"on {' or '.join(map(str, endless))} GPUs training would not end: {endless[0]} are interrupted every "
             f"{losses[endless[0]].between_s:.3g} s on average, a checkpoint takes {found.checkpoint_s:g} s and a restart "
             f"{found.restart_s:g} s",
-            hint="leave them out, or find nodes that stay longer, faster checkpoints or faster restarts",
+            hint="leave these numbers out, or find nodes with fewer interruptions, faster checkpoints or faster restarts",
         )
     return dict(losses)
 

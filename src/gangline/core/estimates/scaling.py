@@ -253,13 +253,13 @@ def _reasons(law: Law, gpus: int) -> Iterable[str]:
             f"published doubling would give ({DOUBLING_LEAST:.2f} times)"
         )
     else:
-        yield f"by the law of {law.fitted} measured numbers of GPUs, {measured[0].gpus} to {measured[law.fitted - 1].gpus}"
+        yield f"by the law fitted to {law.fitted} measured numbers of GPUs, {measured[0].gpus} to {measured[law.fitted - 1].gpus}"
     if _may_expose(law, gpus):
-        yield "one microbatch a step, where nothing was measured: as slow as the most GPUs measured at worst"
+        yield "with one microbatch a step nothing was measured: at worst it is as slow as on the most GPUs that were measured"
     if law.batch and law.batch.size < gpus * law.batch.microbatch:
         yield "less than one microbatch for each GPU: more GPUs do not make a step shorter"
     elif _idle(law, gpus) > 1e-12:
-        yield "the last microbatch of a step is not whole"
+        yield "the last microbatch of a step is not full"
 
 
 def student_t(probability: float, freedom: int) -> float:

@@ -122,8 +122,8 @@ def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: i
     )
     actions += [StartNode(because)] * min(room, max(for_work, for_minimum))
     spare = max(demand.takable, len(working) + coming - limits.nodes_min)
-    why = "may have none of the jobs that wait" if demand.takable else "no work for it"
-    actions += [Drain(node.id, f"idle for {_idle_s(node, now_ms):.0f} s, {why}") for node in useless[:spare]]
+    why = "it can run none of the waiting jobs" if demand.takable else "there is no work for it"
+    actions += [Drain(node.id, f"idle for {_idle_s(node, now_ms):.0f} s, and {why}") for node in useless[:spare]]
     return ScalingPlan(actions=actions, covers=useful_idle + coming)
 
 
@@ -137,8 +137,8 @@ def _why(demand: Demand, working: int, coming: int) -> str:
     refused = ""
     if demand.stuck and working:
         which = "" if demand.stuck == demand.takable else f", {demand.stuck} of which"
-        refused = f"{which or ' and'} may have none of the nodes here"
-    return f"{waiting}{refused}; {coming} nodes are coming"
+        refused = f"{which or ' and'} can run on none of the existing nodes"
+    return f"{waiting}{refused}; {coming} nodes are starting"
 
 
 def starts_max(
@@ -182,12 +182,12 @@ def reconcile(
     for instance in alive:
         node = ours.get(instance.name)
         if node is None or node.state == "gone":
-            actions.append(StopInstance(instance.id, "no node of ours is meant to run there"))
+            actions.append(StopInstance(instance.id, "it belongs to none of our nodes"))
         elif node.instance is None:
             ours[node.id] = replace(node, instance=instance.id, missing=0)
             actions.append(Adopt(node.id, instance.id))
         elif node.instance != instance.id:  # a request that timed out and was repeated may have started two
-            actions.append(StopInstance(instance.id, f"a double of {node.id}"))
+            actions.append(StopInstance(instance.id, f"a duplicate of {node.id}"))
         elif node.state in ("draining", "quarantined") and node.idle_since_ms is not None:
             actions.append(StopInstance(instance.id, f"{node.id} is {node.state}"))
     running = {instance.name for instance in alive}
@@ -198,7 +198,7 @@ def reconcile(
         if node.id in ended:
             actions.append(GiveUp(node.id, ended[node.id]))
         elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
-            actions.append(GiveUp(node.id, f"not in {node.missing + 1} lists of the provider"))
+            actions.append(GiveUp(node.id, f"missing from {node.missing + 1} lists of the provider"))
     return actions
 
 

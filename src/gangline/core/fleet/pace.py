@@ -49,7 +49,7 @@ def too_slow(mine: float, peers: Peers, steps_left: int, policy: Policy) -> str 
     if saved_s <= policy.move_s:
         return None
     return (
-        f"{mine:.3g} s a step beside {peers.usual:.3g} on {peers.machines} machines; "
+        f"{mine:.3g} s a step, against {peers.usual:.3g} on {peers.machines} machines; "
         f"moving saves {saved_s / 60:.0f} min and costs {policy.move_s / 60:.0f}"
     )
 

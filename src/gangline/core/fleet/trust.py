@@ -84,8 +84,8 @@ def judge(
         return _last(machine, because, now_ms, policy)
     if pool.quarantined_lately + 1 > max(1, policy.quarantined_share_max * pool.nodes):
         return Alarm(
-            f"strikes ({kinds}) but no quarantine: more than {policy.quarantined_share_max:.0%} of its pool would be in it "
-            "within an hour; an operator should look at what these machines have in common"
+            f"it has enough strikes for a quarantine ({kinds}), but more than {policy.quarantined_share_max:.0%} of its pool would be "
+            "quarantined within an hour; an operator should look at what these machines have in common"
         )
     seconds = policy.quarantine_s * 2 ** min(machine.quarantines, 10)
     return Quarantine(now_ms + round(seconds * 1000), because)
@@ -95,7 +95,7 @@ def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> TrialD
     rest = rest_ms(max(2, machine.failures + 1), policy)
     return TrialDue(
         now_ms + rest,
-        f"{because}; no other machine of its pool works and none can be started, so it goes on with one job at a time, "
+        f"{because}; no other machine of its pool works and none can be started, so it continues with one job at a time, "
         f"after a rest of {rest / 1000:.0f} s",
     )
 

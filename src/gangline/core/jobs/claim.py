@@ -54,7 +54,7 @@ class Nothing:
     locked_out: bool = False
 
 
-NOTHING = Nothing("no job waits that may run here")
+NOTHING = Nothing("no waiting job may run on this node")
 
 
 def locked_out(node: Node, now_ms: int) -> str | None:
@@ -98,7 +98,7 @@ def mismatch(job: ClaimCandidate, node: Node, now_ms: int) -> str | None:
     if job.trust > node.trust:
         return f"needs trust {job.trust} and {node.name} has {node.trust}"
     if job.numerics and job.numerics != node.numerics:
-        return f"must go on with the same numerics, and {node.name} has others"
+        return f"must resume with the same numerics, and {node.name} has others"
     if job.slots > node.slots_free:
         return f"needs {job.slots} slots and {node.name} has {node.slots_free} free"
     return None
@@ -129,7 +129,7 @@ def choose(
     if not fitting:
         return next((Nothing(reason) for reason in reasons if reason), NOTHING)
     job = _preferred(fitting, held, now_ms, policy)
-    return Choice(job, f"{_why(job, fitting[0])}, on {node.name}", to_reserve(job, node, policy))
+    return Choice(job, f"taken by {node.name}: {_why(job, fitting[0])}", to_reserve(job, node, policy))
 
 
 def unpriced(purse: Purse, node: Node) -> str | None:
@@ -155,5 +155,5 @@ def _preferred(fitting: Sequence[ClaimCandidate], held: frozenset[str], now_ms: 
 
 def _why(job: ClaimCandidate, first: ClaimCandidate) -> str:
     if job.fencing:
-        return "begun before, so ahead of fresh ones"
-    return "the next in line" if job is first else "the next in line whose base is there"
+        return "it was started before, so it comes before new jobs"
+    return "it was next in line" if job is first else "it was next in line among jobs whose base the node has"

@@ -51,7 +51,7 @@ MEANING: dict[FailureKind, Meaning] = {
     ),
     "diverged": Meaning(
         says="training diverged",
-        sentence="The loss or the gradient became infinite or no number: the job fails once a second machine sees the same.",
+        sentence="The loss or the gradient became infinite or NaN: the job fails once a second machine sees the same.",
         blame="job",
         confirm=True,
         strike=STRIKE,
@@ -127,14 +127,14 @@ MEANING: dict[FailureKind, Meaning] = {
     ),
     "too slow": Meaning(
         says="too slow beside its peers",
-        sentence="The machine was much slower than its peers at the same work: it handed the job back, to go on elsewhere.",
+        sentence="The machine was much slower than its peers at the same work: it handed the job back, and the job resumes elsewhere.",
         blame="node",
         counts=False,
         strike=STRIKE,
     ),
     "outpaced": Meaning(
-        says="gives way to a faster machine",
-        sentence="Another machine does the same work for less: the node handed the job back, to go on there.",
+        says="a faster machine takes over",
+        sentence="Another machine does the same work for less: the node handed the job back, and the job resumes there.",
         blame="node",
         counts=False,
         ban=False,
@@ -208,7 +208,9 @@ def after_failure(
         verdict = _needs_more(verdict, attempt)
     if meaning.counts and failed >= job.attempts_max:
         return replace(
-            verdict, job="failed", because=f"{because} (failed {times_in_words(failed)}, the most that it may)"
+            verdict,
+            job="failed",
+            because=f"{because} (the job has failed {times_in_words(failed)}, which is its limit)",
         )
     if meaning.counts:
         return replace(verdict, because=f"to be tried again ({failed} of {job.attempts_max} failed): {verdict.because}")
@@ -243,13 +245,13 @@ def after_interruption(
             attempt="released",
             job="queued",
             attempts_failed=job.attempts_failed,
-            because=f"{node} was told to stop and handed it back",
+            because=f"{node} was asked to stop and handed the job back",
             gpu_memory_gb=job.gpu_memory_gb,
         )
     silent = f"{node} fell silent"
     machines = _lost_in_a_row(attempt, past)
     if len(machines) >= policy.interruptions_blamed:
-        words = f"{len(machines)} machines in a row fell silent and no checkpoint came of it"
+        words = f"{len(machines)} machines in a row fell silent and none stored a checkpoint"
         return replace(after_failure(job, attempt, past, "kills its hosts", words, policy), attempt="interrupted")
     return Verdict(
         attempt="interrupted",

@@ -37,9 +37,12 @@ def the_one(given: str, found: Sequence[tuple[str, str]]) -> str:
         if given == LAST:
             raise NotFound("no job was submitted yet", hint="`gangline train` submits one")
         raise NotFound(
-            f"there is no job {given}", hint="`gangline jobs ls` lists them; the end of an id is enough, or `last`"
+            f"there is no job {given}",
+            hint="`gangline jobs ls` lists the jobs; the end of an id is enough, and `last` is the newest job",
         )
     if len(meant) > 1:
         more = " and more" if len(found) >= SHOWN_MAX else ""
-        raise BadInput(f"{given} may be {', '.join(meant)}{more}, the newest first", hint="give one of these ids")
+        raise BadInput(
+            f"{given} matches several jobs, the newest first: {', '.join(meant)}{more}", hint="give one of these ids"
+        )
     return meant[0]

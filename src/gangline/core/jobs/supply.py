@@ -68,7 +68,7 @@ def needs_of(job: ClaimCandidate) -> str:
 def what_helps(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy) -> str:
     """Return why no node is started for a job, or what the user can do about it."""
     if job.pool and job.pool not in supply.names:
-        return f"its pool {job.pool} does not exist: there are {', '.join(sorted(supply.names))}"
+        return f"its pool {job.pool} does not exist: the pools are {', '.join(sorted(supply.names))}"
     pools = [pool for pool in supply.pools if job.pool in ("", pool.name)]
     if not pools:
         asked = needs_of(job)
@@ -98,7 +98,7 @@ def _why_not_rented(job: ClaimCandidate, purse: Purse, pools: Sequence[PoolSeen]
     offers = [offer for pool in pools for offer in pool.offers]
     fitting = _fitting(job, pools)
     if not fitting:
-        return _lacks(job, offers) or "no offer of any pool has all of that at once"
+        return _lacks(job, offers) or "no single offer of any pool meets all of its needs"
     accountable = [offer for _, offer in fitting if offer.price_known or purse.budget is None]
     if not accountable:
         return unaccountable(purse, f"a node of {fitting[0][0].name}")
@@ -107,12 +107,12 @@ def _why_not_rented(job: ClaimCandidate, purse: Purse, pools: Sequence[PoolSeen]
         return too_much
     room = [(pool, offer) for pool, offer in fitting if pool.rented < pool.nodes_max]
     if not room:
-        full = {pool.name: f"all {pool.rented} of {pool.nodes_max} nodes of {pool.name}" for pool, _ in fitting}
-        return f"no pool may grow: {', '.join(full.values())} are there"
+        full = {pool.name: f"{pool.name} has {pool.rented} of at most {pool.nodes_max} nodes" for pool, _ in fitting}
+        return f"no pool may grow: {', '.join(full.values())}"
     left = [pool.name for pool, offer in room if not offer.exhausted]
     if not left:
-        return f"the provider of {room[0][0].name} has none left that fits; it is asked again"
-    return f"a node of {left[0]} is to be started for it"
+        return f"the provider of {room[0][0].name} has no fitting node left now; the server keeps asking"
+    return f"a node of {left[0]} will be started for it"
 
 
 def _lacks(job: ClaimCandidate, offers: Sequence[Rentable]) -> str:
@@ -128,7 +128,9 @@ def _lacks(job: ClaimCandidate, offers: Sequence[Rentable]) -> str:
     if job.slots > max(offer.slots for offer in offers):
         return f"no pool offers a node with {job.slots} GPUs: the largest offer has {max(o.slots for o in offers)}"
     if job.trust > max(offer.trust for offer in offers):
-        return f"no pool offers a node of trust {job.trust}: the most that one offers is {max(o.trust for o in offers)}"
+        return (
+            f"no pool offers a node of trust {job.trust}: the highest trust on offer is {max(o.trust for o in offers)}"
+        )
     return ""
 
 

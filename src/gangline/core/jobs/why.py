@@ -39,9 +39,9 @@ def why_queued(
         return _why_not_there(fitting, len(nodes), said, now_ms)
     helps = what_helps(job, purse, supply, policy)
     if nodes:
-        return f"no node here can take it: {_listed([why for why in reasons.values() if why])}; {helps}"
+        return f"no node can take it: {_listed([why for why in reasons.values() if why])}; {helps}"
     asked = needs_of(job)
-    return f"waits for a node: none is here{f', and it needs {asked}' if asked else ''}; {helps}"
+    return f"waits for a node: there is none{f', and it needs {asked}' if asked else ''}; {helps}"
 
 
 def misfits(
@@ -61,8 +61,8 @@ def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -
         return f"waits for a node: {coming.name} is starting"
     if len(fitting) > 1:
         listed = _listed([f"{node.name} {why}" for node, why in zip(fitting, reasons, strict=True)])
-        return f"all {len(fitting)} nodes here that could take it get no work now: {listed}"
-    only = "the only node here" if here == 1 else "the only node here that could take it"
+        return f"all {len(fitting)} nodes that could take it get no work now: {listed}"
+    only = "the only node" if here == 1 else "the only node that could take it"
     return f"{only}, {fitting[0].name}, {reasons[0]}"
 
 

@@ -65,7 +65,7 @@ def no_safetensors(name: str, start: bytes = b"") -> BadInput:
         return BadInput(f"{name} is a pickle under another name", hint=CONVERT)
     if start.startswith(b"GGUF"):
         return BadInput(f"{name} is in GGUF, which is for rendering only", hint="give the full model in safetensors")
-    return BadInput(f"{name} is no safetensors file, or is damaged", hint="get it again")
+    return BadInput(f"{name} is not a safetensors file, or is damaged", hint="download it again")
 
 
 def header_of(name: str, value: Any, data_start: int, size: int) -> Header:
@@ -77,7 +77,7 @@ def header_of(name: str, value: Any, data_start: int, size: int) -> Header:
         raise no_safetensors(name) from None
     end = data_start + max((tensor.end for tensor in tensors.values()), default=0)
     if end > size:
-        raise BadInput(f"{name} is cut off: {size} of {end} bytes are there", hint="get it again")
+        raise BadInput(f"{name} is cut off: it has {size} of {end} bytes", hint="download it again")
     return Header(name=name, data_start=data_start, tensors=tensors, metadata=metadata)
 
 
@@ -96,7 +96,7 @@ def check_lora(header: Header, base: Family | None) -> None:
     halves = [(*key, tensor) for key, tensor in known if key and key[1] in ("down", "up")]
     if not halves:
         raise BadInput(
-            f"{header.name} is not a LoRA", hint="a base to start from is given as base; LoHa, LoKr and (IA)³ are none"
+            f"{header.name} is not a LoRA", hint="give a base model as `base`; LoHa, LoKr and (IA)³ are not supported"
         )
     found = family_of_lora(
         {stem: half.shape[1] for stem, role, half in halves if role == "down" and len(half.shape) > 1}
@@ -166,7 +166,7 @@ def _check_architecture(header: Header) -> None:
 
 def _check_inputs(name: str, channels: int) -> None:
     if channels != 4:
-        what = OTHER_INPUTS.get(channels, "no text-to-image model")
+        what = OTHER_INPUTS.get(channels, "not a text-to-image model")
         raise BadInput(f"{name} is {what}: its U-Net takes {channels} channels, not 4", hint=WANTED)
 
 
@@ -200,7 +200,7 @@ def _prediction_of_file(header: Header, family: Family, spread: float | None) ->
     if len(meant) == 1:
         return meant[0], f"its metadata says {architecture}"
     if family.published == ("epsilon",):
-        return "epsilon", "nothing in it speaks of v-prediction, so epsilon is assumed"
+        return "epsilon", "nothing in it mentions v-prediction, so epsilon is assumed"
     if spread is not None and spread > SPREAD_OF_EPSILON_MAX:
         return (
             "v_prediction",

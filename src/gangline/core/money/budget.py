@@ -38,7 +38,7 @@ def over_budget(purse: Purse, more: int) -> str | None:
         return None
     return (
         f"the budget of {purse.project}, ${purse.budget / 1e6:.2f}, does not allow it: "
-        f"${purse.spent / 1e6:.2f} spent, ${purse.reserved / 1e6:.2f} reserved by what runs"
+        f"${purse.spent / 1e6:.2f} is spent and ${purse.reserved / 1e6:.2f} is reserved by running jobs"
     )
 
 

@@ -79,11 +79,13 @@ def parse_places(given: object) -> tuple[PhotoPlace, ...]:
     alone = next((place for place in found if place.is_folder or place.is_zip), None)
     if alone and len(found) > 1:
         raise BadInput(
-            f"photos: {alone.shown} holds many, and stands alone", hint="put all photos into one folder or zip"
+            f"photos: {alone.shown} holds many photos, so it must be the only address",
+            hint="put all photos into one folder or zip",
         )
     if alone and alone.caption:
         raise BadInput(
-            "photos: a caption is of one photo", hint="put captions beside the photos, as .txt files or metadata.jsonl"
+            f"photos: a caption describes one photo, and {alone.shown} holds many",
+            hint="put captions beside the photos, as .txt files or metadata.jsonl",
         )
     return found
 
@@ -100,7 +102,7 @@ def _place(given: object) -> PhotoPlace:
     if isinstance(given, str):
         return PhotoPlace(address=_address(given))
     if not isinstance(given, dict) or not isinstance(url := given.get("url"), str):
-        raise BadInput("photos: one of them is no address", hint=FORMS)
+        raise BadInput("photos: one of the entries is not an address", hint=FORMS)
     unknown = sorted(str(name) for name in given.keys() - {"url", "caption"})
     caption = given.get("caption", "")
     if unknown:
@@ -114,7 +116,7 @@ def _address(text: str) -> str:
     if not text.startswith("s3://"):
         if "://" not in text or not text.startswith(("http:", "https:")):
             raise BadInput(
-                f"photos: {printable(text)[:SHOWN_MAX]!r} is no address that this server can fetch from", hint=FORMS
+                f"photos: {printable(text)[:SHOWN_MAX]!r} is not an address that this server can fetch from", hint=FORMS
             )
         return check_url(text).text
     text = text if text.endswith("/") or PurePosixPath(text).suffix else f"{text}/"
@@ -132,7 +134,7 @@ def check_bucket(address: str) -> None:
     )
     if not good or "//" in key or {".", ".."} & set(key.split("/")) or "?" in key or "#" in key:
         raise BadInput(
-            f"{printable(address)[:SHOWN_MAX]} is no place in a bucket", hint="it looks like s3://BUCKET/FOLDER/"
+            f"{printable(address)[:SHOWN_MAX]} is not a place in a bucket", hint="write it as s3://BUCKET/FOLDER/"
         )
 
 
@@ -202,11 +204,11 @@ def why_no_target(address: str) -> str:
     if address.startswith("hf://"):
         repo = address.removeprefix("hf://").rstrip("/")
         good = REPO.fullmatch(repo) and ".." not in repo and "--" not in repo
-        return "" if good else "is no repository of the hub: it looks like hf://ORGANISATION/NAME"
+        return "" if good else "is not a repository of the hub: write hf://ORGANISATION/NAME"
     try:
         check_bucket(address)
     except BadInput:
-        return "is no place for results: it looks like s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME"
+        return "is not a place for results: write s3://BUCKET/FOLDER/ or hf://ORGANISATION/NAME"
     return "" if _path(address).strip("/") else "is a whole bucket: name a folder of it, as s3://BUCKET/FOLDER/"
 
 

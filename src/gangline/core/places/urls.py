@@ -150,14 +150,14 @@ def _host(parts: SplitResult, shown: str) -> str:
     host = (parts.hostname or "").removesuffix(".")
     if ":" in host:  # urlsplit has taken the brackets away
         if "%" in host or why_refused(host) == "not an IP address":
-            raise BadInput(f"{shown} has no host that can be asked", hint="give an https:// URL with a name")
+            raise BadInput(f"{shown} has no valid host name", hint="give an https:// URL with a name")
         return host
     try:
         host = host if host.isascii() else host.encode("idna").decode()
     except UnicodeError:
         host = ""
     if not HOST.fullmatch(host):
-        raise BadInput(f"{shown} has no host that can be asked", hint="give an https:// URL with a name")
+        raise BadInput(f"{shown} has no valid host name", hint="give an https:// URL with a name")
     if NUMBER.fullmatch(host.rpartition(".")[2]) and why_refused(host) == "not an IP address":
         raise BadInput(f"{shown} has a number for its host", hint="write the address as four numbers, or give a name")
     return host.lower()

@@ -131,7 +131,7 @@ def parse_manifest(value: object) -> Manifest:
             files=files,
         )
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"the manifest is not one: {type(error).__name__} {error}".rstrip()) from None
+        raise Damaged(f"the manifest is malformed: {type(error).__name__} {error}".rstrip()) from None
     if value.get("digest") != digest(_body(manifest)):
         raise Damaged("the manifest does not match its own digest")
     return manifest
@@ -159,7 +159,7 @@ def parse_prepared(value: object) -> Prepared:
         assert isinstance(value, dict)
         prepared = Prepared(key=str(value["key"]), files=_files(value["files"]))
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"the manifest is not one: {type(error).__name__} {error}".rstrip()) from None
+        raise Damaged(f"the manifest is malformed: {type(error).__name__} {error}".rstrip()) from None
     if value.get("digest") != digest(_body_of_prepared(prepared)):
         raise Damaged("the manifest does not match its own digest")
     return prepared
@@ -176,7 +176,7 @@ def _files(values: Iterable[dict[str, Any]]) -> tuple[File, ...]:
 def _whole(value: object) -> int:
     """Return `value` if it is an int. Raises `TypeError` for others, such as True and "5"."""
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     return value
 
 

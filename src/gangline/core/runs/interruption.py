@@ -86,4 +86,8 @@ def resume_sentence(outcome: ResumeCheck) -> str:
         first = "; ".join(str(difference) for difference in found.differences[:DIFFERENCES_TOLD])
         count = f"{len(found.differences)} of {found.compared} differ, relative L2 {found.relative_l2:.3g}"
         return f"{count}; first: {first}"
-    return f"equal; not compared by tensors, and other bytes: {', '.join(found.besides)}" if found.besides else "equal"
+    return (
+        f"all tensors are equal; these files without tensors differ: {', '.join(found.besides)}"
+        if found.besides
+        else "equal"
+    )

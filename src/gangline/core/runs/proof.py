@@ -30,7 +30,7 @@ def unfit(kinds: Iterable[str], problems: Mapping[str, str]) -> str:
     """Return why a node with this proof may have no job at all; empty if it may have some."""
     found = [problems[aspect] for aspect in ASPECTS if aspect in problems]
     if not found and not set(kinds):
-        found = [*dict.fromkeys(problems.values())] or ["it has the libraries of no kind of job"]
+        found = [*dict.fromkeys(problems.values())] or ["it has no libraries for any kind of job"]
     return f"failed its probe: {'; '.join(found)}" if found else ""
 
 

@@ -23,7 +23,9 @@ def _why_no_secret(text: str) -> str:
     try:
         as_secret(text, "")
     except BadInput:
-        return "cannot be a secret: it holds control characters or letters that none has; copy it again, in one piece"
+        return (
+            "cannot be a secret: it contains control characters or letters outside ASCII; copy it again, in one piece"
+        )
     return ""
 
 

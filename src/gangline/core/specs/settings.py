@@ -25,7 +25,7 @@ class Decides(Flag):
     BITS = auto()  # the last bits of it alone: how the same work is divided
     WORKLOAD = auto()  # what the job asks of a machine: memory, time per step
     PLACE = auto()  # which nodes may take the job, when, and how often it is tried
-    WATCH = auto()  # what is saved, shown and said of it on the way
+    WATCH = auto()  # what is saved, shown and reported while it runs
 
 
 LATENTS, EMBEDDINGS, CLASS_IMAGES, RESULT, BITS, WORKLOAD, PLACE, WATCH = Decides

@@ -212,7 +212,9 @@ def _unknown(needed: Role, *, given: bool) -> Denied:
         "join": "`gangline server` prints one, `gangline join-tokens add NAME` makes more; set GANGLINE_TOKEN to it",
         "node": "start the worker again; it then joins as a new node",
     }.get(needed, "pass --token or set GANGLINE_TOKEN; an admin of your project has one for you")
-    return Denied(f"the {what} is not known here" if given else f"a {what} is needed, and none was given", hint=hint)
+    return Denied(
+        f"this server does not know the {what}" if given else f"a {what} is needed, and none was given", hint=hint
+    )
 
 
 def _too_little(needed: Role, given: Role) -> Forbidden:
@@ -222,7 +224,7 @@ def _too_little(needed: Role, given: Role) -> Forbidden:
 def _hint(needed: Role) -> str:
     match needed:
         case "join" | "node":
-            return "users' keys do not open what workers ask"
+            return "workers' requests need a worker's token; users' keys are not valid for them"
         case "operator":
             return "ask whoever runs this server: its key is in access.json of the server's home"
         case _:

@@ -26,8 +26,8 @@ def create_project(deployment: Deployment, project: str) -> None:
     """Create a project; an existing one stays as it is. Raise `BadInput` if the name is invalid."""
     if not is_project_name(project):
         raise BadInput(
-            f"{project!r} is no name for a project",
-            hint="take up to 40 lower-case letters, digits and hyphens; it begins and ends with a letter or digit",
+            f"{project!r} is not a valid name for a project",
+            hint="use up to 40 lower-case letters, digits and hyphens; begin and end with a letter or digit",
         )
     deployment.store.apply(write("add_project", id=project))
 

@@ -47,7 +47,9 @@ def add(
 ) -> BaseView:
     """Add a base under a name. Raise `BadInput` if the name is invalid or stands for another base, or the base cannot be trained."""
     if not is_base_name(name):
-        raise BadInput(f"{name!r} is no name for a base", hint="take letters, digits, dots and hyphens, up to 100")
+        raise BadInput(
+            f"{name!r} is not a valid name for a base", hint="use letters, digits, dots and hyphens, up to 100"
+        )
     model, own_vae = _pin(deployment, project, base, "base"), _pin(deployment, project, vae, "vae") if vae else None
     found = _recognise(deployment, model)
     licence = said.licence or (printable(model.on_hub.licence)[:NAME_MAX] if model.on_hub else "") or UNKNOWN
@@ -72,7 +74,9 @@ def add(
         raise Unreachable("files of this base are being deleted, as nothing used them", hint="try again in a minute")
     kept = get_base(deployment, project, name)
     if (kept.id, kept.vae) != (model.model.id, json.loads(values["vae"] or "null")):
-        raise BadInput(f"{name} stands for another base already", hint=f"forget that with `gangline bases rm {name}`")
+        raise BadInput(
+            f"{name} stands for another base already", hint=f"remove that one with `gangline bases rm {name}`"
+        )
     return kept
 
 
@@ -118,7 +122,7 @@ def base_named(deployment: Deployment, project: str, name: str) -> BaseView:
     """Return the base of this name. Raise `BadInput` if it is still being mirrored."""
     found = get_base(deployment, project, name)
     if found.state != "ready":
-        raise BadInput(f"{name} is not here yet: {found.why}", hint=f"`gangline bases show {name}` says when it is")
+        raise BadInput(f"{name} is not ready yet: {found.why}", hint=f"`gangline bases show {name}` shows its progress")
     return found
 
 
@@ -147,7 +151,7 @@ def _pinned(deployment: Deployment, project: str, model: Base, role: ModelRole) 
     row = mirror.find(deployment, project, fixed.id, role)
     if row and row["state"] != "ready":
         raise BadInput(
-            f"{model.repo} is gated, and still being copied: {how_far(row)}", hint="try again when it is here"
+            f"{model.repo} is gated, and still being copied: {how_far(row)}", hint="try again when the copy is complete"
         )
     if row or commit == model.revision:
         return fixed
@@ -155,7 +159,7 @@ def _pinned(deployment: Deployment, project: str, model: Base, role: ModelRole) 
     files_wanted(fixed, found, role)
     if found.gated:
         raise BadInput(
-            f"{model.repo} is gated on the hub, and nodes have no token of it",
+            f"{model.repo} is gated on the hub, and nodes have no token for it",
             hint=f"let this server copy it once: gangline bases add {model.repo}",
         )
     return fixed
@@ -219,5 +223,5 @@ def _view(deployment: Deployment, project: str, row: Row) -> BaseView:
 
 
 def how_far(copy: Row) -> str:
-    here = f"{copy['done_bytes'] / 1e9:.2f} of {copy['bytes'] / 1e9:.2f} GB are here"
+    here = f"{copy['done_bytes'] / 1e9:.2f} of {copy['bytes'] / 1e9:.2f} GB are copied"
     return f"{here}; {copy['because']}" if copy["because"] else here

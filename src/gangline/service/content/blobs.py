@@ -61,8 +61,8 @@ def check_here(deployment: Deployment, project: str, files: Mapping[str, File]) 
     missing = [path for path, file in sorted(files.items()) if not _is_here(deployment, project, file)]
     if missing:
         raise BadInput(
-            f"{len(missing)} input files are not in the object store, {missing[0]} the first of them",
-            hint="hand each in with POST /v1/blobs before submitting; files that no job uses are deleted after a while",
+            f"{len(missing)} input files are not in the object store, the first is {missing[0]}",
+            hint="upload each with POST /v1/blobs before you submit the job; files that no job uses are deleted after a while",
         )
 
 

@@ -94,8 +94,8 @@ def _go_on(turn: _Turn) -> Iterator[None]:
     except GanglineError as error:
         _fail(turn, f"{error.message} ({error.hint})" if error.hint else error.message)
     except Exception:
-        log.exception("the results of %s could not be delivered; it is tried again", row["job"])
-        _again(turn, "this server failed at it; its log says why")
+        log.exception("the results of %s could not be delivered; trying again", row["job"])
+        _again(turn, "an error occurred in this server, and its log says why")
 
 
 def _again(turn: _Turn, because: str) -> None:

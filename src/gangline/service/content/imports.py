@@ -35,7 +35,7 @@ from gangline.service.deployment import Deployment
 log = logging.getLogger("gangline.imports")
 
 FETCHING = "its photos are being fetched"
-FASTER = "name fewer or smaller photos, or a place that is faster; job_s in [fetching] of the server's settings bounds the time"
+FASTER = "name fewer or smaller photos, or a faster place; the operator sets this limit with job_s in [fetching]"
 TURN_S = 960.0
 """Another server takes over a job without progress for this long plus the time limit of one file. Checking the photos takes less."""
 
@@ -180,8 +180,8 @@ def _fetch(deployment: Deployment, fetcher: Fetcher, server: str, row: Row) -> I
     except GanglineError as error:
         _fail(turn, error)
     except Exception:
-        log.exception("the photos of %s could not be fetched; they are tried again", job)
-        _pause(turn, Unreachable("this server failed at them; its log says why"))
+        log.exception("the photos of %s could not be fetched; trying again", job)
+        _pause(turn, Unreachable("an error occurred in this server, and its log says why"))
 
 
 def _bring(turn: _Turn, row: Row) -> Iterator[None]:
@@ -206,9 +206,9 @@ def _check(turn: _Turn) -> None:
     """Raise `_Unwanted` if the job has ended or was deleted; `UserError` if the downloads took longer than `job_s` in all."""
     row, most_s = _find(turn.deployment, turn.job), turn.deployment.fetching.job_s
     if row is None or row["ended_ms"] is not None:
-        raise _Unwanted(f"nobody waits for the photos of {turn.job}")
+        raise _Unwanted(f"no job waits for the photos of {turn.job}")
     if turn.spent_ms > most_s * 1000:
-        raise UserError(f"they did not come within {most_s:,.0f} s in all", hint=FASTER)
+        raise UserError(f"fetching them took longer than {most_s:,.0f} s in all", hint=FASTER)
 
 
 def _further(before: Brought, brought: Brought) -> Brought:

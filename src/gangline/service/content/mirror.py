@@ -152,7 +152,7 @@ def _checked(deployment: Deployment, copy: _Copy, key: str) -> _Copy:
 
 
 def _other(path: str) -> Damaged:
-    return Damaged(f"{path} is not what the hub says of it")
+    return Damaged(f"{path} does not match its hash on the hub")
 
 
 def _done(copy: _Copy, sha256: str) -> _Copy:

@@ -77,7 +77,8 @@ def files_wanted(model: HubBase, found: HubModel, role: ModelRole) -> list[HubFi
     wanted = files_of_role(list(known), role)
     if not wanted:
         raise BadInput(
-            f"{model.repo} holds no model in safetensors that can be told", hint="name its .safetensors file here"
+            f"{model.repo} holds no model in safetensors that Gangline recognises",
+            hint="name its .safetensors file here",
         )
     return [known[path] for path in wanted]
 
@@ -105,7 +106,7 @@ def recognise(hub: Hub, model: HubBase, found: HubModel, *, whole: bool = True) 
 def _header(hub: Hub, repo: str, commit: str, file: HubFile) -> Header:
     length = int.from_bytes(hub.read(repo, commit, file.path, range(HEADER_LENGTH_BYTES)), "little")
     if not 0 < length <= HEADER_BYTES_MAX:
-        raise BadInput(f"{file.path} of {repo} is no safetensors file", hint=WANTED)
+        raise BadInput(f"{file.path} of {repo} is not a safetensors file", hint=WANTED)
     start = HEADER_LENGTH_BYTES + length
     header = hub.read(repo, commit, file.path, range(HEADER_LENGTH_BYTES, start))
     return header_of(file.path, _json(header, file.path), start, file.bytes)

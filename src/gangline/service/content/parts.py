@@ -43,5 +43,5 @@ def attested(objects: Objects, key: str, file: File, parts: tuple[str, ...]) -> 
     if found is None:
         raise Damaged(f"{file.path} is not in the object store")
     if found.bytes != file.bytes or found.sha256 not in (None, *attestations(file.sha256, parts)):
-        raise Damaged(f"{file.path} in the object store is not what the manifest says")
+        raise Damaged(f"{file.path} in the object store does not match the manifest")
     return found.sha256 is not None

@@ -31,7 +31,7 @@ def record_prepared(
     except Damaged as error:
         return Refused(because=error.message)
     if not KEY.fullmatch(prepared.key) or subject_of(prepared.key) not in _subjects(deployment, job["id"]):
-        return Refused(because=f"{prepared.key[:100]} is nothing that this job prepares")
+        return Refused(because=f"this job does not prepare {prepared.key[:100]}")
     prefix = prepared_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), prepared.key)
     for file in prepared.files:
         found = stored_as(deployment, f"{prefix}/{file.path}", file)

@@ -38,12 +38,12 @@ def admit(deployment: Deployment, join_token: str | None, joining: Sequence[Writ
     said = _said(deployment, join_token, now_ms)
     if said["nodes_max"] is not None and said["here"] >= said["nodes_max"]:
         raise TooMany(
-            f"{said['here']} nodes are here that joined with the token {said['name']}, as many as it lets in at once",
-            hint="one more may join when one of them has gone, or with another token: gangline join-tokens add",
+            f"{said['here']} nodes that joined with the token {said['name']} are active, and it admits no more at once",
+            hint="wait until one of them has left, or use another token: gangline join-tokens add",
             wait_s=deployment.policy.node_silent_s,
         )
     raise TooMany(
-        f"{said['joined']} nodes joined with the token {said['name']} within an hour, as many as it lets in",
+        f"{said['joined']} nodes joined with the token {said['name']} within an hour, and it admits no more",
         wait_s=((said["first_ms"] or now_ms) - since_ms) / 1000,
     )
 

@@ -85,7 +85,9 @@ def _pool_of(deployment: Deployment, node: str) -> str | None:
 
 
 def _not_waited_for(node: str) -> Denied:
-    return Denied(f"{node} is not waited for", hint="it was given up; its provider will be told to end it")
+    return Denied(
+        f"this server does not expect the node {node}", hint="it was given up; its provider will be asked to stop it"
+    )
 
 
 def _joined_before(deployment: Deployment, node: str, machine: str) -> bool:
@@ -120,7 +122,7 @@ def give_up_silent(deployment: Deployment, now_ms: int) -> None:
     if not rows or now_ms - back_since_ms(deployment, now_ms) < silent_ms:
         return
     for row in rows:
-        gone(deployment, row["id"], f"no word for {deployment.policy.node_silent_s:.0f} s", now_ms)
+        gone(deployment, row["id"], f"no request for {deployment.policy.node_silent_s:.0f} s", now_ms)
 
 
 def gone(deployment: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:

@@ -53,7 +53,7 @@ def sign_downloads(
     readable = readable_keys(deployment, job["id"], node, now_ms)
     strange = set(request.keys) - readable.keys()
     if strange:
-        return Refused(because=f"{min(strange)} is no input or checkpoint of this job")
+        return Refused(because=f"{min(strange)} is not an input or a checkpoint of this job")
     if not _count(deployment, node, hold, sum(readable[key] for key in request.keys), now_ms):
         return LOST
     return Urls(

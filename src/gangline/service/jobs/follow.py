@@ -71,7 +71,10 @@ def position_of(channel: Channel, cursor: str | None) -> StreamPosition:
         return channel.start
     parts = cursor.split(".")
     if len(parts) != len(channel.start) or not all(is_number(part) for part in parts):
-        raise NotFound(f"{cursor} is no id of a message here", hint="use that of the last message")
+        raise NotFound(
+            f"{cursor} is not the id of a message of this stream",
+            hint="use the id of the last message that you received",
+        )
     return tuple(int(part) for part in parts)
 
 

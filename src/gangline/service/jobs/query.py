@@ -255,7 +255,7 @@ def _parse_cursor(cursor: str | None) -> tuple[int, str]:
         return FAR_FUTURE_MS, ""
     at_ms, _, job_id = cursor.partition(".")
     if not is_number(at_ms):
-        raise NotFound(f"there is no page {cursor}", hint="use the `next` of the page before")
+        raise NotFound(f"there is no page {cursor}", hint="use the `next` of the previous page")
     return int(at_ms), job_id
 
 
@@ -264,7 +264,7 @@ def _parse_log_cursor(cursor: str | None) -> tuple[int, int]:
         return 0, 0
     fencing, _, first_byte = cursor.partition(".")
     if not (is_number(fencing) and is_number(first_byte)):
-        raise NotFound(f"there is no piece {cursor} of a log", hint="use the `next` of the piece before")
+        raise NotFound(f"there is no piece {cursor} of a log", hint="use the `next` of the previous piece")
     return int(fencing), int(first_byte)
 
 

@@ -109,11 +109,14 @@ def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
     task = parse_task(json.loads(ended["spec"]))
     assert isinstance(task, SampleSpec), "it renders"
     if task.checkpoint:
-        raise BadInput(f"{ended['id']} shows a checkpoint that may be gone", hint="pictures of the next one will come")
+        raise BadInput(
+            f"{ended['id']} renders a checkpoint that may have been deleted",
+            hint="the job renders pictures of its later checkpoints by itself",
+        )
     for _ in range(TRIES_MAX):
         job, parent = deployment.new_id("job"), deployment.store.load("job", id=task.job)[0]
         if parent["removed_ms"] is not None:
-            raise BadInput(f"{task.job} was deleted, and there is nothing to show of it")
+            raise BadInput(f"{task.job} was deleted, so its pictures cannot be rendered")
         # If the parent is being deleted concurrently, the guard makes `remove` look again, and it cancels this job first.
         moved = guard("say_why", id=parent["id"], version=parent["version"], because=parent["because"])
         check_here(deployment, parent["project"], task.input_files())
@@ -130,7 +133,7 @@ def _adding_job(
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
     spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
     what = f"step {step}" if checkpoint else "the result"
-    because = f"waits for a node that has nothing to train, to show {what} of {parent['id']}"
+    because = f"waits for a node that has nothing to train, to render {what} of {parent['id']}"
     return [
         adding(
             spec,
@@ -157,7 +160,7 @@ def drop_overtaken(deployment: Deployment, parent: str, now_ms: int) -> None:
     rows = deployment.store.load("open_samples", parent=parent)
     for row in rows[1:]:
         if row["state"] == "queued":
-            _drop(deployment, row, f"step {rows[0]['step']} came before a node was free", now_ms)
+            _drop(deployment, row, f"step {rows[0]['step']} was reached before a node was free", now_ms)
 
 
 def drop_late(deployment: Deployment, now_ms: int) -> None:

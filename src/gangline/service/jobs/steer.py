@@ -87,7 +87,9 @@ def _heritage(deployment: Deployment, job: Row) -> str:
     """Return the job whose checkpoints to begin from: this one, or the one that it was to begin from itself."""
     found = checkpoints_to_resume(deployment, job["id"], job["begins_from"])
     if not found:
-        raise BadInput(f"{job['id']} keeps no checkpoint", hint="without --from-checkpoint it begins at step 0")
+        raise BadInput(
+            f"{job['id']} keeps no checkpoint", hint="without --from-checkpoint the new job starts at step 0"
+        )
     return found[0]["job"]
 
 
@@ -114,7 +116,7 @@ def _until_done(
         if row["state"] in ENDED:
             raise BadInput(
                 f"{job_id} has {_HAS[row['state']]} and cannot be {refuse}",
-                hint="`gangline jobs retry` submits it again, from where it was with --from-checkpoint",
+                hint="`gangline jobs retry` submits it again; with --from-checkpoint it resumes from the last checkpoint",
             )
         live = next(
             (found for found in deployment.store.load("attempts", job=job_id) if found["state"] == "live"), None

@@ -116,7 +116,7 @@ def queue(
         *listing(project, job, inputs.values()),
         *_rhythm(spec, job, now_ms),
         *_inheriting(job, begins_from),
-        event(job, "submitted", because if begins_from is None else f"{because}, to go on from {begins_from}", now_ms),
+        event(job, "submitted", because if begins_from is None else f"{because}, to resume from {begins_from}", now_ms),
     )
     if added:
         return job
@@ -181,7 +181,7 @@ def _check_sets(spec: Spec) -> None:
         if not data.is_remote and not data.files:
             raise BadInput(
                 f"no node can read the data set at {data.place}",
-                hint="hand its files in, as `gangline scratch` does, or give an s3:// address",
+                hint="upload its files, as `gangline scratch` does, or give an s3:// address",
             )
 
 

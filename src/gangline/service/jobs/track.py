@@ -114,7 +114,7 @@ class Tracking:
             *(write("picture_tracked", job=job, tracker=tracker, path=picture.path) for picture in pictures),
         )
         if not marked:
-            raise GanglineError(f"another server told {tracker} of {job} at the same time")
+            raise GanglineError(f"another server reported {job} to {tracker} at the same time")
         self._told[job] = told
 
     def _pictures(self, job: str) -> list[TrackedPicture]:
@@ -165,7 +165,7 @@ class Tracking:
         self._told.pop(job, None)
         because = f"{error.message} ({error.hint})" if error.hint else error.message
         if because != row["because"]:
-            log.warning("%s cannot be told of %s: %s", tracker, job, because)
+            log.warning("nothing can be sent to %s about %s: %s", tracker, job, because)
             self._deployment.store.apply(write("say_why_untracked", job=job, tracker=tracker, because=because))
 
 

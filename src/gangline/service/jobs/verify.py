@@ -41,7 +41,7 @@ def _read_back(deployment: Deployment, key: str) -> str:
 
 def _reject(deployment: Deployment, row: Row, manifest: Manifest, path: str) -> None:
     because = (
-        f"the checkpoint of step {manifest.step} is damaged: {path} was read back from the object store as other bytes"
+        f"the checkpoint of step {manifest.step} is damaged: {path} in the object store does not match its SHA-256"
     )
     deployment.store.apply(
         guard("reject_checkpoint", id=row["id"], job=row["job"], because=because),

@@ -144,7 +144,7 @@ def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
     elif goes:
         because = f"the job has ended: kept for {age(kept_s)} after that"
     else:
-        because = f"the newest {policy.checkpoints_kept} are kept while the job goes on"
+        because = f"the newest {policy.checkpoints_kept} are kept until the job ends"
     return CheckpointView(
         step=row["step"],
         bytes=row["bytes"],
@@ -163,6 +163,6 @@ def pin(deployment: Deployment, job: Row, step: int, *, pinned: bool) -> list[Ch
     if chosen is None or not deployment.store.apply(guard("pin_checkpoint", id=chosen["id"], pinned=int(pinned))):
         steps = ", ".join(str(row["step"]) for row in kept) or "none"
         raise NotFound(
-            f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps those of these steps: {steps}"
+            f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps checkpoints of these steps: {steps}"
         )
     return checkpoints(deployment, job)

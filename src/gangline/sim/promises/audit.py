@@ -24,7 +24,7 @@ class Audit:
                 self._fail(4, f"{job} is {state} for ever: {because}")
         here = self._store.look("SELECT id, state FROM node WHERE state NOT IN ('gone') AND rented = 1")
         if len(here) > nodes_min:
-            self._fail(4, f"{len(here)} nodes stay, {nodes_min} are meant to: {here[:5]}")
+            self._fail(4, f"{len(here)} nodes remain instead of {nodes_min}: {here[:5]}")
         sql = "SELECT node, SUM(micro_usd) FROM ledger WHERE cause NOT IN ('storage', 'egress') GROUP BY node"
         ledger = {node: total for node, total in self._store.look(sql) if total}
         for project, spent in self._store.look("SELECT id, spent FROM project"):
@@ -56,11 +56,11 @@ class Audit:
             billed, lines = billed + storage_micro_usd(size, since_ms, now, rate), lines + 1
         lay = storage_micro_usd(self._objects.byte_ms_of_attempts(), 0, 1, rate)
         if billed > lay + lines:
-            self._fail(5, f"{billed} are billed for storage, and the store bills {lay}")
+            self._fail(5, f"{billed} are billed for storage, and the object store bills {lay}")
         egress, attempts = self._billed("egress")
         sent = egress_micro_usd(self._objects.bytes_sent, policy.egress_usd_per_gb)
         if egress + attempts < sent:
-            self._fail(5, f"{egress} are billed for egress, and the store bills {sent}")
+            self._fail(5, f"{egress} are billed for egress, and the object store bills {sent}")
         return billed, lay
 
     def no_orphans(self) -> None:
@@ -71,7 +71,7 @@ class Audit:
         left = [key for key in self._objects.objects if "/attempts/" in key and key not in referred]
         left += [upload.key for upload in self._objects.open.values()]
         if left:
-            self._fail(2, f"{len(left)} objects are nobody's: {left[:5]}")
+            self._fail(2, f"{len(left)} objects belong to nothing: {left[:5]}")
 
     def _billed(self, cause: Cause) -> tuple[int, int]:
         """Return the micro-dollars billed for a cause, and the number of lines: each line may be off by rounding."""

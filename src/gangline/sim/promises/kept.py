@@ -55,9 +55,9 @@ class KeptChecks:
         overtaken = because.startswith("newer ones are kept")
         heirs = self._store.look("SELECT id FROM job WHERE begins_from = ? AND ended_ms IS NULL", job)
         if heirs and not overtaken:
-            self._fail(f"{checkpoint} of {job} went, and {heirs[0][0]} is to begin from it")
+            self._fail(f"{checkpoint} of {job} was deleted, and {heirs[0][0]} is to begin from it")
         if pinned or not (overtaken or removed_ms is not None or self._world.now_ms > due_ms):
-            self._fail(f"{checkpoint} of {job} went before its time: {because}")
+            self._fail(f"{checkpoint} of {job} was deleted too early: {because}")
         return True
 
     def check_removed(self, job: str) -> None:

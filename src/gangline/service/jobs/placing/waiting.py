@@ -17,7 +17,7 @@ def yield_bans(deployment: Deployment, now_ms: int) -> None:
     """
     before = now_ms - round(deployment.policy.ban_yields_s * 1000)
     for row in deployment.store.load("banned_jobs", before=before):
-        because = f"every machine here had failed it; no other came in {deployment.policy.ban_yields_s / 60:.0f} min, so they may try again"
+        because = f"every machine had failed it, and no other came in {deployment.policy.ban_yields_s / 60:.0f} min, so they may try again"
         deployment.store.apply(
             guard("say_why", id=row["id"], version=row["version"], because=because),
             write("lift_bans", job=row["id"]),
@@ -32,7 +32,7 @@ def fail_unmatched(deployment: Deployment, now_ms: int) -> None:
         if _may_be_offered(deployment, row, now_ms):
             continue
         job = as_job(row)
-        because = f"no node that it needs came in {deployment.policy.unmatched_s / 3600:.0f} h ({_needs(row) or 'any'})"
+        because = f"no node that fits came within {deployment.policy.unmatched_s / 3600:.0f} h ({_needs(row) or 'any'})"
         verdict = Verdict(attempt="failed", job="failed", attempts_failed=job.attempts_failed, because=because)
         deployment.store.apply(moving(job, verdict, now_ms), event(job.id, "failed", because, now_ms))
 

@@ -183,7 +183,7 @@ def test_a_fault_that_may_pass_is_tried_again_later_each_time_and_says_so(fetchi
     site.before = lambda path: 503 if path == "/two.png" else None
     fetch_all(fetching.deployment)
     assert because(fetching, job) == (
-        f"its photos are being fetched: 1 of 2; {site.url}/two.png was answered with 503, the next try is in 10 s"
+        f"its photos are being fetched: 1 of 2; {site.url}/two.png was answered with 503, and is tried again in 10 s"
     )
     fetch_all(fetching.deployment)
     assert site.asked == ["/one.png", "/two.png"], "not before its time"

@@ -14,7 +14,7 @@ from gangline.adapters.host.trainer_process import MODULES
 from gangline.cli.main import app
 from gangline.core.canonical import digest
 from gangline.core.parsing import InvalidSpec, to_json
-from gangline.core.specs.kinds import KINDS, LIBRARIES, SUBMITTED, UNNAMED, JobKind
+from gangline.core.specs.kinds import DEFAULT_KIND, KINDS, LIBRARIES, SUBMITTED, JobKind
 from gangline.core.specs.spec import SampleSpec, Spec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import JobSummary
 from tests.conftest import ROOT
@@ -79,7 +79,7 @@ def test_pictures_have_the_keys_that_were_released() -> None:
 
 
 def test_a_spec_without_a_kind_is_one_of_the_first_release() -> None:
-    assert KINDS[UNNAMED] in SUBMITTED
+    assert KINDS[DEFAULT_KIND] in SUBMITTED
     assert parse_spec({name: value for name, value in to_json(LORA).items() if name != "kind"}) == LORA
 
 

@@ -11,7 +11,7 @@ import typer
 from gangline.cli.bundled.place import PRESETS, RECIPES, bundled, find_recipe
 from gangline.cli.output import Output, OutputOption, out, print_json, table
 from gangline.core.errors import BadInput
-from gangline.core.specs.kinds import KINDS, UNNAMED
+from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -76,7 +76,7 @@ def show_recipe_command(
 
 def _read(path: Path) -> Recipe:
     text = path.read_text()
-    kind = KINDS[tomllib.loads(text).get("kind", UNNAMED)]
+    kind = KINDS[tomllib.loads(text).get("kind", DEFAULT_KIND)]
     command = kind.command.replace("RECIPE", path.stem)
     if path.parent.name == Path(PRESETS).name:
         command = command.replace("--recipe", "--preset")

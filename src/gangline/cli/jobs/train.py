@@ -28,7 +28,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.models.bases import UNKNOWN, is_base_name
 from gangline.core.specs.fields import Base, parse_base
-from gangline.core.specs.kinds import SUBMITTED, UNNAMED
+from gangline.core.specs.kinds import DEFAULT_KIND, SUBMITTED
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import settings_of
 from gangline.core.views import BaseView
@@ -136,7 +136,7 @@ def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Outp
     return made.hand_in(client, UploadProgress(made.files_count))
 
 
-def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
+def read_recipe(given: str | None, *, kind: str = DEFAULT_KIND) -> dict[str, Any]:
     if given is None:
         return {}
     path = find_recipe(given)
@@ -144,7 +144,7 @@ def read_recipe(given: str | None, *, kind: str = UNNAMED) -> dict[str, Any]:
         found = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
-    theirs = found.get("kind", UNNAMED)
+    theirs = found.get("kind", DEFAULT_KIND)
     if theirs != kind:
         raise BadInput(f"the recipe {path} is for jobs of kind {theirs}, not {kind}", hint=COMMANDS)
     return found

@@ -18,7 +18,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.interruption import Interruption, ResumeCheck, interruptions, resume_sentence
-from gangline.core.specs.kinds import UNNAMED
+from gangline.core.specs.kinds import DEFAULT_KIND
 
 EXIT_NOT_EQUAL = 1
 
@@ -132,7 +132,7 @@ def _from_spec(spec: Path | None, inputs: Path | None) -> tuple[Callable[[Path],
     beside = inputs or spec.parent / contract.INPUTS
     if inputs is not None and not inputs.is_dir():
         raise BadInput(f"the folder {inputs} does not exist", hint="pass the folder that has photos/ and base/ in it")
-    kind = value.get("kind", UNNAMED) if isinstance(value, dict) else None
+    kind = value.get("kind", DEFAULT_KIND) if isinstance(value, dict) else None
     return partial(_lay_out, text=text, inputs=beside), kind
 
 

@@ -18,8 +18,8 @@ SettingPlace = tuple[str, ...]
 """Of a setting: `("policy", "lease_s")`, `("pools", "default", "trust")`."""
 SettingsT = TypeVar("SettingsT")
 
-UNNAMED = "default"
-"""Of sections that have names, the one that options set."""
+DEFAULT_SECTION = "default"
+"""The name of the section that options set, where sections have names: the default pool, for `[pools.NAME]`."""
 HIDDEN = "********"
 HINT = "`gangline docs reference/settings` lists every setting; `gangline settings show` prints the values and their sources"
 
@@ -264,7 +264,7 @@ def _sections(kind: type) -> tuple[dict[str, type], dict[str, type]]:
 def _origins(kind: type) -> Iterator[tuple[SettingPlace, SettingOrigin]]:
     once, several = _sections(kind)
     sections = {(name,): section for name, section in once.items()}
-    sections |= {(name, UNNAMED): section for name, section in several.items()}
+    sections |= {(name, DEFAULT_SECTION): section for name, section in several.items()}
     for place, section in sections.items():
         for name, (_, origin) in _described(section).items():
             if origin is not NOWHERE_ELSE:

@@ -12,9 +12,9 @@ from gangline.core.parsing import adapter
 from gangline.core.policy import STRICT, Exact, Policy, SettingOrigin, with_consequences
 from gangline.core.server.limits import Limits
 from gangline.core.server.merging import (
+    DEFAULT_SECTION,
     HINT,
     NO_OVERRIDES,
-    UNNAMED,
     MergedSettings,
     Overrides,
     SettingsT,
@@ -26,7 +26,7 @@ from gangline.core.server.merging import (
 from gangline.core.server.programs import HubSettings, NodeDataSettings, ServerProgram, WorkerProgram
 from gangline.core.server.sources import FetchingSettings, SourceSettings
 
-DEFAULT_POOL = UNNAMED
+DEFAULT_POOL = DEFAULT_SECTION
 NODES_MAX = 64
 PoolName = Annotated[str, MinLen(1), MaxLen(100)]
 NodePrice = Annotated[float, Ge(0), Le(1e6), Exact()]

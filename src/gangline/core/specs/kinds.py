@@ -119,7 +119,7 @@ _ALL = (
 )
 KINDS: Mapping[str, JobKind] = MappingProxyType({kind.name: kind for kind in _ALL})
 SUBMITTED = tuple(kind for kind in _ALL if kind.command)
-UNNAMED = "lora"
+DEFAULT_KIND = "lora"
 """The kind of a spec that does not say its own: those of the first release did not."""
 
 

@@ -5,15 +5,15 @@ from dataclasses import MISSING, asdict, fields
 from functools import cache
 from typing import Any
 
-from gangline.core.specs.kinds import KINDS, SUBMITTED, UNNAMED, kind_of
+from gangline.core.specs.kinds import DEFAULT_KIND, KINDS, SUBMITTED, kind_of
 from gangline.core.specs.lora import LoraSpec, refuse_idle_gpus
 from gangline.core.specs.sample import SampleSpec, Spec
 
 
 def parse_spec(value: object) -> Spec:
     """A spec from JSON values that a user has submitted, now or before. Raises `InvalidSpec` with every problem that it has."""
-    kind = value.get("kind", UNNAMED) if isinstance(value, dict) else UNNAMED
-    known = next((each for each in SUBMITTED if each.name == kind), KINDS[UNNAMED])
+    kind = value.get("kind", DEFAULT_KIND) if isinstance(value, dict) else DEFAULT_KIND
+    known = next((each for each in SUBMITTED if each.name == kind), KINDS[DEFAULT_KIND])
     return known.parse(value)
 
 

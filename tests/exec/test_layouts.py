@@ -172,7 +172,7 @@ def test_of_several_processes_each_has_its_file(tmp_path: Path) -> None:
         shutil.copytree(place, tmp_path / f"without-{number}" / place.name)
         (tmp_path / f"without-{number}" / place.name / f"random_states_{number}.pkl").unlink()
         lacking = lacks(rules, look(tmp_path / f"without-{number}" / place.name))
-        assert lacking == f"random_states_{number}.pkl lacks"
+        assert lacking == f"random_states_{number}.pkl is missing"
 
 
 def files(*names: str) -> dict[str, SeenFile]:
@@ -182,7 +182,7 @@ def files(*names: str) -> dict[str, SeenFile]:
 def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
     names = ("model.safetensors", "optimizer.pt", "trainer_state.json", "rng_state_0.pth")
     candidate = CheckpointCandidate(name="checkpoint-9", folder=True, files=files(*names))
-    assert lacks(Rules(processes=2), candidate) == "rng_state_1.pth lacks"
+    assert lacks(Rules(processes=2), candidate) == "rng_state_1.pth is missing"
     assert (
         lacks(Rules(), CheckpointCandidate(name="checkpoint-9", folder=True, files=files(*names, "rng_state_1.pth")))
         == ""
@@ -192,7 +192,7 @@ def test_the_trainer_of_transformers_has_a_file_of_each_process_too() -> None:
 @pytest.mark.parametrize(
     ("names", "lack"),
     [
-        (("pytorch_model_fsdp_0/__0_0.distcp", "random_states_0.pkl"), "pytorch_model_fsdp_0/.metadata lacks"),
+        (("pytorch_model_fsdp_0/__0_0.distcp", "random_states_0.pkl"), "pytorch_model_fsdp_0/.metadata is missing"),
         (("pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_0/.metadata", "random_states_0.pkl"), ""),
         (("model.safetensors", "random_states_0.pkl"), "the optimiser's state is missing"),
         (("optimizer.bin", "random_states_0.pkl"), "weights are missing"),
@@ -351,7 +351,7 @@ def test_models_of_kohya_are_no_checkpoints_of_lightning(tmp_path: Path) -> None
     import torch
 
     torch.save({"state_dict": {"w": torch.zeros(2)}}, tmp_path / "timber.ckpt")
-    assert "nothing says" in lacks(Rules(), look(tmp_path / "timber.ckpt"))
+    assert "nothing shows" in lacks(Rules(), look(tmp_path / "timber.ckpt"))
 
 
 def test_folders_of_pictures_are_results_and_stay_where_they_are(tmp_path: Path) -> None:

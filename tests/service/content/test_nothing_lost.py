@@ -53,7 +53,7 @@ def test_a_manifest_that_was_changed_is_refused(service: Service) -> None:
 
 
 def test_garbage_for_a_manifest_is_refused(service: Service) -> None:
-    assert "not one" in refused(service, {"files": 3})
+    assert "the manifest is malformed" in refused(service, {"files": 3})
 
 
 def test_another_jobs_checkpoint_is_refused(service: Service) -> None:

@@ -278,7 +278,7 @@ def _lacks_optimiser(candidate: CheckpointCandidate) -> str:
 def _lacks_one_of_each(found: set[int], processes: int, name: str) -> str:
     wanted = range(max(processes, max(found, default=0) + 1))
     lacking = next((number for number in wanted if number not in found), None)
-    return "" if lacking is None else f"{name.format(lacking)} lacks"
+    return "" if lacking is None else f"{name.format(lacking)} is missing"
 
 
 _RULES: dict[LayoutName, Callable[[CheckpointCandidate, int], str]] = {

@@ -110,6 +110,7 @@ def scale(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand, now_ms: i
     idle = sorted(
         (node for node in working if node.idle_since_ms is not None), key=lambda node: (node.idle_since_ms, node.id)
     )
+    # A node that was idle for long may be about to claim work that has only just come.
     just_came = demand.takable and now_ms - demand.since_ms < policy.idle_s * 1000
     useless = [] if just_came else [node for node in idle if _idle_s(node, now_ms) >= policy.idle_s]
     useful_idle = min(len(idle) - len(useless), max(0, demand.takable - demand.stuck))

@@ -82,6 +82,7 @@ def judge(
         because = f"failed its trial: {kinds}"
     if not pool.others and not pool.may_rent:
         return _last(machine, because, now_ms, policy)
+    # Even the smallest pool may quarantine one machine.
     if pool.quarantined_lately + 1 > max(1, policy.quarantined_share_max * pool.nodes):
         return Alarm(
             f"it has enough strikes for a quarantine ({kinds}), but more than {policy.quarantined_share_max:.0%} of its pool would be "
@@ -92,6 +93,7 @@ def judge(
 
 
 def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> TrialDue:
+    # At least the rest of two failures in a row: after a single one there is none.
     rest = rest_ms(max(2, machine.failures + 1), policy)
     return TrialDue(
         now_ms + rest,

@@ -228,6 +228,7 @@ def _confirmed(verdict: Verdict, attempt: Attempt, past: Sequence[Attempt], othe
 
 def _needs_more(verdict: Verdict, attempt: Attempt) -> Verdict:
     """Raise the job's need of memory, as two machines of a class had too little, and do not blame the machine."""
+    # One more than this machine has, so that no machine of its size takes the job again.
     need = max(verdict.gpu_memory_gb, attempt.gpu_memory_gb + 1)
     because = f"{verdict.because}; on a second {attempt.gpu or 'machine'} too, so it needs {need:g} GB or more"
     return replace(verdict, strike=0, gpu_memory_gb=need, because=because)
@@ -274,6 +275,7 @@ def _lost_in_a_row(attempt: Attempt, past: Sequence[Attempt]) -> set[str]:
 
 def wait_s(failed: int, policy: Policy) -> float:
     """Return the seconds to wait before try number `failed` + 1: they double each time, up to a bound."""
+    # The limit of 30 keeps the power of a large count within the range of a float.
     return min(policy.retry_max_s, policy.retry_first_s * 2 ** (min(failed, 30) - 1)) if failed else 0
 
 

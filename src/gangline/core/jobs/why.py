@@ -28,6 +28,7 @@ def why_queued(
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
     reasons = misfits(job, purse, nodes, banned, now_ms)
     fitting = [node for node in nodes if reasons[node.id] is None]
+    # If no node fits, every node would cost something: an empty budget is then the reason, whatever a node costs.
     least = min(
         (to_reserve(job, node, policy) for node in fitting if node.state in WORKING),
         default=max(1, reservation(0, job.download_bytes, policy)),

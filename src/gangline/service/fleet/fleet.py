@@ -102,6 +102,7 @@ def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rente
             id=row["id"],
             state=row["state"],
             since_ms=row["since_ms"],
+            # A node could not claim while the service was down: that time does not count as idle.
             idle_since_ms=None if row["beat_ms"] else max(row["meter_ms"], back_ms),
             heard_ms=max(row["seen_ms"], row["beat_ms"] or 0),
             instance=row["instance"],

@@ -49,6 +49,7 @@ def append_log(deployment: Deployment, node: str, hold: Hold, request: Log) -> D
         return LOST
     key = log_key(attempt_prefix(job["project"], job["id"], hold.attempt), request.first_byte)
     content = request.text.encode()
+    # The bytes come first: bytes without a row are swept, but a row without bytes would break every reader of the log.
     deployment.objects.write(key, content)
     held = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),

@@ -104,6 +104,7 @@ class Tracking:
 
     def _write(self, job: str, points: Sequence[Measured], pictures: Sequence[TrackedPicture]) -> None:
         before = self._told[job]
+        # The tracker comes before the mark: a server that stops in between asks the tracker what it has, and sends nothing twice.
         self._tracker.write(job, points, [picture for picture in pictures if picture.content])
         self._mark(job, before, points[-1].step if points else before, pictures)
 

@@ -29,7 +29,7 @@ UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now)
 WHERE id = :id AND role NOT IN ('join', 'node') AND (CAST(:project AS TEXT) IS NULL OR project = :project)
 
 -- name: join_tokens
--- List join tokens, each with the number of nodes here that joined with it.
+-- List join tokens, each with the number of nodes that joined with it and are not gone.
 SELECT id, name, pool, made_ms, expires_ms, revoked_ms, used_ms, price_micro_usd_per_hour, trust, nodes_max, nodes_per_hour,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.state <> 'gone') AS nodes
 FROM credential
@@ -40,7 +40,7 @@ ORDER BY made_ms, id
 UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join'
 
 -- name: join_token
--- Read a token's settings for its nodes, how many of them are here, how many joined since `:since`, and when the first of these did.
+-- Read a token's settings for its nodes, how many of them are not gone, how many joined since `:since`, and when the first of these did.
 SELECT id, name, price_micro_usd_per_hour, trust, nodes_max, nodes_per_hour,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.state <> 'gone') AS here,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.joined_ms > :since) AS joined,

@@ -1,6 +1,7 @@
--- Claims: the jobs that a node may take, the claim itself, and jobs that wait although no node here may take them.
+-- Claims: the jobs that a node may take, the claim itself, and jobs that wait although no node may take them.
 
 -- name: waiting_projects
+-- List projects with a training job that no node has tried yet.
 SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
 WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0 AND job.kind <> 'sample'
        ORDER BY priority DESC LIMIT 1) IS NOT NULL
@@ -97,7 +98,8 @@ WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job
 LIMIT :limit
 
 -- name: stuck
--- List those of `demand` that no node here may take: they are banned there, need more memory, or need libraries that the nodes lack.
+-- List those of `demand` that no node may take: they are banned there, need more memory, or need libraries that the nodes lack. The
+-- condition that begins with `fencing > 0` spares all other jobs the search through the nodes: any working node may take those.
 SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
        job.input_bytes + job.checkpoint_bytes AS download_bytes,
        project.budget - project.spent - project.reserved AS left
@@ -117,7 +119,8 @@ WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job
 LIMIT :limit
 
 -- name: banned_jobs
--- List jobs that are ready and have waited for long, because every machine that could take them is banned.
+-- List jobs that are ready and have waited for long, because every machine that could take them is banned. A job that fits no node at
+-- all is not listed: MIN over no rows is NULL.
 SELECT job.id, job.version FROM job
 WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
   AND job.id IN (SELECT job FROM ban)
@@ -128,7 +131,7 @@ WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND j
 LIMIT 100
 
 -- name: queued_for_long
--- List jobs that have waited for long and that no node here could run, apart from bans. `late_samples` gives up jobs that render images.
+-- List jobs that have waited for long and that no node could run, apart from bans. `late_samples` gives up jobs that render images.
 SELECT id, project, kind, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms < :before

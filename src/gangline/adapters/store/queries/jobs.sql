@@ -1,6 +1,7 @@
 -- Jobs: what was submitted, its progress, and its events.
 
 -- name: add_job
+-- Add a job, unless the same request (its Idempotency-Key) has added one before.
 INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
                  slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
                  attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed)

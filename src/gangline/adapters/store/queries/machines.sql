@@ -13,6 +13,7 @@ FROM machine WHERE id = :id
 UPDATE machine SET failures = failures + 1, rest_until_ms = :rest_until_ms WHERE id = :id
 
 -- name: machine_went_well
+-- One success ends a trial and the count of failures in a row; strikes stay until they are too old.
 UPDATE machine SET failures = 0, rest_until_ms = 0, on_trial = 0 WHERE id = :id
 
 -- name: quarantine_machine
@@ -33,7 +34,7 @@ UPDATE machine SET on_trial = 1 WHERE id = :id
 UPDATE machine SET because = :because WHERE id = :id
 
 -- name: quarantined_lately
--- Count recent quarantines; machines that went on trial at once do not count.
+-- Count recent quarantines; machines that were put on trial without one do not count.
 SELECT COUNT(*) AS machines FROM machine
 WHERE pool = :pool AND quarantined_ms > :since AND quarantined_until_ms > quarantined_ms AND id <> :id
 
@@ -47,6 +48,7 @@ INSERT INTO strike (attempt, machine, job, workload, gpu, kind, quarters, at_ms)
 VALUES (:attempt, :machine, :job, :workload, :gpu, :kind, :quarters, :now)
 
 -- name: forgive_strikes
+-- Delete the strikes that a job has caused: it turned out to be at fault itself.
 DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHERE job = :job)
 
 -- name: strikes

@@ -33,7 +33,7 @@ FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.id = :id
 
 -- name: nodes
--- List the nodes that are here, and the job of each of their leases.
+-- List the nodes that are not gone, and the job of each of their leases.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots, node.trust,
        node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
 FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
@@ -42,7 +42,7 @@ WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
 -- name: nodes_here
--- List all nodes that are here or starting, whatever runs on them.
+-- List all nodes that are not gone, whatever runs on them.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.slots AS slots_free, node.kinds, node.problems, node.price_micro_usd_per_hour,
        node.price_known, node.meter_ms, node.joined_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
@@ -85,6 +85,7 @@ SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND re
 SELECT DISTINCT kinds FROM node WHERE state IN ('ready', 'on_trial')
 
 -- name: silent_nodes
+-- A node that is starting has never been heard of: the autoscaler gives it up.
 SELECT id FROM node
 WHERE state IN ('ready', 'on_trial', 'draining', 'quarantined') AND seen_ms < :before
   AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
@@ -140,7 +141,7 @@ SELECT COUNT(*) AS nodes FROM node WHERE machine = :machine AND joined_ms > :sin
 INSERT INTO node_base (node, base) VALUES (:node, :base) ON CONFLICT (node, base) DO NOTHING
 
 -- name: slots_in_use
--- Sum the slots that training uses; rendering gives way to it, so it does not count.
+-- Sum the slots that training uses; rendering stops for it, so it does not count.
 SELECT lease.node, CAST(SUM(lease.slots) AS BIGINT) AS slots
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
 WHERE job.kind <> 'sample'

@@ -1,7 +1,7 @@
 -- Imports: photos that are downloaded for jobs.
 
 -- name: await_photos
--- Until the photos are here, the spec contains their addresses.
+-- Until the photos are fetched, the spec contains their addresses.
 UPDATE job SET fetching = 1, imported = 1, spec = :spec WHERE id = :id
 
 -- name: add_import
@@ -48,7 +48,7 @@ UPDATE photo_import SET state = :state, because = :because, tries = :tries, turn
 WHERE job = :job AND server = :server
 
 -- name: fill_job
--- All photos are here: from now on the spec stays as it is, and a node may claim the job. A job that has ended is left alone.
+-- All photos are stored: from now on the spec stays as it is, and a node may claim the job. A job that has ended is left alone.
 UPDATE job SET fetching = 0, spec = :spec, spec_hash = :spec_hash, workload = :workload, input_bytes = :input_bytes,
        because = CASE WHEN state = 'queued' THEN :because ELSE because END, ready_ms = :now, queued_ms = :now, version = version + 1
 WHERE id = :id AND ended_ms IS NULL

@@ -450,7 +450,7 @@ RULES = [
     rule(
         "4: an orphan is ended",
         "core.fleet.autoscale:reconcile",
-        'actions.append(StopInstance(instance.id, "no node',
+        'actions.append(StopInstance(instance.id, "it belongs',
         'str(("no node',
     ),
     rule("4: a double is ended", "core.fleet.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),

@@ -1031,7 +1031,7 @@ def a_sound_machine_gives_way_where_another_is_expected_to_be_faster(bench: Benc
         bench.beat(node, hold, 10, seconds_per_step=1.0 if number else 2.0)
     bench.tick()
     assert bench.node(nodes[0])["state"] == "draining"
-    assert bench.beat(nodes[0], holds[0], 11, seconds_per_step=2.0).stop.startswith("gives way")
+    assert bench.beat(nodes[0], holds[0], 11, seconds_per_step=2.0).stop.startswith("a faster machine takes over")
     assert bench.look("SELECT COUNT(*) FROM node WHERE state = 'draining'") == [1]
 
 

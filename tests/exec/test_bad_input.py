@@ -71,7 +71,9 @@ def test_a_prefix_that_holds_something_else(refused: Ask, tmp_path: Path) -> Non
     (tmp_path / "store" / "photos").mkdir(parents=True)
     (tmp_path / "store" / "photos" / "1.png").touch()
     sentence, hint = refused()
-    assert "holds something else: photos/1.png" in sentence and "prefix of its own" in hint
+    assert (
+        "holds other files than those of `gangline exec`: photos/1.png" in sentence and "its own, empty prefix" in hint
+    )
 
 
 def test_a_bucket_that_is_missing(refused: Ask) -> None:
@@ -101,7 +103,7 @@ def test_a_checkpoint_of_another_script(line: Line) -> None:
     assert line.start("a", command=("bash", "-c", "true")).end()[0] == 0
     other = line.start("b", command=("touch", "touched"))
     assert other.end()[0] == 2 and not (line.root / "b" / "touched").exists()
-    assert "are of another script: bash, not touch" in other.text and "--any-script" in other.text
+    assert "belong to another script: bash, not touch" in other.text and "--any-script" in other.text
     assert line.start("b", command=("touch", "touched"), options=("--any-script",)).end()[0] == 0
 
 

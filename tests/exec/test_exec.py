@@ -26,10 +26,10 @@ from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun
+from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.plan import ExecPlan, Tools
 from gangline.exec.run_prefix import PrefixContent, RunPrefix
-from gangline.exec.sender import CheckpointUploader
 from gangline.exec.watch import RunMonitor
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
@@ -56,7 +56,7 @@ def test_what_was_killed_goes_on_elsewhere_and_ends_as_if_nothing_had_been(line:
     third = line.start("c", options=("--price", 1.5))
     code, told = third.end()
     assert (code, line.result("c")) == (0, state_after(60))
-    assert "goes on from checkpoint-" in third.text and "from 0" not in third.text
+    assert "resumes from checkpoint-" in third.text and "from 0" not in third.text
     assert (told["run"], told["runs"], told["exit_code"], told["step"]) == (3, 3, 0, 60)
     assert told["restored_step"] >= 30 and told["bytes_downloaded"] > 200_000
     assert told["cost_usd"] == pytest.approx(told["seconds"] * 1.5 / 3600, rel=0.01)
@@ -70,11 +70,11 @@ def test_said_again_after_the_end_nothing_is_done_again(line: Line) -> None:
     assert line.start("a", chain=(20,)).end()[0] == 0
     again = line.start("b", chain=(20,))
     code, told = again.end()
-    assert code == 0 and "has come to the end of just this already" in told["because"]
+    assert code == 0 and "has already finished this command" in told["because"]
     assert not (line.root / "b" / "out" / "result.txt").exists()
     more = line.start("b", chain=(30,))
     assert more.end()[0] == 0 and line.result("b") == state_after(30)
-    assert "its arguments are others" in more.text
+    assert "the arguments of the command differ" in more.text
 
 
 def test_on_sigterm_the_last_checkpoint_goes_up_and_the_line_ends_with_75(line: Line, place: S3Objects) -> None:
@@ -84,7 +84,7 @@ def test_on_sigterm_the_last_checkpoint_goes_up_and_the_line_ends_with_75(line: 
     first.signal(signal.SIGTERM)
     code, told = first.end()
     assert (code, told["checkpoints"]) == (75, 1) and 0 < told["step"] < 500
-    assert "this process got SIGTERM" in first.text
+    assert "this process received SIGTERM" in first.text
     second = line.start("b", chain=chain)
     assert f"from {told['step']}" in second.until("from ", times=2)
     second.signal(signal.SIGINT)
@@ -135,13 +135,13 @@ def test_of_two_at_once_the_older_stops_and_what_it_sends_is_never_the_newest(li
     old = line.start("a", chain=chain)
     old.until("is safe", times=2)
     new = line.start("b", chain=chain)
-    new.until("goes on from")
+    new.until("resumes from")
     code, told = old.end()
     assert code == 77 and "run 2 has overtaken this one, run 1" in told["because"]
     new.until("is safe")
     new.kill()
     third = line.start("c", chain=chain)
-    assert "runs/" not in third.until("goes on from")
+    assert "runs/" not in third.until("resumes from")
     assert max(records(place)).startswith("runs/000002/")
     third.kill()
 
@@ -152,7 +152,7 @@ def test_what_an_overtaken_run_hands_in_after_that_counts_for_nothing(line: Line
     first.until("is safe", times=2)
     first.kill()
     second = line.start("b", chain=(60, "--every", 1000))
-    second.until("goes on from")
+    second.until("resumes from")
     second.kill()
     (late,) = [key for key in records(place) if key.startswith("runs/000001/")][-1:]
     record = json.loads(place.read(late))
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_one_before_is_used(line: Li
     place.write(weights, bytes(content))
     second = line.start("b")
     assert second.end()[0] == 0 and line.result("b") == state_after(60)
-    assert "a checkpoint in the store is damaged, the one before it is used" in second.text
+    assert "a checkpoint in the store is damaged, so it is skipped" in second.text
 
 
 @pytest.mark.tenths
@@ -221,7 +221,7 @@ def test_whatever_is_damaged_of_the_newest_checkpoint_the_one_before_is_used(
         place.write(key, b"[" * 200_000 if "deep" in damage else b"")
     second = line.start("b", chain=(60, "--every", 1000))
     assert second.end()[0] == 0 and line.result("b") == state_after(60)
-    assert f"goes on from {json.loads(place.read(before))['name']} in" in second.text
+    assert f"resumes from {json.loads(place.read(before))['name']} in" in second.text
 
 
 def test_where_the_notes_of_its_beginning_and_the_claims_have_expired_a_run_goes_on_and_nothing_good_is_deleted(
@@ -237,7 +237,7 @@ def test_where_the_notes_of_its_beginning_and_the_claims_have_expired_a_run_goes
     second = line.start("b", chain=(60, "--every", 1000))
     code, told = second.end()
     assert (code, told["run"], line.result("b")) == (0, 2, state_after(60))
-    assert f"goes on from {name} in" in second.text and set(kept) <= set(records(place))
+    assert f"resumes from {name} in" in second.text and set(kept) <= set(records(place))
     assert told["seconds"] < 3600
     place.delete([key for key in place.list("") if key.startswith("claims/") or key.endswith("begun.json")])
     third = line.start("a", chain=(80, "--every", 10))
@@ -275,14 +275,14 @@ def test_at_the_end_a_store_that_is_away_is_waited_for_until_somebody_ends_that(
         first = line.start("a", chain=(20,), options=options)
         first.until("checkpoint-10 is safe")
         proxy.faults.extend([Fault(kind="answer")] * 100_000)
-        first.until("waiting for it")
+        first.until("retrying until it answers")
         first.signal(signal.SIGTERM)
         code, told = first.end()
         assert (code, told["results"]) == (75, None) and "not everything is in it" in told["because"]
         proxy.faults.clear()
         second = line.start("a", chain=(20,), options=options)
         code, told = second.end()
-    assert code == 0 and "goes on from checkpoint-20 on this disk" in second.text
+    assert code == 0 and "resumes from checkpoint-20 on this disk" in second.text
     assert place.read("runs/000002/output/result.txt").decode() == state_after(20)
 
 
@@ -296,10 +296,10 @@ def test_where_a_notice_has_stopped_it_one_signal_ends_the_wait_for_the_store(
         running.until("checkpoint-10 is safe")
         proxy.faults.extend([Fault(kind="answer")] * 100_000)
         (tmp_path / "notice").touch()
-        running.until("waiting for it")
+        running.until("retrying until it answers")
         running.signal(signal.SIGTERM)
         code, told = running.end()
-    assert code == 75 and "has appeared; the store was away, and not everything is in it" in told["because"]
+    assert code == 75 and "has appeared; the object store did not answer, so not everything is in it" in told["because"]
 
 
 def test_one_that_has_no_number_and_did_not_arrive_goes_before_the_one_that_did(line: Line, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_one_that_has_no_number_and_did_not_arrive_goes_before_the_one_that_did(
         os.sched_yield()
     first.kill()
     second = line.start("a", command=("bash", "-c", script), options=options)
-    assert second.end()[0] == 0 and "goes on from last.pt on this disk" in second.text
+    assert second.end()[0] == 0 and "resumes from last.pt on this disk" in second.text
     assert line.result("a") == "two\n"
 
 
@@ -330,7 +330,7 @@ def test_what_lacks_its_last_checkpoint_has_not_come_to_its_end(line: Line) -> N
     for number in (1, 2):
         running = line.start("a", command=("bash", "-c", script), options=("--complete-when", "step_*/done"))
         assert running.end()[0] == 0 and "must give it another one" in running.text
-        assert f"run {number} " in running.text and "has come to the end of just this" not in running.text
+        assert f"run {number} " in running.text and "has already finished this command" not in running.text
 
 
 def test_half_of_a_checkpoint_at_the_end_is_said(line: Line) -> None:
@@ -338,7 +338,7 @@ def test_half_of_a_checkpoint_at_the_end_is_said(line: Line) -> None:
     running = line.start("a", command=("bash", "-c", script))
     assert running.end()[0] == 0
     assert (
-        "checkpoint-5 is not complete, model.safetensors is not completely written: it is not uploaded" in running.text
+        "checkpoint-5 is incomplete, so it is not uploaded: model.safetensors is not completely written" in running.text
     )
 
 
@@ -397,7 +397,7 @@ def test_results_lie_elsewhere_too_and_what_is_not_there_is_said(line: Line, pla
     assert running.end()[0] == 0
     found = {key.removeprefix("runs/000001/output/") for key in place.list("runs/000001/output")}
     assert found == {"pictures/a prompt%3A dog%3F.png", "notes.txt"}
-    assert "warning: --results missing is not there" in running.text
+    assert "warning: --results missing does not exist" in running.text
     assert "no checkpoint was found" in running.text
 
 
@@ -467,7 +467,7 @@ def test_a_webhook_that_never_answers_is_a_warning(line: Line) -> None:
     running = line.start("a", chain=(20,), options=("--webhook", "http://127.0.0.1:9/hook"))
     assert running.end()[0] == 0
     assert "the webhook does not answer; it is told again later" in running.text
-    assert "notifications were not delivered" in running.text
+    assert " notifications not delivered" in running.text
 
 
 # Data

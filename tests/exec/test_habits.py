@@ -44,7 +44,7 @@ def test_a_torn_checkpoint_on_the_same_disk_is_not_gone_on_from(line: Line) -> N
     first.kill()
     second = line.start("a", command=command("inplace", 40))
     assert second.end()[0] == 0, second.text
-    assert "half-written" in second.text and "goes on from last-state in" in second.text
+    assert "half-written" in second.text and "resumes from last-state in" in second.text
     assert line.result("a") == state_after(40)
 
 
@@ -122,12 +122,12 @@ def test_however_a_habit_is_killed_it_ends_as_if_nothing_had_been(line: Line, se
 def test_a_training_whose_state_nobody_knows_is_told_so_within_seconds_and_at_the_next_start(line: Line) -> None:
     words = command("odd", 400, every=10, step_s=0.05)
     first = line.start("a", command=words)
-    assert "--complete-when 'net/state.pkl'" in first.until("net/state.pkl looks like the state of a training")
+    assert "--complete-when 'net/state.pkl'" in first.until("net/state.pkl looks like training state")
     first.signal(signal.SIGTERM)
     code, told = first.end()
     assert code == 75 and told["checkpoints"] == 0
     for node in ("a", "b"):  # on that disk, and where only what went up at the stop is known
         second = line.start(node, command=words)
-        assert "--layout folder" in second.until("left no checkpoint that is known as one, but net/state.pkl")
+        assert "--layout folder" in second.until("left no recognised checkpoint, but it left net/state.pkl")
         second.signal(signal.SIGTERM)
         second.end()

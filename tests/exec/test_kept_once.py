@@ -17,9 +17,9 @@ from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun, CommittedCheckpoint, Ref, history
+from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.plan import ExecPlan
 from gangline.exec.run_prefix import RunPrefix
-from gangline.exec.sender import CheckpointUploader
 from tests.exec.chain import save
 from tests.exec.conftest import Line
 from tests.exec.test_exec import records
@@ -220,7 +220,9 @@ def test_a_script_that_saves_each_state_under_two_names_goes_on_from_the_second(
     assert (code, told["checkpoints"]) == (1, 2), first.text
     assert told["bytes_uploaded"] < 60_000, first.text
     # Where both were queued before the first was sent, the newest is sent first.
-    assert len(re.findall(r"(checkpoint-5|latest) is safe: the same bytes as what is there already", first.text)) == 1
+    assert (
+        len(re.findall(r"(checkpoint-5|latest) is safe in \S+: its bytes had been uploaded already", first.text)) == 1
+    )
     assert len(records(place)) == 2
     second = line.start("b", command=(sys.executable, "-c", script, root, "0"))
     second.until("has ['latest']")
@@ -234,7 +236,7 @@ def test_with_none_to_keep_after_the_end_the_results_alone_stay_and_the_line_sti
     assert [key for key in place.list("runs") if "/checkpoints/" in key] == []
     assert "runs/000001/output/result.txt" in set(place.list("runs"))
     code, told = line.start("b", chain=(30,), options=options).end()
-    assert code == 0 and "has come to the end of just this already" in told["because"]
+    assert code == 0 and "has already finished this command" in told["because"]
 
 
 def test_what_was_pinned_stays_after_the_end(line: Line, place: S3Objects) -> None:

@@ -98,7 +98,7 @@ def test_a_store_that_is_away_for_ten_minutes_costs_nothing(
         running.until("is safe")
         proxy.faults.extend([Fault(kind="answer")] * 1_000_000)
         running.until("step 630")
-        assert "the command goes on, what it saves is sent later" in running.text
+        assert "the command continues, and its checkpoints are uploaded later" in running.text
         proxy.faults.clear()
         code, told = running.end()
     assert (code, told["step"], line.result("a")) == (0, 660, state_after(660))

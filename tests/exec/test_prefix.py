@@ -75,7 +75,7 @@ def test_runs_are_listed_with_where_when_how_they_ended_and_what_they_left(line:
     assert (second["run"], second["state"], second["because"], second["exit_code"]) == (
         2,
         "ended",
-        "it has come to its end",
+        "the command finished",
         0,
     )
     assert (second["step"], second["checkpoints"], second["results"]) == (60, 2, 1)
@@ -88,7 +88,7 @@ def test_runs_are_listed_with_where_when_how_they_ended_and_what_they_left(line:
     ]
     assert second["bytes"] == sum(sizes)
     shown = subprocess.run([*GANGLINE, "exec", "ls", line.to], capture_output=True, text=True, check=True).stdout
-    assert "vanished" in shown and "it has come to its end" in shown
+    assert "vanished" in shown and "the command finished" in shown
 
 
 def test_checkpoints_are_listed_and_the_one_that_the_next_start_goes_on_from(line: Line) -> None:
@@ -142,7 +142,7 @@ def test_the_sentence_says_what_the_next_start_does_and_nobody_to_ask_is_refused
     there = gangline(line, "ls", line.to, "--checkpoints").told
     asked = gangline(line, "rm", line.to, "--run", 2)
     assert asked.code == 2 and "removing needs a confirmation" in asked.said
-    assert "of run 2 in" in asked.said and "the next start begins anew" in asked.said
+    assert "of run 2 in" in asked.said and "the next run starts from scratch" in asked.said
     assert gangline(line, "rm", line.to, "--run", 2, answer="n\n").code == 1
     assert there and gangline(line, "ls", line.to, "--checkpoints").told == there
     assert gangline(line, "rm", line.to, "--run", 2, answer="y\n").code == 0
@@ -153,10 +153,10 @@ def test_what_a_run_at_work_goes_on_from_is_not_removed_unless_forced(line: Line
     interrupt(line, "a", chain=(400, "--step-s", 0.05, "--every", 20))
     age(line, 1)
     running = line.start("b", chain=(400, "--step-s", 0.05, "--every", 200))
-    running.until("gangline: run 2 goes on")
+    running.until("gangline: run 2 resumes")
     for what in (("--run", 1), ("--run", 2), ("--checkpoints",), ("--all",)):
         ran = gangline(line, "rm", line.to, *what, "--yes")
-        assert ran.code == 2 and "run 2 on" in ran.said and "is at work" in ran.said, what
+        assert ran.code == 2 and "run 2 on" in ran.said and "is running and depends on" in ran.said, what
     assert gangline(line, "ls", line.to).told[0]["state"] == "alive"
     assert gangline(line, "rm", line.to, "--run", 1, "--yes", "--force").code == 0
     assert not any("checkpoints" in name for name in below(line, "runs/000001"))

@@ -23,12 +23,12 @@ from gangline.core.command.layout import Rules
 from gangline.core.command.lineage import Begun, parse_result
 from gangline.core.command.results import UploadPace
 from gangline.core.errors import BadInput
+from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.fetch import Fetch
 from gangline.exec.plan import ExecPlan
 from gangline.exec.results import ResultUploader
 from gangline.exec.run_prefix import RunPrefix
-from gangline.exec.sender import CheckpointUploader
 from gangline.ports.results import ScannedFile
 from tests.exec.conftest import GANGLINE, Line
 from tests.exec.epochs import model_of, picture_of
@@ -220,7 +220,7 @@ def test_a_file_that_was_written_over_is_fetched_in_its_newest_whole_version(fol
     (folder.out / "model.safetensors").write_bytes(model_of(2)[:-1])
     assert folder.end()
     assert folder.union["model.safetensors"] == model_of(1)
-    assert "warning: half-written, and not uploaded: model.safetensors" in folder.said
+    assert "warning: half-written files are not uploaded: model.safetensors" in folder.said
 
 
 def test_on_the_same_disk_nothing_is_sent_twice(folder: Folder) -> None:
@@ -372,7 +372,7 @@ def test_what_is_fetched_again_is_not_downloaded_again_and_nothing_of_ones_own_i
     assert (again.here, again.bytes, (tmp_path / "got" / "log.txt").read_bytes()) == (1, 3, b"two")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "log.txt").write_bytes(b"of another script")
-    with pytest.raises(BadInput, match=r"log\.txt is there and is another file"):
+    with pytest.raises(BadInput, match=r"log\.txt exists already and differs from the file"):
         Fetch(folder.prefix, tmp_path / "mine", folder.said.append)(run=None, checkpoint=False)
     assert {path.name for path in (tmp_path / "mine").iterdir()} == {"log.txt"}
 
@@ -453,7 +453,7 @@ def test_a_newer_checkpoint_takes_the_place_of_the_one_that_was_fetched_and_of_n
     (line.root / "got" / "checkpoint" / "mine.txt").write_text("of somebody")
     assert line.start("a", command=("bash", "-c", script.format(3))).end()[0] == 0
     code, _, said = fetch(line, "--checkpoint")
-    assert code == 2 and "checkpoint is there and is another one" in said.replace("\n", " ")
+    assert code == 2 and "checkpoint exists already and differs from the checkpoint" in said.replace("\n", " ")
 
 
 def test_files_that_arrive_all_the_time_are_told_of_once_a_minute(folder: Folder) -> None:

@@ -127,7 +127,7 @@ def test_the_last_row_tells_how_it_stands_and_the_rest_is_the_commands(line: Lin
     process.wait()
     assert (screen.top, screen.bottom) == (0, ROWS - 1)
     assert not any("run 1 ·" in each for each in screen.lines)
-    assert any("it has come to its end, step 100" in each for each in screen.lines)
+    assert any("the command finished, step 100" in each for each in screen.lines)
 
 
 def test_a_terminal_that_goes_away_does_not_end_the_training(line: Line, terminal: tuple[int, int]) -> None:

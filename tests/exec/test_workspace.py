@@ -365,7 +365,7 @@ def test_what_could_not_be_held_is_lacking_until_something_newer_could(
         step(out, 1)
         watcher.look()
         watcher.look()
-    assert watcher.lacks_newest and said == ["warning: step_1 cannot be held: No space left on device"]
+    assert watcher.lacks_newest and said == ["warning: step_1 cannot be kept for the upload: No space left on device"]
     at_s[0] = 1.0
     watcher.look()
     assert put == []

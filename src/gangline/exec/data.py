@@ -14,6 +14,7 @@ from gangline.core.canonical import digest
 from gangline.core.errors import BadInput, Unreachable, UserError
 from gangline.core.files import is_safe_path
 from gangline.core.jobs.retry import retry_s
+from gangline.core.words import counted
 from gangline.data.place import DataPlace, Entry
 
 AT_ONCE = 8
@@ -30,15 +31,17 @@ def download_data(
     entries = place.entries()
     if not entries:
         raise BadInput(
-            f"there is nothing at {place.uri}", hint="--data takes ADDRESS:FOLDER, as s3://BUCKET/photos:images"
+            f"there is nothing at {place.uri}", hint="--data takes ADDRESS:FOLDER, e.g. s3://BUCKET/photos:images"
         )
     unsafe = next((entry.name for entry in entries if not is_safe_path(entry.name)), None)
     if unsafe is not None:
-        raise BadInput(f"{unsafe!r} in {place.uri} cannot be a file here", hint="give it another name")
+        raise BadInput(f"{unsafe!r} in {place.uri} does not have a safe file name", hint="rename it there")
     try:
         to.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{to} cannot be made: {error.strerror}", hint="--data takes ADDRESS:FOLDER") from None
+        raise UserError(
+            f"the folder {to} cannot be created: {error.strerror}", hint="name another FOLDER in --data ADDRESS:FOLDER"
+        ) from None
     noted = _read(notes)
     lacking = [entry for entry in entries if not _is_here(entry, place, to, noted)]
     wanted, room = sum(entry.bytes for entry in lacking), shutil.disk_usage(to).free
@@ -49,19 +52,19 @@ def download_data(
         )
     if not lacking:
         return 0
-    say(f"{len(lacking)} files ({wanted / 1e6:.1f} MB) come from {place.uri} to {to}")
-    come = dict[str, str]()
+    say(f"downloading {counted(len(lacking), 'file')} ({wanted / 1e6:.1f} MB) from {place.uri} to {to}")
+    downloaded = dict[str, str]()
 
     def fetch(entry: Entry) -> None:
         _fetch(entry, place, to, notes, stopped)
         if not stopped():
-            come[str(to / entry.name)] = _mark(place, entry)
+            downloaded[str(to / entry.name)] = _mark(place, entry)
 
     try:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             list(threads.map(fetch, lacking))
     finally:
-        notes.write_text(json.dumps(noted | come))
+        notes.write_text(json.dumps(noted | downloaded))
     return wanted
 
 
@@ -83,9 +86,11 @@ def _fetch(entry: Entry, place: DataPlace, to: Path, notes: Path, stopped: Calla
             if tries == TRIES_MAX - 1:
                 raise
         except OSError as error:
-            raise UserError(f"{goal} cannot be written: {error.strerror}", hint="--data takes ADDRESS:FOLDER") from None
+            raise UserError(
+                f"{goal} cannot be written: {error.strerror}", hint="name another FOLDER in --data ADDRESS:FOLDER"
+            ) from None
         Event().wait(retry_s(tries, Random(entry.name)))  # noqa: S311 - jitter
-    raise Unreachable(f"{entry.name} does not come whole from {place.uri}")
+    raise Unreachable(f"{entry.name} in {place.uri} could not be downloaded completely")
 
 
 def _put(coming: Path, goal: Path) -> None:

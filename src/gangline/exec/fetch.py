@@ -65,7 +65,7 @@ class Fetch:
         newest = newest_results(of, results_of(self._prefix, found, of))
         if not newest and not checkpoint:
             raise NotFound(
-                f"the runs in {self._prefix.address} have left nothing beside checkpoints",
+                f"the runs in {self._prefix.address} left no files besides checkpoints",
                 hint="--checkpoint downloads the newest checkpoint",
             )
         with suppress(OSError, ValueError):
@@ -93,7 +93,7 @@ class Fetch:
             what = "holds no run" if run is None else f"holds no run {run}"
             raise NotFound(
                 f"{self._prefix.address} {what} of `gangline exec`",
-                hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX",
+                hint="pass the address that --to had, e.g. s3://BUCKET/PREFIX",
             )
         return known
 
@@ -107,7 +107,7 @@ class Fetch:
             del waiting[path]
         if other := next((path for path in waiting if self._is_users(path)), None):
             raise BadInput(
-                f"{self._folder / other} is there and is another file than in {self._prefix.address}",
+                f"{self._folder / other} exists already and differs from the file in {self._prefix.address}",
                 hint="name an empty folder, or move the file away",
             )
         damaged = list[str]()
@@ -171,10 +171,15 @@ class Fetch:
                 committed = self._prefix.read(ref)
                 self._get(committed)
             except (Damaged, NotFound) as error:
-                self._say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
+                self._say(
+                    f"a checkpoint in the store is damaged, so it is skipped: {error.message}"
+                )
             else:
                 return committed
-        raise NotFound(f"there is no good checkpoint in {self._prefix.address}", hint="has the command saved one yet?")
+        raise NotFound(
+            f"there is no intact checkpoint in {self._prefix.address}",
+            hint=f"`gangline exec ls {self._prefix.address} --checkpoints` lists what was uploaded",
+        )
 
     def _get(self, committed: CommittedCheckpoint) -> None:
         """Download into a folder only for the checkpoint, so that it cannot collide with results; all of it or nothing."""
@@ -183,7 +188,7 @@ class Fetch:
             return
         if to.exists() and not self._is_ours(to):
             raise BadInput(
-                f"{to} is there and is another one than in {self._prefix.address}",
+                f"{to} exists already and differs from the checkpoint in {self._prefix.address}",
                 hint="name an empty folder, or move it away",
             )
         shutil.rmtree(coming, ignore_errors=True)

@@ -24,13 +24,13 @@ def delete_results(prefix: RunPrefix, run: str, results: Iterable[ResultFile], r
 
 def results_of(prefix: RunPrefix, found: PrefixContent, runs: Iterable[str]) -> list[ResultFile]:
     """Return the results of these runs, with sizes and hashes where a record has them. Raises `Unreachable`."""
-    told, of = dict[str, ResultFile](), set(runs)
+    recorded, of = dict[str, ResultFile](), set(runs)
     for key in found.records:
         run = key.split("/")[1]
         if run in of:
             with suppress(Damaged):
-                told |= {each.key: each for each in parse_results(run, prefix.read_json(key))}
-    return [told.get(each.key, each) for each in found.results if each.run in of]
+                recorded |= {each.key: each for each in parse_results(run, prefix.read_json(key))}
+    return [recorded.get(each.key, each) for each in found.results if each.run in of]
 
 
 def attest(prefix: RunPrefix, result: ResultFile) -> File:

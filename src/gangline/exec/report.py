@@ -48,26 +48,26 @@ class ExecReport:
         self._at.status("")
         return self._at.notifier.close(NOTIFIED_S)
 
-    def status(self, sending: str, *, away: bool) -> None:
+    def status(self, uploading: str, *, away: bool) -> None:
         newest, cost = self._newest(), self._account().cost_usd
         if newest:
             safe = f"{newest.title} is safe, {(self.after_ms() - newest.after_ms) / 1000:.0f} s old"
         else:
-            safe = f"from {self.start.title}" if self.start.name else "nothing saved yet"
+            safe = f"resumed from {self.start.title}" if self.start.name else "no checkpoint yet"
         parts = (
             f"run {run_number(self.run)}",
             safe,
-            f"sending {sending}" if sending else "",
-            "the object store is away" if away else "",
+            f"uploading {uploading}" if uploading else "",
+            "the object store is unreachable" if away else "",
             f"${cost:.4f}" if cost is not None else "",
         )
         self._at.status(" · ".join(filter(None, parts)))
 
     def summary(self, code: int, because: str) -> Summary:
-        told = self._account()
+        totals = self._account()
         return Summary(
             run=run_number(self.run),
-            runs=told.runs,
+            runs=totals.runs,
             exit_code=code,
             because=because,
             restored_from=self.start.title or None,
@@ -76,9 +76,9 @@ class ExecReport:
             step=self._step(),
             bytes_uploaded=self._sent_bytes(),
             bytes_downloaded=self.downloaded,
-            seconds=round(told.seconds, 3),
-            seconds_lost=round(told.lost_s, 3),
-            cost_usd=None if told.cost_usd is None else round(told.cost_usd, 6),
+            seconds=round(totals.seconds, 3),
+            seconds_lost=round(totals.lost_s, 3),
+            cost_usd=None if totals.cost_usd is None else round(totals.cost_usd, 6),
             results=f"{self._at.prefix.address}/{self.results}" if self.results else None,
         )
 

@@ -12,17 +12,17 @@ from gangline.core.command.lineage import Begun, ResultFile, kin, newest_results
 from gangline.core.command.results import KnownFile, UploadPace, UploadWay, advice, goes_at_end, strangers, way_of
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
+from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.outputs import delete_results, put_results
 from gangline.exec.plan import NICE
 from gangline.exec.run_prefix import Abandoned, PrefixContent, RunPrefix
-from gangline.exec.sender import CheckpointUploader
 from gangline.ports.results import ResultFiles, ScannedFile, Sent
 
 WAIT_S = 0.2
 AT_ONCE, BYTES_AT_ONCE = 16, 64 * 2**20
 NAMED_MAX = 5
-TOLD_EVERY_S = 60.0
+REPORT_EVERY_S = 60.0
 """Seconds between messages about uploaded files: a script may write images all the time."""
 PUZZLED_S = 5.0
 """Seconds until the user is warned about a file that looks like training state but is part of no checkpoint."""
@@ -43,7 +43,7 @@ class ResultUploader:
         self,
         files: ResultFiles,
         prefix: RunPrefix,
-        sender: CheckpointUploader,
+        uploader: CheckpointUploader,
         begun: Begun,
         found: PrefixContent,
         reporter: ErrorReporter,
@@ -58,7 +58,7 @@ class ResultUploader:
         self.sending = ""
         self._files = files
         self._prefix = prefix
-        self._sender = sender
+        self._uploader = uploader
         self._run = begun.run
         self._reporter = reporter
         self._say = say
@@ -71,7 +71,7 @@ class ResultUploader:
         self._failed: set[str] = set()
         self._ending = False
         self._arrived: list[str] = []
-        self._told_s: float | None = None
+        self._reported_s: float | None = None
         self._wondered = False
         self._resumed = bool(begun.origin or begun.continues)
         self._pause_s = pace.scan_s
@@ -94,17 +94,17 @@ class ResultUploader:
         self._wonder(scanned, now_s)
         self._pause_s = self._pace.pause_s(self._now_s() - now_s)
         self._send(due, lambda: self._waits_for_checkpoints(over))
-        self._tell(self._now_s())
+        self._report_arrived(self._now_s())
 
     def _wonder(self, scanned: dict[str, ScannedFile], now_s: float) -> None:
         """Warn once, and soon, that nothing is recognised as a checkpoint: the training state would be lost with the machine."""
-        if self._wondered or self._resumed or self._sender.was_given_any:
+        if self._wondered or self._resumed or self._uploader.was_given_any:
             return
         if found := strangers(path for path in scanned if now_s - self._known[path].found_s >= PUZZLED_S):
             self._wondered = True
             self._reporter.warn(
-                f"{_named(found)} {'looks' if len(found) == 1 else 'look'} like the state of a training, but nothing is known here as a "
-                f"checkpoint: {advice(found)}"
+                f"{_named(found)} {'looks' if len(found) == 1 else 'look'} like training state, but no checkpoint was recognised: "
+                f"{advice(found)}"
             )
 
     def finish(self, *, killed: bool, recognised: bool) -> bool:
@@ -118,20 +118,22 @@ class ResultUploader:
             if self._known[path].sent != look.mark and goes_at_end(look.turn, killed=killed, recognised=recognised)
         ]
         if states := [due.path for due in left if due.look.turn == "state"]:
-            self._reporter.warn(f"no checkpoint was recognised: {_named(states)} goes up with the results")
+            self._reporter.warn(
+                f"no checkpoint was recognised, so these files are uploaded as results: {_named(states)}"
+            )
         halves = [due.path for due in left if killed and not self._is_complete(due.path, due.look.at)]
         if halves:
-            self._reporter.warn(f"half-written, and not uploaded: {_named(halves)}")
+            self._reporter.warn(f"half-written files are not uploaded: {_named(halves)}")
         self._failed, self._ending = set(), True
-        self._send([due for due in left if due.path not in halves], lambda: bool(self._sender.overtaken))
-        self._told_s = None
-        self._tell(self._now_s())
+        self._send([due for due in left if due.path not in halves], lambda: bool(self._uploader.overtaken))
+        self._reported_s = None
+        self._report_arrived(self._now_s())
         lacking = [*self._files.unreadable(), *self._failed]
         for path in self._files.unreadable():
-            self._reporter.warn(f"{path} cannot be read: it is not uploaded")
+            self._reporter.warn(f"{path} cannot be read, so it is not uploaded")
         for path in self._files.missing():
-            self._reporter.warn(f"--results {path} is not there")
-        return not lacking and not self._sender.overtaken
+            self._reporter.warn(f"--results {path} does not exist")
+        return not lacking and not self._uploader.overtaken
 
     # Which files are due
 
@@ -190,9 +192,9 @@ class ResultUploader:
 
     def _waits_for_checkpoints(self, over: Event) -> bool:
         """Wait while a checkpoint is being uploaded; return whether to stop."""
-        while self._sender.busy and not over.wait(WAIT_S):
+        while self._uploader.busy and not over.wait(WAIT_S):
             pass
-        return over.is_set() or bool(self._sender.overtaken)
+        return over.is_set() or bool(self._uploader.overtaken)
 
     def _send(self, due: list[_Due], is_over: Callable[[], bool]) -> None:
         """Upload the smallest files first, so that most files arrive if the machine has only seconds left. A batch that fails is retried
@@ -200,7 +202,7 @@ class ResultUploader:
         if not due:
             return
         # This sets `overtaken`, which `is_over` reads.
-        self._prefix.insist(self._sender.look_for_newer)
+        self._prefix.insist(self._uploader.look_for_newer)
         waiting = _batches(sorted(due, key=lambda each: (each.look.mark[1], each.path)))
         while waiting and not is_over():
             batch = waiting.pop(0)
@@ -235,7 +237,7 @@ class ResultUploader:
                 except Damaged:
                     if self._ending:
                         raise
-                    continue  # it is being written: the next scan finds it as it is then
+                    continue  # it is being written; the next scan sees what it has become
                 if due.way == "whole" or self._files.is_complete(due.path, at):
                     held[self._next(due.path, file)] = at
             self._put(held)
@@ -277,15 +279,15 @@ class ResultUploader:
         self.bytes += sum(each.file.bytes for each in held if each.file)
         self._arrived += [each.path for each in held if each.version == 1]
 
-    def _tell(self, now_s: float) -> None:
+    def _report_arrived(self, now_s: float) -> None:
         """Report files that arrived for the first time."""
         arrived = self._arrived
-        if arrived and (self._told_s is None or now_s - self._told_s >= TOLD_EVERY_S):
+        if arrived and (self._reported_s is None or now_s - self._reported_s >= REPORT_EVERY_S):
             is_one = len(arrived) == 1
             self._say(
                 f"{_named(arrived)} {'is' if is_one else 'are'} safe in {self._prefix.address}/{output_of(self._run)}"
             )
-            self._arrived, self._told_s = [], now_s
+            self._arrived, self._reported_s = [], now_s
 
 
 def _batches(due: list[_Due]) -> list[list[_Due]]:

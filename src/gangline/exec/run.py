@@ -16,13 +16,14 @@ from gangline.core.command.results import advice, strangers
 from gangline.core.command.surroundings import wandb_settings
 from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
+from gangline.core.words import counted
+from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.kept import KeptCheckpoints
 from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, ExecPlan, Summary, Tools
 from gangline.exec.report import ExecReport, Told
 from gangline.exec.results import ResultUploader
 from gangline.exec.run_prefix import Abandoned
-from gangline.exec.sender import CheckpointUploader
 from gangline.exec.start import (
     ADDRESS,
     BEFORE,
@@ -61,7 +62,7 @@ class Exec:
         self._over = Event()
         self._signals: list[tuple[int, float]] = []
         self._preparing = True
-        self._handing_in = False
+        self._finishing = False
         self._stopped_because = ""
 
     def __call__(self) -> Summary:
@@ -83,7 +84,7 @@ class Exec:
         except OSError as error:
             raise UserError(
                 f"{error.filename or 'the disk'} cannot be used: {error.strerror}",
-                hint="is there room, and may this user write there?",
+                hint="check its free space and its permissions",
             ) from None
 
     def _prepare(self) -> Summary | None:
@@ -130,14 +131,14 @@ class Exec:
         here = list(self._at.files.scan()) if self._ours else []
         if states := strangers([*here, *(each.path for each in found.results if each.run == last)]):
             self._reporter.warn(
-                f"run {run_number(last)} left no checkpoint that is known as one, but {states[0]}: {advice(states)}"
+                f"run {run_number(last)} left no recognised checkpoint, but it left {states[0]}: {advice(states)}"
             )
 
     def _whence(self) -> str:
         start = self._report.start
         if start.name is None:
-            return "begins: there is no checkpoint yet"
-        return f"goes on from {start.title} {'on this disk' if start.adopted else f'in {self._prefix.address}'}"
+            return "starts from scratch: no checkpoint was found"
+        return f"resumes from {start.title} {'on this disk' if start.adopted else f'in {self._prefix.address}'}"
 
     def _finished_before(self) -> Summary | None:
         """Return the summary of the last run if the same command has finished already: then there is nothing to do."""
@@ -150,8 +151,8 @@ class Exec:
         self._reporter(lambda: self._forget_after_end(last))
         report.run = last
         report.results = output_of(last) if any(each.run == last for each in report.found.results) else ""
-        done = f"run {run_number(last)} has come to the end of just this already"
-        return report.summary(0, f"{done}; other arguments, or another prefix in --to, begin anew")
+        done = f"run {run_number(last)} has already finished this command"
+        return report.summary(0, f"{done}; other arguments resume from it, another --to starts from scratch")
 
     def _forget_after_end(self, last: str) -> None:
         """Delete what the run `last` did not delete because it was killed at its end."""
@@ -163,24 +164,24 @@ class Exec:
     # While it runs
 
     def _go(self) -> Summary:
-        at, report = self._at, self._report
-        self._sender = sender = CheckpointUploader(
-            self._plan, self._prefix, at.workspace, self._begun, report.found, self._on_safe, at.say
+        at, report, prefix = self._at, self._report, self._prefix
+        self._uploader = uploader = CheckpointUploader(
+            self._plan, prefix, at.workspace, self._begun, report.found, self._on_safe, at.say
         )
-        report.committed = sender.committed
-        self._monitor = monitor = RunMonitor(at, sender, report.run, report.after_ms, self._reporter)
+        report.committed = uploader.committed
+        self._monitor = monitor = RunMonitor(at, uploader, report.run, report.after_ms, self._reporter)
         # This must come before the command starts: its first scan records what was there, so that new files can be told apart.
         self._results = results = ResultUploader(
-            at.files, self._prefix, sender, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
+            at.files, prefix, uploader, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
         )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
         command = at.start(command_with_checkpoint(self._plan.command, place), at.show, self._settings())
-        self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, sender.put, self._reporter)
+        self._watcher = watcher = Watcher(self._plan.rules, at, command, report.after_ms, uploader.put, self._reporter)
         over = self._over
         works = (lambda: watcher.watch(over), self._send, lambda: monitor.watch(over), lambda: results.work(over))
-        watching, *handing = [Thread(target=work, daemon=True) for work in works]
+        watching, *uploading = [Thread(target=work, daemon=True) for work in works]
         try:
-            for thread in (watching, *handing):
+            for thread in (watching, *uploading):
                 thread.start()
             report.tell("started", restored_from=report.start.title or None)
             code, because = self._supervise(command)
@@ -190,14 +191,14 @@ class Exec:
         watching.join()
         for _ in range(2):  # the first scan finds what was deleted, the second what was written under its name
             self._reporter(lambda: watcher.look(ended=True, well=command.code in (0, EXIT_STOPPED)))
-        sender.close()
-        self._handing_in, self._prefix.say = True, at.say
-        while left := [thread for thread in handing if thread.is_alive()]:
+        uploader.close()
+        self._finishing, prefix.say = True, at.say
+        while left := [thread for thread in uploading if thread.is_alive()]:
             self._show_status()
             left[0].join(WAIT_S)
-        if sender.overtaken:
+        if uploader.overtaken:
             return self._end("overtaken", EXIT_OVERTAKEN, self._why_stop())
-        code, because = self._hand_in(code, because)
+        code, because = self._finish(code, because)
         return self._end(self._event(code), code, because)
 
     def _settings(self) -> dict[str, str]:
@@ -217,27 +218,27 @@ class Exec:
             elif command.code is not None and kill_s is None:
                 kill_s = now_s + LEFTOVERS_S
                 command.signal(signal.SIGTERM)  # for the processes that it left running
-            if kill_s is not None and (now_s >= kill_s or self._told_again()):
+            if kill_s is not None and (now_s >= kill_s or self._signalled_again()):
                 command.kill()
         if self._stopped_because:
             return self._code_when_stopped(), self._stopped_because
-        because = "it has come to its end" if command.code == 0 else f"it ended with exit code {command.code}"
+        because = "the command finished" if command.code == 0 else f"the command ended with exit code {command.code}"
         return command.code, because
 
     def _why_stop(self) -> str:
-        if newer := self._sender.overtaken:
+        if newer := self._uploader.overtaken:
             return f"run {run_number(newer)} has overtaken this one, run {run_number(self._report.run)}"
         if self._signals:
-            return f"this process got {signal.Signals(self._signals[0][0]).name}"
+            return f"this process received {signal.Signals(self._signals[0][0]).name}"
         return self._at.notice()
 
     def _stop(self, command: Command, because: str) -> float:
         """Signal the command to stop; return how many seconds it has."""
-        overtaken = bool(self._sender.overtaken)
+        overtaken = bool(self._uploader.overtaken)
         grace_s = LEFTOVERS_S if overtaken else self._plan.grace_s
         by_hand = self._signals and self._signals[0][0] == signal.SIGINT
         command.signal(signal.SIGINT if by_hand else self._plan.stop_signal)
-        self._at.say(f"{because}; the command is told to stop, and has {grace_s:.0f} s")
+        self._at.say(f"{because}; the command has {grace_s:.0f} s to stop")
         if not overtaken:
             self._report.tell("interrupted", because=because)
         return grace_s
@@ -250,65 +251,65 @@ class Exec:
         if self._preparing and len(self._signals) == 1:
             self._prefix.transfer.stop()
             raise Stopped
-        if self._told_again():
+        if self._signalled_again():
             self._prefix.give_up_s = 0.0
-        elif self._handing_in and len(self._signals) == 1:
+        elif self._finishing and len(self._signals) == 1:
             self._prefix.give_up_s = self._at.now_s() + self._plan.grace_s
 
-    def _told_again(self) -> bool:
+    def _signalled_again(self) -> bool:
         """Return whether a second signal came, from a user who does not want to wait."""
         return bool(self._signals) and self._signals[-1][1] - self._signals[0][1] >= AGAIN_S
 
     def _send(self) -> None:
         os.nice(NICE)
         with suppress(Abandoned):
-            while self._reporter(self._sender.send_next) is not False:
+            while self._reporter(self._uploader.send_next) is not False:
                 pass
 
     def _on_safe(self, committed: CommittedCheckpoint) -> None:
         what = (
-            f"{committed.sent_bytes / MB:.1f} MB"
+            f"{committed.sent_bytes / MB:.1f} MB uploaded"
             if committed.sent_bytes
-            else "the same bytes as what is there already,"
+            else "its bytes had been uploaded already"
         )
-        self._at.say(f"{committed.title} is safe: {what} in {self._prefix.address}/{committed.ref.key}")
-        told = {"step": committed.step, "name": committed.title, "bytes": committed.bytes, "key": committed.ref.key}
-        self._report.tell("checkpoint", **told)
+        self._at.say(f"{committed.title} is safe in {self._prefix.address}/{committed.ref.key}: {what}")
+        facts = {"step": committed.step, "name": committed.title, "bytes": committed.bytes, "key": committed.ref.key}
+        self._report.tell("checkpoint", **facts)
 
     def _show_status(self) -> None:
-        self._report.status(self._sender.sending or self._results.sending, away=self._monitor.away)
+        self._report.status(self._uploader.sending or self._results.sending, away=self._monitor.away)
 
     # After the command
 
-    def _hand_in(self, code: int, because: str) -> tuple[int, str]:
+    def _finish(self, code: int, because: str) -> tuple[int, str]:
         """Upload the log, the results and the end record; return exit code and reason, which differ if the store stays away."""
         report = self._report
         try:
             self._reporter(lambda: self._prefix.insist(self._monitor.send_log))
             has_all = self._reporter(lambda: self._send_results(killed=code != 0))
-            lacking = not has_all or self._sender.lacks_newest or self._watcher.lacks_newest
-            told = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
-            self._reporter(lambda: self._write_end(told))
+            lacking = not has_all or self._uploader.lacks_newest or self._watcher.lacks_newest
+            end = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
+            self._reporter(lambda: self._write_end(end))
         except Abandoned:
-            because = f"{because}; the store was away, and not everything is in it"
+            because = f"{because}; the object store did not answer, so not everything is in it"
             self._stopped_because = self._stopped_because or because
             return (self._code_when_stopped() if code == 0 else code), because
         if code == 0 and not report.committed and report.start.name is None and not self._stopped_because:
             self._reporter.warn(
-                "no checkpoint was found: does the command write to --checkpoints? --complete-when says what one is"
+                "no checkpoint was found; check that the command writes to --checkpoints, or describe one by --complete-when"
             )
         return code, because
 
-    def _write_end(self, told: dict[str, Any]) -> None:
+    def _write_end(self, end: dict[str, Any]) -> None:
         """Write the end record before any checkpoint is deleted: a restart needs one until then. The next run deletes what is left."""
-        self._prefix.end(self._report.run, told)
-        if told["code"] == 0 and self._plan.keep_after_end is not None:
+        self._prefix.end(self._report.run, end)
+        if end["code"] == 0 and self._plan.keep_after_end is not None:
             with suppress(Abandoned):
-                self._sender.forget(self._plan.keep_after_end)
+                self._uploader.forget(self._plan.keep_after_end)
 
     def _send_results(self, *, killed: bool) -> bool:
         """Upload the results; return whether all are in the store."""
-        recognised = self._sender.was_given_any or self._watcher.lacks_newest or self._report.start.name is not None
+        recognised = self._uploader.was_given_any or self._watcher.lacks_newest or self._report.start.name is not None
         try:
             return self._results.finish(killed=killed, recognised=recognised)
         finally:
@@ -319,14 +320,12 @@ class Exec:
         report.results_bytes = results.bytes
         if results.count:
             report.results = output_of(report.run)
-            self._at.say(
-                f"results in {address}/{report.results}: {results.count} {'file' if results.count == 1 else 'files'}"
-            )
+            self._at.say(f"results in {address}/{report.results}: {counted(results.count, 'file')}")
         if results.count or results.before:
-            self._at.say(f"`gangline exec get {address} FOLDER` downloads those of all its runs")
+            self._at.say(f"`gangline exec get {address} FOLDER` downloads the results of all runs")
         elif (report.committed or report.start.name is not None) and self._plan.keep_after_end != 0:
             self._at.say(
-                "the command left nothing beside its checkpoints; "
+                "the command left no files besides its checkpoints; "
                 f"`gangline exec get {address} FOLDER --checkpoint` downloads the newest"
             )
 
@@ -340,7 +339,7 @@ class Exec:
         results = f"{self._prefix.address}/{report.results}" if report.results else None
         report.tell(event, because=because, exit_code=code, results=results)
         if left := self._report.close():
-            self._reporter.warn(f"{left} notifications were not delivered")
+            self._reporter.warn(f"{counted(left, 'notification')} not delivered")
         return self._report.summary(code, because)
 
 

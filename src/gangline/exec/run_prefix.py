@@ -101,14 +101,14 @@ class RunPrefix:
         foreign = next((key for key in self.objects.list("") if not is_key_of_exec(key)), None)
         if foreign is not None:
             raise UserError(
-                f"{self.address} holds something else: {foreign}",
-                hint="give each script an empty prefix of its own in --to",
+                f"{self.address} holds other files than those of `gangline exec`: {foreign}",
+                hint="give each script its own, empty prefix in --to",
             )
 
     def claims(self) -> list[str]:
         return sorted(filter(is_run, (_stem(key) for key in self.objects.list(CLAIMS))))
 
-    def claim(self, told: Mapping[str, Any], known: Iterable[str] = ()) -> str:
+    def claim(self, facts: Mapping[str, Any], known: Iterable[str] = ()) -> str:
         """Claim the next run number, which no other run ever gets. `known` are runs whose claims may be gone: a lifecycle rule of the
         bucket may have deleted them. Raises `Unreachable`.
 
@@ -119,12 +119,12 @@ class RunPrefix:
             run = next_run([*self.claims(), *known])
             run = run if self.objects.creates_only else f"{run}-{token_hex(4)}"
             try:
-                self.objects.write(f"{CLAIMS}/{run}{JSON}", _json({**told, "run": run, "token": token_hex(8)}))
+                self.objects.write(f"{CLAIMS}/{run}{JSON}", _json({**facts, "run": run, "token": token_hex(8)}))
             except BadInput:
                 continue
             if max(self.claims(), default="") == run:
                 return run
-        raise Unreachable(f"no run's number could be had in {CLAIM_TRIES_MAX} tries")
+        raise Unreachable(f"no run number could be claimed in {CLAIM_TRIES_MAX} tries")
 
     def find(self) -> PrefixContent:
         """List the prefix. A run whose record of its beginning is damaged or missing is assumed to have resumed from the newest checkpoint
@@ -179,7 +179,7 @@ class RunPrefix:
 
     def claim_of(self, run: str) -> dict[str, Any]:
         """Return what the run wrote when it claimed its number; empty if that cannot be read."""
-        return self._told(f"{CLAIMS}/{run}{JSON}")
+        return self._read_if_intact(f"{CLAIMS}/{run}{JSON}")
 
     def read(self, ref: Ref) -> CommittedCheckpoint:
         """Return the record of a checkpoint. Raises `Damaged`."""
@@ -187,9 +187,9 @@ class RunPrefix:
 
     def end_of(self, run: str) -> dict[str, Any]:
         """Return what the run wrote when it ended; empty if it wrote nothing."""
-        return self._told(f"{RUNS}/{run}/{ENDED}")
+        return self._read_if_intact(f"{RUNS}/{run}/{ENDED}")
 
-    def _told(self, key: str) -> dict[str, Any]:
+    def _read_if_intact(self, key: str) -> dict[str, Any]:
         try:
             found = self.read_json(key)
         except Damaged:
@@ -199,8 +199,8 @@ class RunPrefix:
     def begin(self, begun: Begun) -> None:
         self.keep(f"{RUNS}/{begun.run}/{BEGUN}", begun.to_json())
 
-    def end(self, run: str, told: Mapping[str, Any]) -> None:
-        self.keep(f"{RUNS}/{run}/{ENDED}", told)
+    def end(self, run: str, facts: Mapping[str, Any]) -> None:
+        self.keep(f"{RUNS}/{run}/{ENDED}", facts)
 
     def log(self, run: str, after_ms: int, content: bytes) -> None:
         self.objects.write(f"{RUNS}/{run}/{LOGS}/{after_ms:0{LOG_DIGITS}d}.txt", content)
@@ -248,7 +248,7 @@ class RunPrefix:
             waiting = [move for move in waiting if not self.insist(partial(self._stands, move.name, uploads[move]))]
             if not waiting:
                 return
-        raise Damaged(f"{waiting[0].file.path} does not arrive as it is here")
+        raise Damaged(f"{waiting[0].file.path} does not arrive intact in the store")
 
     def get(self, committed: CommittedCheckpoint, to: Path) -> None:
         """Download each file of the checkpoint to its path below `to`. Raises the same errors as `fetch`."""
@@ -310,14 +310,14 @@ class RunPrefix:
 
     def insist(self, ask: Callable[[], T]) -> T:
         """Call `ask` until the store answers. Raises `Abandoned` after `give_up_s`."""
-        tries, told = 0, False
+        tries, said = 0, False
         while True:
             try:
                 return ask()
             except Unreachable as error:
-                if tries >= TRIES_SILENT and self.say and not told:
-                    self.say(f"{error.message}; waiting for it, SIGTERM ends that")
-                    told = True
+                if tries >= TRIES_SILENT and self.say and not said:
+                    self.say(f"{error.message}; retrying until it answers, or until SIGTERM")
+                    said = True
                 self._nap(retry_s(tries, self.rng))
                 tries += 1
 

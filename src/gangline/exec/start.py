@@ -39,10 +39,10 @@ def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: 
     ours, theirs = script_of(command), script_of(before)
     if theirs and ours != theirs:
         raise UserError(
-            f"the checkpoints in {address} are of another script: {theirs}, not {ours}",
-            hint="give this one a prefix of its own in --to, or say --any-script if they are the same",
+            f"the checkpoints in {address} belong to another script: {theirs}, not {ours}",
+            hint="give this script its own prefix in --to, or pass --any-script if both are the same",
         )
-    return "" if before in ((), command) else "its arguments are others than in the run before"
+    return "" if before in ((), command) else "the arguments of the command differ from those of the last run"
 
 
 def check_room(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) -> None:
@@ -78,13 +78,13 @@ def find_start(
     """
     here = _sort_local(workspace, rules, say)
     while not ours and ROOT in here:  # each file that is set aside may reveal the previous number as the next candidate
-        say(f"{here[ROOT].title} on this disk is not of the newest run: it is set aside")
+        say(f"{here[ROOT].title} on this disk does not belong to the newest run, so it is set aside")
         workspace.set_aside(ROOT)
         here = _sort_local(workspace, rules, say)
     start = _choose(prefix, workspace, found, _newest_local(here.values(), workspace.step_of) if ours else None, say)
     for name in here:
         if name != start.name and not ours:
-            say(f"{name} on this disk is not of the newest run: it is set aside")
+            say(f"{name} on this disk does not belong to the newest run, so it is set aside")
             workspace.set_aside(name)
         elif name != start.name or not start.adopted:
             workspace.know(name)
@@ -117,7 +117,7 @@ def _choose(
                 return replace(local, origin=committed)
             return _begin_at(committed) if held else _restore(prefix, workspace, committed)
         except (Damaged, NotFound) as error:
-            say(f"a checkpoint in the store is damaged, the one before it is used: {error.message}")
+            say(f"a checkpoint in the store is damaged, so it is skipped: {error.message}")
             workspace.discard()
     return local or RunStart()
 
@@ -126,7 +126,7 @@ def _adopted(newest: CheckpointCandidate, workspace: Workspace, last: Begun | No
     start = RunStart(name=newest.name, title=newest.title, step=workspace.step_of(newest), adopted=True)
     if last is None:
         return start
-    after_ms = max(0, newest.written_ns // 10**6 - last.at_ms) if last.at_ms else 0  # else unknown
+    after_ms = max(0, newest.written_ns // 10**6 - last.at_ms) if last.at_ms else 0  # 0 if unknown
     return replace(start, continues=last.run, continued_ms=after_ms)
 
 
@@ -151,7 +151,7 @@ def _sort_local(workspace: Workspace, rules: Rules, say: Callable[[str], None]) 
             if why in ("", UNTOUCHED):
                 complete[candidate.name] = candidate
             elif not is_result(rules, candidate):
-                say(f"{candidate.title} on this disk is half-written ({why}): it is set aside")
+                say(f"{candidate.title} on this disk is half-written ({why}), so it is set aside")
                 workspace.set_aside(candidate.name)
                 torn_root = torn_root or candidate.name == ROOT
     return complete
@@ -186,7 +186,7 @@ def _restore(prefix: RunPrefix, workspace: Workspace, committed: CommittedCheckp
     except OSError as error:
         raise UserError(
             f"the checkpoint {committed.name} cannot be put on this disk: {error.strerror}",
-            hint="is there room, and can it keep such names? name a folder on another disk in --checkpoints",
+            hint="check its free space, or name a folder on another disk in --checkpoints",
         ) from None
     workspace.install(committed.name, committed.manifest, committed.written_ns)
     return replace(_begin_at(committed), downloaded=committed.bytes)

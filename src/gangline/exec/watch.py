@@ -8,9 +8,9 @@ from gangline.core.command.candidate import CheckpointCandidate
 from gangline.core.command.layout import Rules, holds_state, is_result, lacks
 from gangline.core.command.version import UNTOUCHED, is_late
 from gangline.core.errors import GanglineError
+from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.plan import Tools
-from gangline.exec.sender import CheckpointUploader
 from gangline.ports.command import Command
 from gangline.ports.workspace import Taken
 
@@ -72,7 +72,7 @@ class Watcher:
         elif why == UNTOUCHED:
             return
         elif ended and not is_result(rules, candidate) and _is_half(candidate):
-            self._reporter.warn(f"{candidate.title} is not complete, {why}: it is not uploaded")
+            self._reporter.warn(f"{candidate.title} is incomplete, so it is not uploaded: {why}")
         else:
             self._wonder(candidate, why)
 
@@ -81,7 +81,7 @@ class Watcher:
             taken = self._workspace.take(candidate)
         except OSError as error:
             self.lacks_newest, self._refused_s[candidate.name] = True, self._now_s() + REFUSED_S
-            self._reporter.warn(f"{candidate.title} cannot be held: {error.strerror}")
+            self._reporter.warn(f"{candidate.title} cannot be kept for the upload: {error.strerror}")
             return
         if taken:
             self.lacks_newest = False
@@ -93,7 +93,7 @@ class Watcher:
         puzzled_s = PUZZLED_S if holds_state(candidate) else PUZZLED_LONG_S
         if candidate.settled and candidate.fresh is None and self._now_s() - since_s >= puzzled_s:
             self._reporter.warn(
-                f"{candidate.title} looks like a checkpoint, but {why}; --layout and --complete-when say what one is"
+                f"{candidate.title} looks like a checkpoint, but {why}; --layout or --complete-when can describe it"
             )
 
 
@@ -107,13 +107,13 @@ class RunMonitor:
     time."""
 
     def __init__(
-        self, tools: Tools, sender: CheckpointUploader, run: str, after_ms: Callable[[], int], reporter: ErrorReporter
+        self, tools: Tools, uploader: CheckpointUploader, run: str, after_ms: Callable[[], int], reporter: ErrorReporter
     ) -> None:
         self.away = False
         self._prefix = tools.prefix
         self._log = tools.log
         self._say = tools.say
-        self._sender = sender
+        self._uploader = uploader
         self._run = run
         self._after_ms = after_ms
         self._reporter = reporter
@@ -138,14 +138,14 @@ class RunMonitor:
 
     def _look(self) -> None:
         try:
-            self._sender.look_for_newer()
+            self._uploader.look_for_newer()
             if self._sent_ms is None or self._after_ms() - self._sent_ms >= LOG_EVERY_S * 1000:
                 self.send_log()
         except GanglineError as error:
             if not self.away:
-                self._say(f"{error.message}; the command goes on, what it saves is sent later")
+                self._say(f"{error.message}; the command continues, and its checkpoints are uploaded later")
             self.away = True
         else:
             if self.away:
-                self._say("the object store is back")
+                self._say("the object store answers again")
             self.away = False

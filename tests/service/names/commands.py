@@ -128,7 +128,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--checkpoints {folder}/c --to {folder}/none -- {typed}", 2),
     ),
     "exec ls": (
-        Run("{folder}/kept", shows="it has come to its end"),
+        Run("{folder}/kept", shows="the command finished"),
         Run("{folder}/kept --checkpoints", shows="run"),
         Run("{nowhere}", 2),
         Run("{typed}", 2),

@@ -81,17 +81,18 @@ def list_prefix(prefix: RunPrefix, now_ms: int) -> Listing:
     names = sorted({*found.runs, *claims}, reverse=True)
     if not names:
         raise NotFound(
-            f"{prefix.address} holds no run of `gangline exec`", hint="ADDRESS is what --to was, as s3://BUCKET/PREFIX"
+            f"{prefix.address} holds no run of `gangline exec`",
+            hint="pass the address that --to had, e.g. s3://BUCKET/PREFIX",
         )
     ends = _each(names, prefix.end_of)
-    told = _each(names, prefix.claim_of)
+    claimed = _each(names, prefix.claim_of)
     records = _each(found.refs, lambda ref: find_record(prefix, ref))
     results = _each(names, lambda run: results_of(prefix, found, [run]))
     rows = [
         _row(
             run,
             found,
-            told[run],
+            claimed[run],
             ends[run],
             [records[ref] for ref in found.refs if ref.run == run],
             results[run],
@@ -99,15 +100,15 @@ def list_prefix(prefix: RunPrefix, now_ms: int) -> Listing:
         )
         for run in names
     ]
-    goes_on = next(iter(history(found.begun, found.refs, last=newest_begun(found.begun))), None)
-    checkpoints = [_checkpoint(ref, records[ref], found, goes_on) for ref in reversed(found.refs)]
+    resumed = next(iter(history(found.begun, found.refs, last=newest_begun(found.begun))), None)
+    checkpoints = [_checkpoint(ref, records[ref], found, resumed) for ref in reversed(found.refs)]
     return Listing(found=found, rows=rows, checkpoints=checkpoints, names=names)
 
 
 def _row(
     run: str,
     found: PrefixContent,
-    told: dict[str, Any],
+    claim: dict[str, Any],
     end: dict[str, Any],
     records: list[CommittedCheckpoint | None],
     results: list[ResultFile],
@@ -115,14 +116,14 @@ def _row(
 ) -> RunRow:
     begun = found.begun.get(run)
     lasted_ms = max(found.lasted_ms.get(run, 0), _whole(end.get("after_ms")))
-    claimed_ms, began_ms = _whole(told.get("at_ms")), begun.at_ms if begun else None
+    claimed_ms, began_ms = _whole(claim.get("at_ms")), begun.at_ms if begun else None
     alive = is_alive(claimed_ms=claimed_ms, began_ms=began_ms, lasted_ms=lasted_ms, ended=bool(end), now_ms=now_ms)
     newest = next((each for each in reversed(records) if each), None)
     price = begun.usd_per_hour if begun else None
     code = end.get("code")
     return RunRow(
         run=run_number(run),
-        host=str(told["host"]) if told.get("host") else None,
+        host=str(claim["host"]) if claim.get("host") else None,
         began_ms=began_ms or claimed_ms or None,
         state="alive" if alive else "ended" if end else "vanished" if begun else "never began",
         because=str(end.get("because", "")),
@@ -137,7 +138,7 @@ def _row(
 
 
 def _checkpoint(
-    ref: Ref, committed: CommittedCheckpoint | None, found: PrefixContent, goes_on: Ref | None
+    ref: Ref, committed: CommittedCheckpoint | None, found: PrefixContent, resumed: Ref | None
 ) -> CheckpointRow:
     began_ms = found.begun[ref.run].at_ms
     return CheckpointRow(
@@ -148,7 +149,7 @@ def _checkpoint(
         bytes=committed.bytes if committed else 0,
         sent_bytes=committed.sent_bytes if committed else 0,
         written_ms=began_ms + committed.after_ms if committed and began_ms else None,
-        next=ref == goes_on,
+        next=ref == resumed,
         damaged=committed is None,
         key=ref.key,
     )

@@ -32,11 +32,13 @@ class Removal:
         self._listing = listing = list_prefix(prefix, now_ms)
         self._names = [name for name in listing.names if run in (None, run_number(name))]
         if not self._names:
-            raise NotFound(f"{prefix.address} holds no run {run}", hint="`gangline exec ls` shows which there are")
+            raise NotFound(
+                f"{prefix.address} holds no run {run}", hint=f"`gangline exec ls {prefix.address}` lists them"
+            )
         self._refs = [ref for ref in listing.found.refs if ref.run in self._names]
         self._with_results = not checkpoints
         if not force:
-            self._refuse_what_is_at_work()
+            self._refuse_if_in_use()
         rows = [row for row, name in zip(listing.rows, listing.names, strict=True) if name in self._names]
         sent = [row.sent_bytes for row in listing.checkpoints if Ref(self._name_of(row.key), row.number) in self._refs]
         self.removed = Removed(
@@ -49,14 +51,12 @@ class Removal:
 
     @property
     def sentence(self) -> str:
-        told, whose = (
-            self.removed,
-            "all runs" if len(self._names) == len(self._listing.names) else f"run {self.removed.runs[0]}",
-        )
-        parts = [counted(told.checkpoints, "checkpoint")]
+        removed = self.removed
+        what = counted(removed.checkpoints, "checkpoint")
         if self._with_results:
-            parts.append(f"{told.results} {'file' if told.results == 1 else 'files'} of results, the log")
-        return f"{', '.join(parts)} of {whose} in {self._prefix.address}: {told.bytes / 1e6:.1f} MB; {told.then}"
+            what = f"{what}, {counted(removed.results, 'result file')} and the log"
+        whose = "all runs" if len(self._names) == len(self._listing.names) else f"run {removed.runs[0]}"
+        return f"{what} of {whose} in {self._prefix.address} ({removed.bytes / 1e6:.1f} MB); {removed.then}"
 
     def __call__(self) -> None:
         """Delete records before files: a kill in between leaves files without a record, and the next start deletes those. Unless everything
@@ -76,29 +76,29 @@ class Removal:
     def _delete(self, keys: Callable[[], list[str]]) -> None:
         self._prefix.insist(lambda: self._prefix.objects.delete(keys()))
 
-    def _refuse_what_is_at_work(self) -> None:
+    def _refuse_if_in_use(self) -> None:
         for row, name in zip(self._listing.rows, self._listing.names, strict=True):
             found = self._listing.found
             line = {name, *(ref.run for ref in history(found.begun, found.refs, last=name))}
             if row.state == "alive" and line & set(self._names):
                 where = f" on {row.host}" if row.host else ""
                 raise UserError(
-                    f"run {row.run}{where} is at work and goes on from what would be removed",
-                    hint="end it first; --force removes it all the same (also when a run was killed within the last minutes)",
+                    f"run {row.run}{where} is running and depends on what would be removed",
+                    hint="stop that run first, or pass --force, also if the run was killed within the last minutes",
                 )
 
     def _then(self) -> str:
         found, gone = self._listing.found, set(self._refs)
         last = newest_begun(found.begun)
         if self._everything:
-            return "the same line begins anew"
+            return "the same command then starts from scratch"
         if last and self._prefix.end_of(last).get("code") == 0:
-            return "the same line still does nothing: it has come to its end"
+            return "the same command still does nothing, because it has finished"
         left = [ref for ref in history(found.begun, found.refs, last=last) if ref not in gone]
         if not left:
-            return "the next start begins anew"
+            return "the next run starts from scratch"
         row = next(row for row in self._listing.checkpoints if row.key == left[0].key)
-        return f"the next start goes on from {row.name or row.key} of run {row.run}"
+        return f"the next run resumes from {row.name or row.key} of run {row.run}"
 
     def _name_of(self, key: str) -> str:
         return key.split("/")[1]

@@ -72,7 +72,7 @@ class CheckpointUploader:
             for late in spare[: max(0, len(spare) - self._plan.keep)]:
                 self._waiting.remove(late)
                 self._workspace.release(late[1])
-                self._say(f"{late[1].title} is left out: newer ones came while one before it was sent")
+                self._say(f"{late[1].title} is skipped, because newer checkpoints were saved during another upload")
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ def _check_own_manifest(taken: Taken, described: tuple[File, ...]) -> None:
     try:
         named = parse_manifest(json.loads(place.read_bytes())).files
     except (Damaged, ValueError):
-        return  # a file of this name that is no manifest of the contract
+        return  # the file has this name but is not a manifest of the contract
     for file in named:
         if here.get(f"{taken.name}/{file.path}") != file.sha256:
-            raise Damaged(f"{taken.name}/{file.path} is not what its own manifest says")
+            raise Damaged(f"{taken.name}/{file.path} differs from its own manifest")

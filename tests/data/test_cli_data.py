@@ -228,6 +228,7 @@ def test_a_sheet_of_pictures_has_the_name_of_a_picture(gangline: Typed, source: 
     code, _, said = gangline("inspect", tmp_path / "made.lance", "--pictures", tmp_path / "look")
     assert code == 2
     assert "does not name a picture file" in said
+    assert "hint: end its name in .png, .jpg, .jpeg or .webp, e.g. look.png" in said
 
 
 def test_a_lance_table_of_somebody_else_is_told(gangline: Typed, tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ def read_server_settings(options: Options = NO_OPTIONS) -> MergedSettings[Server
     return _merged(ServerSettings, found, "server", Path(found["server", "home"].value))
 
 
+def read_server_settings_without_file(options: Options) -> ServerSettings:
+    """Return what the environment and the options alone say, for a server whose settings file is wrong. Raises `BadInput`."""
+    return merge_file(ServerSettings, "", "the environment", _overrides(ServerSettings, options)).settings
+
+
 def read_worker_settings(options: Options = NO_OPTIONS, beside: Path | None = None) -> MergedSettings[WorkerSettings]:
     """Do the same for a worker. Its home is a folder below this machine's, where the file is looked for, else in the home of a server
     that it runs beside."""

@@ -171,9 +171,7 @@ class Fetch:
                 committed = self._prefix.read(ref)
                 self._get(committed)
             except (Damaged, NotFound) as error:
-                self._say(
-                    f"a checkpoint in the store is damaged, so it is skipped: {error.message}"
-                )
+                self._say(f"a checkpoint in the store is damaged, so it is skipped: {error.message}")
             else:
                 return committed
         raise NotFound(

@@ -150,6 +150,35 @@ def test_the_settings_of_a_server_here_are_read(tmp_path: Path, monkeypatch: pyt
     assert of_the_box(tmp_path)["settings"].says == f"{settings} is valid"
 
 
+def test_a_wrong_settings_file_is_named_and_the_rest_is_checked_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gangline.toml").write_text("[server\n")
+    found = of_the_box(tmp_path)
+    assert found["settings"].state is FindingState.wrong and "is not TOML" in found["settings"].says
+    assert found["database"].state is FindingState.note and "is empty" in found["database"].says
+    assert found["store"].state is FindingState.note and "was not checked" in found["store"].says
+    monkeypatch.setenv("GANGLINE_OBJECTS", "s3://")
+    assert of_the_box(tmp_path)["store"].state is FindingState.wrong
+
+
+def test_where_a_variable_is_wrong_too_nothing_is_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gangline.toml").write_text("[server\n")
+    monkeypatch.setenv("HF_TOKEN", "hf\x01token")
+    found = of_the_box(tmp_path)
+    assert [found[name].state for name in ("settings", "database", "store")] == ["wrong", "note", "note"]
+    assert "was not checked" in found["database"].says
+
+
+def test_a_damaged_file_of_secrets_is_named_and_the_rest_is_checked_all_the_same(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/access.json").write_text("{")
+    code, printed, _ = typed("doctor", "--server", "http://nowhere.invalid", "-o", "json")
+    found = {one["about"]: one for one in json.loads(printed)}
+    assert code == 1 and "access.json cannot be read" in found["access"]["says"]
+    assert {"server", "settings", "database", "store"} <= found.keys()
+
+
 def test_a_database_is_read_and_never_changed(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = migrations()[-1][0]
     monkeypatch.setenv("GANGLINE_DATABASE_URL", database)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gangline.data.place import Entry
     from gangline.data.sources import Source
 
+SHEET_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -230,10 +231,9 @@ def inspect_data_command(
     data = open_data_set(data_place(target), version=version)
     if pictures is not None:
         check_place(pictures, "--pictures")
-        if pictures.suffix.lower() not in (".png", ".jpg", ".jpeg", ".webp"):
-            raise BadInput(
-                f"{pictures} does not name a picture file", hint="end its name in .png, .jpg or .webp, e.g. look.png"
-            )
+        if pictures.suffix.lower() not in SHEET_SUFFIXES:
+            names = f"{', '.join(SHEET_SUFFIXES[:-1])} or {SHEET_SUFFIXES[-1]}"
+            raise BadInput(f"{pictures} does not name a picture file", hint=f"end its name in {names}, e.g. look.png")
         sheet(data, seed).save(pictures)
         say(f"the sheet is in {pictures}")
     seen = summarise(data)

@@ -6,7 +6,13 @@ from pathlib import Path
 from gangline.cli.doctor.findings import Finding, examined, note, ok, wrong
 from gangline.compose.access import ACCESS
 from gangline.compose.buckets import lacks_of_bucket
-from gangline.compose.settings import has_variables_of_server, read_server_settings, settings_file
+from gangline.compose.settings import (
+    Options,
+    has_variables_of_server,
+    read_server_settings,
+    read_server_settings_without_file,
+    settings_file,
+)
 from gangline.core.errors import GanglineError
 
 DATABASE = "gangline.sqlite"
@@ -18,15 +24,32 @@ def is_here(home: Path) -> bool:
 
 
 def serving(home: Path) -> Iterator[Finding]:
+    options = {"server.home": home}
     try:
-        of = read_server_settings({"server.home": home}).settings.server
+        of = read_server_settings(options).settings.server
     except GanglineError as error:
         yield wrong("settings", error.message, error.hint)
-        return  # nobody knows which database and which store
+        yield from _places_of_environment(home, options)
+        return
     found = f"{of.settings} is valid" if of.settings else "there is no settings file, so the defaults apply"
     yield ok("settings", found)
     yield examined("database", lambda: _database(home, of.database_url))
     yield examined("store", lambda: _store(home, of.objects))
+
+
+def _places_of_environment(home: Path, options: Options) -> Iterator[Finding]:
+    """Check what the environment names by itself. No file may name a database, as its address holds a password; one may name a bucket."""
+    try:
+        of = read_server_settings_without_file(options).server
+    except GanglineError:
+        yield note("database", "the database was not checked, because a variable of the environment is wrong")
+        yield note("store", "the object store was not checked, because a variable of the environment is wrong")
+        return
+    yield examined("database", lambda: _database(home, of.database_url))
+    if of.objects:
+        yield examined("store", lambda: _store(home, of.objects))
+    else:
+        yield note("store", "the object store was not checked, because the settings say which one it is")
 
 
 def _database(home: Path, named: str) -> Finding:

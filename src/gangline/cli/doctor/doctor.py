@@ -9,13 +9,14 @@ import typer
 from rich.text import Text
 
 from gangline.cli.doctor import box, machine
-from gangline.cli.doctor.findings import Finding, FindingState
+from gangline.cli.doctor.findings import Finding, FindingState, wrong
 from gangline.cli.doctor.server import check_server
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, facts, out, print_json, say
 from gangline.compose.access import read_access
 from gangline.compose.machine import shown_gpu
 from gangline.compose.settings import read_settings
 from gangline.core.display import printable
+from gangline.core.errors import GanglineError
 from gangline.core.server.programs import DEFAULT_SERVER
 
 EXIT_WRONG = 1
@@ -45,9 +46,9 @@ def doctor_command(
             out.print(facts(*_rows(finding)))
     if output is Output.json:
         print_json([asdict(finding) for finding in found])
-    wrong = sum(finding.state is FindingState.wrong for finding in found)
-    say("nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong")
-    if wrong:
+    count = sum(finding.state is FindingState.wrong for finding in found)
+    say("nothing is wrong" if not count else f"{count} {'thing is' if count == 1 else 'things are'} wrong")
+    if count:
         raise typer.Exit(EXIT_WRONG)
 
 
@@ -59,7 +60,11 @@ def _findings(home: Path, server: str | None, token: str | None) -> Iterator[Fin
     yield machine.packages()
     yield from machine.room(home, memory_bytes())
     yield from machine.check_training(shown_gpu())
-    local = read_access(home)
+    local = None
+    try:
+        local = read_access(home)
+    except GanglineError as error:
+        yield wrong("access", error.message, error.hint)
     named = server or settings.server
     address = named or (local.url if local else DEFAULT_SERVER)
     key = token or settings.token or (local.operator_key if local and local.url == address else "")

@@ -2,7 +2,7 @@
 
     accelerate launch train.py --base MODEL --photos FOLDER --prompt "a photo of sks dog" --output_dir output --resume_from_checkpoint latest
 
-It saves `checkpoint-N` every --checkpointing_steps steps, goes on from the newest with --resume_from_checkpoint latest, and leaves
+It saves `checkpoint-N` every --checkpointing_steps steps, resumes from the newest with --resume_from_checkpoint latest, and leaves
 pytorch_lora_weights.safetensors in --output_dir. Each step prints a line of JSON with its loss.
 """
 
@@ -75,7 +75,7 @@ def main() -> None:
     def save_hook(models: list, weights: list, folder: str) -> None:
         if accelerator.is_main_process:
             save_file(get_peft_model_state_dict(plain), Path(folder) / "lora.safetensors")
-        weights.clear()  # accelerate need not save the whole model
+        weights.clear()  # so that accelerate does not save the whole model
 
     def load_hook(models: list, folder: str) -> None:
         set_peft_model_state_dict(plain, load_file(Path(folder) / "lora.safetensors"))

@@ -1,9 +1,9 @@
-"""The architecture of the tiny model, without weights: a folder in diffusers' layout to begin from nothing with.
+"""The architecture of the tiny model, without weights: a folder in diffusers' layout from which training from scratch can start.
 
     python examples/tiny_sdxl/architecture.py tiny faces.lance things.lance
 
-The vocabulary is CLIP's (MIT License, Copyright (c) 2021 OpenAI), cut to what the data sets' captions and some more words need: these
-are split into the same tokens as by the whole one, with other numbers.
+The vocabulary is CLIP's (MIT License, Copyright (c) 2021 OpenAI), cut to what the data sets' captions and some more words need: they
+are split into the same tokens as with the full vocabulary, under other numbers.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def unet() -> UNet2DConditionModel:
         cross_attention_dim=2 * WIDTH,
         attention_head_dim=tuple(
             channels // 16 for channels in CHANNELS
-        ),  # as SDXL's configuration names the number of heads
+        ),  # SDXL's configuration gives the number of heads under this name
         norm_num_groups=16,
         transformer_layers_per_block=1,
         use_linear_projection=True,

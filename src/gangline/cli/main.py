@@ -183,7 +183,12 @@ def _say_misuse(error: Any) -> None:
     if error.ctx is not None:
         say(error.ctx.get_usage())
         hint = f"`{error.ctx.command_path} --help` lists its arguments and options"
-    say_error(BadInput(error.format_message().rstrip(".").replace("Value error, ", ""), hint=hint))
+    say_error(
+        BadInput(
+            error.format_message().rstrip(".").replace("Value error, ", "").replace("Input should", "it must"),
+            hint=hint,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -168,7 +168,11 @@ def cost_in_words(amount: float, lacks: Sequence[CostPart]) -> str:
     if not lacks:
         return usd(amount)
     known = "unknown" if cost(amount, lacks) == "unknown" else usd(amount)
-    return f"{known} (no price is set for {' and '.join(lacks)}: `gangline docs money`)"
+    return f"{known} (no price is set for {_listed(lacks)}: `gangline docs money`)"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def duration(seconds: float | None) -> str:

@@ -152,7 +152,9 @@ def _prefix_to_look_at(address: str, say: Callable[[str], None]) -> "RunPrefix":
     else:
         below = Path(address).expanduser().absolute()
         if not below.is_dir():
-            raise UserError(f"there is no folder {below}", hint="ADDRESS is the value of --to, e.g. s3://BUCKET/PREFIX")
+            raise UserError(
+                f"there is no folder {below}", hint="pass the address that --to had, e.g. s3://BUCKET/PREFIX"
+            )
         objects = FolderObjects(below)
         transfer = FolderTransfer(objects)
     return RunPrefix(objects=objects, transfer=transfer, address=address.rstrip("/"), rng=rng, now_ms=_now_ms, say=say)

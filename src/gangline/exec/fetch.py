@@ -90,11 +90,11 @@ class Fetch:
     def _last(self, found: PrefixContent, run: int | None) -> str:
         known = newest_begun({each: found.begun[each] for each in found.begun if run in (None, run_number(each))})
         if known is None:
-            what = "holds no run" if run is None else f"holds no run {run}"
-            raise NotFound(
-                f"{self._prefix.address} {what} of `gangline exec`",
-                hint="pass the address that --to had, e.g. s3://BUCKET/PREFIX",
-            )
+            address = self._prefix.address
+            if run is not None:
+                raise NotFound(f"{address} holds no run {run}", hint=f"`gangline exec ls {address}` lists the runs")
+            hint = "pass the address that --to had, e.g. s3://BUCKET/PREFIX"
+            raise NotFound(f"{address} holds no run of `gangline exec`", hint=hint)
         return known
 
     # Results

@@ -151,8 +151,8 @@ class Exec:
         self._reporter(lambda: self._forget_after_end(last))
         report.run = last
         report.results = output_of(last) if any(each.run == last for each in report.found.results) else ""
-        done = f"run {run_number(last)} has already finished this command"
-        return report.summary(0, f"{done}; other arguments resume from it, another --to starts from scratch")
+        done = f"run {run_number(last)} has already finished this command, so nothing was done"
+        return report.summary(0, f"{done}; other arguments continue from it, another --to starts from scratch")
 
     def _forget_after_end(self, last: str) -> None:
         """Delete what the run `last` did not delete because it was killed at its end."""

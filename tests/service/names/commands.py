@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{photos} --base {base} --recipe {lora_toml} --plan", 2, shows="prompt"),
         Run("{photos} --base {base} --recipe {unknown_toml} --plan", 2),
         Run("{refused} --base {base} --prompt p --resolution 64 --plan", 2),
-        Run("{photos} --base {base} --prompt p --resolution 64 --plan", shows="1 of their own"),
+        Run("{photos} --base {base} --prompt p --resolution 64 --plan", shows="their own for 1 photo"),
         Run("{photos} --base {base} --prompt p --resolution 64 --detach", shows="is queued"),
         Run("{nowhere} --base {typed} --prompt p", 2),
     ),

@@ -144,7 +144,7 @@ def test_a_card_that_nobody_has_is_a_warning() -> None:
     why = "no node can take it: needs an RTX 4090 and atlas has A10"
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(because=why))
     assert found.warnings == (
-        "no node fits, neither one that is here nor one that could be started: the job would wait for one",
+        "no node fits the job, neither a running one nor one that could be started, so the job would wait for one",
     )
     assert dict(outlook_rows(found))["nodes"] == why
 
@@ -152,7 +152,7 @@ def test_a_card_that_nobody_has_is_a_warning() -> None:
 def test_a_card_that_is_here_under_another_name_is_named() -> None:
     node = UnfitNode(name="atlas", gpu=CARD, because="needs an RTX 4090 and atlas has NVIDIA GeForce RTX 4090")
     found = document(replace(SPEC, needs=Needs(gpu="RTX 4090")), at=placed(unfit=(node,)))
-    assert found.warnings == (f"no node calls its GPU RTX 4090: ask for {CARD}, its name here",)
+    assert found.warnings == (f'no node has a GPU named RTX 4090; pass --gpu "{CARD}", which is its name here',)
 
 
 def test_rows_name_nodes_by_their_card_and_price() -> None:

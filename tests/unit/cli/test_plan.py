@@ -58,12 +58,12 @@ def test_a_plan_says_what_will_be_done(folder: Path) -> None:
     plan = planned(folder, aspect_buckets=True, steps=40, flip=True, train_text_encoder=True)
     assert rows(plan) == {
         "photos": "3 to train on",
-        "captions": "2 of their own and the prompt for 1",
+        "captions": "their own for 2 photos and the prompt for 1 photo",
         "cut to": "384 × 640 (1), 512 × 512 (1), 640 × 384 (1), mirrored too",
         "steps": "40 steps, batch size 1 (photos are seen 10 to 20 times)",
-        "learns": "rank 16 in the U-Net and the text encoders",
+        "LoRA": "rank 16 in the U-Net and the text encoders",
     }
-    assert plan.told == ("film.mp4 is passed over: not an image",)
+    assert plan.notes == ("film.mp4 is passed over: not an image",)
 
 
 def document(plan: LoraPlan) -> LoraDocument:
@@ -111,7 +111,7 @@ def test_photos_of_the_class_are_handed_in_with_their_captions_and_the_base_draw
     assert rows(plan)["class"] == "2 photos of your own and 8 pictures that the base makes of 'a photo of a dog'"
     assert [file.path for file in plan.spec.class_photos] == ["x.jpg", "y.png"]
     assert [file.path for file in plan.spec.class_captions] == ["x.txt"]
-    assert "notes.pdf is passed over: not an image" in plan.told
+    assert "notes.pdf is passed over: not an image" in plan.notes
     assert plan.files_count == 3 + 1 + 2 + 1
     enough = planned(folder, class_photos=str(of_class), class_prompt="a photo of a dog", class_images=2)
     assert rows(enough)["class"] == "2 photos of your own"
@@ -125,7 +125,7 @@ def test_masks_are_found_by_the_names_of_photos(folder: Path) -> None:
     (folder.parent / "masks" / "z.png").write_bytes(b"nobody's")
     plan = planned(folder, masks=str(folder.parent / "masks"))
     assert (plan.spec.mask, [file.path for file in plan.spec.masks]) == ("files", ["a.png"])
-    assert set(plan.told) >= {"b.png has no mask, so the loss counts all of it", "z.png does not belong to any photo"}
+    assert set(plan.notes) >= {"b.png has no mask, so the loss counts all of it", "z.png does not belong to any photo"}
     assert rows(plan)["masks"] == "1 for 3 photos"
 
 
@@ -146,7 +146,7 @@ def test_a_mask_that_is_no_picture_or_has_another_shape_is_refused(folder: Path)
 def test_of_opaque_photos_it_is_told_that_all_of_them_counts(folder: Path) -> None:
     picture = Image.new("RGBA", (600, 600), (255, 0, 0, 0))
     picture.save(folder / "d.png")
-    told = planned(folder, mask="alpha").told
+    told = planned(folder, mask="alpha").notes
     assert [sentence.split(" ")[0] for sentence in told if "is opaque" in sentence] == ["c.png", "a.jpg", "b.png"]
 
 

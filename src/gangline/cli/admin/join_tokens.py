@@ -94,7 +94,7 @@ def list_join_tokens_command(
         print_json(found)
         return
     rows = table(
-        "join token", "name", "pool", "standing", ">$/hour", ">trust", ">nodes", ">per hour", "made", "used", "expires"
+        "join token", "name", "pool", "state", ">$/hour", ">trust", ">nodes", ">per hour", "made", "used", "expires"
     )
     for each in found:
         rows.add_row(

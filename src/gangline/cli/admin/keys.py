@@ -71,7 +71,7 @@ def list_keys_command(
     if output is Output.json:
         print_json(found)
         return
-    rows = table("key", "name", "role", "project", "standing", "made", "used", "expires")
+    rows = table("key", "name", "role", "project", "state", "made", "used", "expires")
     for key in found:
         rows.add_row(
             key.id,

@@ -53,7 +53,7 @@ def up_command(
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
     if nodes:
         given |= parse_nodes(nodes)
-    # The nodes read their settings themselves; `up` refuses here what they would refuse, which would only stand in their logs.
+    # The nodes read their settings themselves; `up` refuses wrong ones here too, because only their logs would name them.
     found = read_settings_of_box(given | {"worker.cache_gb": cache_gb}).settings
     show_log()
     run_server(

@@ -178,12 +178,12 @@ def wait_until_copied(client: "Client", found: BaseView) -> BaseView:
     """With a word now and then. Ctrl-C stops the waiting, not the copying."""
     from threading import Event
 
-    told = ""
+    shown = ""
     try:
         while found.state == "fetching":
-            if found.why != told:
-                told = found.why
-                say(f"{found.name} is gated, so the server copies it: {told}")
+            if found.why != shown:
+                shown = found.why
+                say(f"{found.name} is gated, so the server copies it: {shown}")
             Event().wait(LOOK_EVERY_S)
             found = client.base(found.name)
     except KeyboardInterrupt:

@@ -75,14 +75,14 @@ def data_json(data: "DataSet") -> dict[str, Any]:
 
 
 def tell_forecast(expected: "EncodingForecast", processes: int, usd_per_hour: float) -> None:
-    told = forecast_json(expected, processes, usd_per_hour)
+    forecast = forecast_json(expected, processes, usd_per_hour)
     size = f"{expected.bytes_added / 1e9:.3f} GB for {counted(expected.rows, 'row')}"
     columns = ", ".join(f"{name} {size} bytes" for name, size in expected.columns.items())
-    say(f"the encoding adds {size} ({columns} a row), which cost ${told['usd_per_month']:.2f} a month in a bucket")
-    price = f", ${told['usd']:.2f}" if usd_per_hour else ""
+    say(f"the encoding adds {size} ({columns} a row), which cost ${forecast['usd_per_month']:.2f} a month in a bucket")
+    price = f", ${forecast['usd']:.2f}" if usd_per_hour else ""
     workers = "1 process" if processes == 1 else f"each of {processes} processes"
     say(
-        f"the encoding takes about {duration(told['seconds'])}{price}: "
+        f"the encoding takes about {duration(forecast['seconds'])}{price}: "
         f"{expected.images_per_second:.1f} images a second in {workers}"
     )
 

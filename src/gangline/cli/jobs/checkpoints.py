@@ -61,7 +61,7 @@ def _show(found: list[CheckpointView], output: Output) -> None:
     if output is Output.json:
         print_json(found)
         return
-    rows = table(">step", ">size", "verified", "pinned", "committed", "goes", "why")
+    rows = table(">step", ">size", "verified", "pinned", "committed", "expires", "why")
     for each in found:
         rows.add_row(
             str(each.step),

@@ -32,8 +32,8 @@ def follow_job(client: "Client", job: str, *, seen: Callable[[JobView], None] = 
         def waiting(error: Unreachable) -> None:
             line.update(task, description=f"waiting for the server: {error.message}")
 
-        for told in client.follow_events(job, waiting=waiting):
-            if not isinstance(told, EventView):
+        for event in client.follow_events(job, waiting=waiting):
+            if not isinstance(event, EventView):
                 found = _look(client, job, waiting)
                 show_progress(line, task, found.summary)
                 seen(found)

@@ -56,5 +56,5 @@ def sparkline(values: list[float]) -> str:
 
 def say_trackers(found: MetricsView) -> None:
     for each in found.trackers:
-        told = "all metrics" if each.ended else f"the metrics up to step {each.step}"
-        say(f"{each.tracker} has {told}" + (f"; now it cannot be reached: {each.because}" if each.because else ""))
+        extent = "all metrics" if each.ended else f"the metrics up to step {each.step}"
+        say(f"{each.tracker} has {extent}" + (f"; now it cannot be reached: {each.because}" if each.because else ""))

@@ -75,8 +75,8 @@ def save_grid(files: list[Path], target: Path) -> None:
 
     places: dict[tuple[str, str], dict[int, Image.Image]] = {}
     for path in files:
-        if path.suffix == ".png" and "step" in (told := _told(image := Image.open(path))):
-            places.setdefault((told["prompt"], told["seed"]), {})[int(told["step"])] = image
+        if path.suffix == ".png" and "step" in (text := _text_of(image := Image.open(path))):
+            places.setdefault((text["prompt"], text["seed"]), {})[int(text["step"])] = image
     steps = sorted({step for row in places.values() for step in row})
     rows = [
         GridRow(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
@@ -86,5 +86,5 @@ def save_grid(files: list[Path], target: Path) -> None:
     draw_grid(rows, columns, Image.open(photos) if photos else None).save(target)
 
 
-def _told(image: "Image.Image") -> dict[str, str]:
+def _text_of(image: "Image.Image") -> dict[str, str]:
     return {str(name): str(value) for name, value in image.info.items()}

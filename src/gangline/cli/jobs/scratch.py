@@ -164,7 +164,7 @@ class ScratchPlan:
     def rows(self) -> list[tuple[str, str]]:
         """What is to be known before it begins, for people."""
         spec, total = self.spec, sum(self.rows_of.values())
-        new = f", from nothing: {', '.join(spec.new)}" if spec.new else ""
+        new = f", from scratch: {', '.join(spec.new)}" if spec.new else ""
         trained = "VAE" if spec.part == "vae" else "U-Net" + " and text encoders" * spec.train_text_encoders
         rows = [("trains", trained + new)]
         for ref in spec.data:

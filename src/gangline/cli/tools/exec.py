@@ -87,7 +87,7 @@ def exec_command(
         if output is Output.json:
             print_json(ended)
         else:
-            say(_told(ended))
+            say(_sentence(ended))
     sys.exit(ended.exit_code)
 
 
@@ -100,7 +100,7 @@ def _data(word: str) -> tuple[str, Path]:
     return address, Path(folder)
 
 
-def _told(ended: "Summary") -> str:
+def _sentence(ended: "Summary") -> str:
     step = "" if ended.step is None else f", step {ended.step}"
     cost = "" if ended.cost_usd is None else f", {usd(ended.cost_usd)}"
     lost = f", {duration(ended.seconds_lost)} lost" if ended.seconds_lost else ""

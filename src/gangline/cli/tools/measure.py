@@ -131,7 +131,7 @@ def _announced(phases: int, where: str, seconds: float) -> str:
     what, starts = ("a phase", "a start") if phases == 1 else (f"{phases} phases", f"{phases} starts")
     return (
         f"measuring {what} on {where} takes about {duration(phases * (1 + WARM_UP_SHARE) * seconds)} and {starts} of the "
-        f"trainer; longer where {WARM_UP_STEPS + STEPS_MIN} steps do, {phases * LIMIT_S // 60} min at most"
+        f"trainer; longer if {WARM_UP_STEPS + STEPS_MIN} steps need longer, at most {phases * LIMIT_S // 60} min"
     )
 
 
@@ -145,11 +145,11 @@ def _lay_out(plan: ScratchPlan, base: LocalFiles, spec: ScratchSpec, directory: 
 
 
 def _measured(directory: Path, name: str, gpu: str, seconds: float) -> MeasuredSteps:
-    measured, told, limit = MeasuredSteps(seconds), set[str](), 0.0
+    measured, said, limit = MeasuredSteps(seconds), set[str](), 0.0
 
     def tell(what: str) -> None:
-        if what not in told:
-            told.add(what)
+        if what not in said:
+            said.add(what)
             say(f"{name}: {what}")
 
     tell("starting the trainer")

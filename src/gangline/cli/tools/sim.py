@@ -259,7 +259,7 @@ PER_JOB: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("minutes a job, most", "minutes_max", _minutes),
     ("$ a job, mean", "usd_per_job_mean", usd),
     ("$ a job, least", "usd_per_job_min", usd),
-    ("$ a job, all in", "usd_per_job_all_in", usd),
+    ("$ a job, everything included", "usd_per_job_all_in", usd),
     ("$ a step, mean", "usd_per_step_mean", usd),
     ("$ a step, least", "usd_per_step_min", usd),
 )
@@ -297,7 +297,7 @@ def _counted(reports: list["SimReport"]) -> SimRows:
     yield "jobs", lambda report: ", ".join(f"{count} {state}" for state, count in report.jobs.items())
     for state in sorted({state for report in reports for state in report.attempts}):
         yield f"attempts that ended {state}", lambda report, state=state: str(report.attempts.get(state, 0))
-    yield "steps done again", lambda report: str(report.steps_redone)
+    yield "steps redone", lambda report: str(report.steps_redone)
     yield "nodes rented", lambda report: str(report.nodes_rented)
     yield "machines quarantined", lambda report: str(report.trust.machines_quarantined)
     yield "bans, strikes", lambda report: f"{report.trust.bans}, {report.trust.strikes}"
@@ -312,7 +312,7 @@ def _spent(reports: list["SimReport"]) -> SimRows:
     for cause in dict.fromkeys(part.cause for report in reports for part in report.spent):
         yield f"  {cause}", lambda report, cause=cause: _part(report, cause)
     yield "storage, egress", lambda report: f"{usd(report.storage_usd)}, {usd(report.egress_usd)}"
-    yield "all of it", lambda report: usd(report.usd)
+    yield "total", lambda report: usd(report.usd)
 
 
 def _part(report: "SimReport", cause: str) -> str:

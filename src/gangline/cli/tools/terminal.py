@@ -79,7 +79,7 @@ class Terminal:
     def _drawn(self, text: str) -> bytes:
         size, drawn = os.get_terminal_size(self._err), b""
         if text and size.lines != self._rows:
-            # a line more, so that what stands in the last row moves up; then that row is ours
+            # a line feed moves the text of the last row up, so that this row is free for the status
             drawn = b"\n" + SAVE + b"\x1b[1;%dr" % (size.lines - 1) + RESTORE + b"\x1b[1A"
             self._rows = size.lines
         if not self._rows:
@@ -100,7 +100,7 @@ class Terminal:
                 self._log, why = None, error.strerror
             else:
                 return
-        self.say(f"warning: the log cannot be written any further: {why}")
+        self.say(f"warning: the log can no longer be written: {why}")
 
     def _write(self, handle: int, content: bytes) -> None:
         """All of it, to whoever still reads."""

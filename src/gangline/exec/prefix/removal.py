@@ -33,7 +33,7 @@ class Removal:
         self._names = [name for name in listing.names if run in (None, run_number(name))]
         if not self._names:
             raise NotFound(
-                f"{prefix.address} holds no run {run}", hint=f"`gangline exec ls {prefix.address}` lists them"
+                f"{prefix.address} holds no run {run}", hint=f"`gangline exec ls {prefix.address}` lists the runs"
             )
         self._refs = [ref for ref in listing.found.refs if ref.run in self._names]
         self._with_results = not checkpoints

@@ -15,7 +15,7 @@ from gangline.cli.jobs.plan.make import (
     find_class_photos,
     find_lora,
     find_models,
-    learns_row,
+    lora_row,
     spec_of_settings,
     spec_with_files,
     with_model,
@@ -61,7 +61,7 @@ class FetchedPlan:
     models: dict[ModelRole, ModelChoice]
     known: KnownBase
     known_vae: KnownBase | None
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def files_count(self) -> int:
@@ -75,7 +75,7 @@ class FetchedPlan:
                 f"{self.photos[0]['url']}{f' and {more} more' * (more > 0)}: the server fetches and checks them",
             ),
             ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size}"),
-            ("learns", learns_row(spec)),
+            ("LoRA", lora_row(spec)),
         ]
         return rows + ([("class", class_row(spec))] if spec.class_prompt else [])
 
@@ -104,12 +104,12 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
     spec = spec_of_settings(rest, {"class_photos"} if settings.get("class_photos") else ())
     models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
     spec = with_model(spec, known["base"])
-    told: list[str] = []
+    notes: list[str] = []
     files: dict[str, LocalFiles] = {}
     if settings.get("init_lora"):
         files["init_lora"] = find_lora(Path(settings["init_lora"]), known["base"].model)
     if settings.get("class_photos"):
-        files |= find_class_photos(Path(settings["class_photos"]), spec.class_prompt or "", told.append)
+        files |= find_class_photos(Path(settings["class_photos"]), spec.class_prompt or "", notes.append)
     return FetchedPlan(
         spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         settings=(*rest, *(["base_licence"] if spec.base_licence else [])),
@@ -118,7 +118,7 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
         models=models,
         known=known["base"],
         known_vae=known.get("vae"),
-        told=(*told, NOTE),
+        notes=(*notes, NOTE),
     )
 
 
@@ -130,7 +130,7 @@ def fetched_document(plan: FetchedPlan, answer: Answer) -> FetchedDocument:
     spec = plan.spec
     found = estimates(spec, plan.known, answer.placed)
     return FetchedDocument(
-        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.told),
+        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.notes),
         photos=tuple(place["url"] for place in plan.photos),
         steps=spec.steps,
         batch_size=spec.batch_size,

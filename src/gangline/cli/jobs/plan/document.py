@@ -134,7 +134,7 @@ def warnings(
     if placed and not placed.fitting and not placed.rentable:
         yield (
             _another_name(needs, placed)
-            or "no node fits, neither one that is here nor one that could be started: the job would wait for one"
+            or "no node fits the job, neither a running one nor one that could be started, so the job would wait for one"
         )
     yield from _on_memory(needs, found)
 
@@ -143,7 +143,7 @@ def _another_name(needs: Needs, placed: PlacementView) -> str:
     """Where the card that is asked for is here, but its driver calls it otherwise; else empty."""
     meant = kind_of_device(needs.gpu) if needs.gpu else None
     called = next((node.gpu for node in placed.unfit if meant and kind_of_device(node.gpu) == meant), "")
-    return f"no node calls its GPU {needs.gpu}: ask for {called}, its name here" if called else ""
+    return f'no node has a GPU named {needs.gpu}; pass --gpu "{called}", which is its name here' if called else ""
 
 
 def _on_memory(needs: Needs, found: Sequence[CardEstimate]) -> Iterator[str]:

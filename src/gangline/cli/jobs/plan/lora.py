@@ -44,7 +44,7 @@ def lora_document(plan: LoraPlan, answer: Answer) -> LoraDocument:
     own = sum(picture.own for picture in plan.pictures)
     found = estimates(spec, plan.known, answer.placed)
     return LoraDocument(
-        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.told, tips=plan.advice),
+        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.notes, tips=plan.advice),
         photos=len(plan.pictures),
         held_out=len(spec.held_out),
         captions=CaptionCounts(own=own, prompt=len(plan.pictures) - own),

@@ -51,7 +51,7 @@ class LoraPlan:
     known: KnownBase
     known_vae: KnownBase | None
     pictures: tuple[PhotoFacts, ...]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def base(self) -> recognition.RecognisedModel | None:
@@ -74,7 +74,7 @@ class LoraPlan:
             ("captions", _captions(self.pictures)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
             ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size} ({_seen(*self.seen)})"),
-            ("learns", learns_row(spec)),
+            ("LoRA", lora_row(spec)),
         ]
         if spec.class_prompt:
             rows.append(("class", class_row(spec)))
@@ -118,7 +118,7 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
     models, known = find_models(given.base, given.vae, look_up)
     spec, base = with_model(spec, known["base"]), known["base"].model
     found = find_photos(given.photos, threads=READERS)
-    told = list(found.passed_over)
+    notes = list(found.passed_over)
     photos = LocalFiles(given.photos, found.photos)
     sizes = dict(zip(photos.names, found.sizes, strict=True))
     files = _split(photos, given.hold_out)
@@ -126,17 +126,17 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
     if given.init_lora:
         files["init_lora"] = find_lora(Path(given.init_lora), base)
     if given.class_photos:
-        files |= find_class_photos(Path(given.class_photos), spec.class_prompt or "", told.append)
+        files |= find_class_photos(Path(given.class_photos), spec.class_prompt or "", notes.append)
     if given.masks:
-        files["masks"] = find_masks(Path(given.masks), sizes, told.append)
+        files["masks"] = find_masks(Path(given.masks), sizes, notes.append)
     if spec.mask == "alpha":
         opaque = read_each(lambda path: read_alpha(path) is None, found.photos, READERS)
-        told += [
+        notes += [
             f"{path.name} is opaque, so the loss counts all of it"
             for path, all_is in zip(found.photos, opaque, strict=True)
             if all_is
         ]
-    captions = read_captions(photos.below, photos.names, spec.prompt, told.append)
+    captions = read_captions(photos.below, photos.names, spec.prompt, notes.append)
     pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
     return LoraPlan(
         spec=spec_with_files(spec, files, models, LocalFiles.unsent),
@@ -145,7 +145,7 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
         known=known["base"],
         known_vae=known.get("vae"),
         pictures=pictures,
-        told=tuple(told),
+        notes=tuple(notes),
     )
 
 
@@ -291,7 +291,10 @@ def _photos(pictures: tuple[PhotoFacts, ...], held_out: int) -> str:
 def _captions(pictures: tuple[PhotoFacts, ...]) -> str:
     own = sum(picture.own for picture in pictures)
     prompted = len(pictures) - own
-    return " and ".join([f"{own} of their own"] * bool(own) + [f"the prompt for {prompted}"] * bool(prompted))
+    return " and ".join(
+        [f"their own for {counted(own, 'photo')}"] * bool(own)
+        + [f"the prompt for {counted(prompted, 'photo')}"] * bool(prompted)
+    )
 
 
 def sizes_of(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> list[Size] | None:
@@ -309,7 +312,7 @@ def _sizes(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
     return ", ".join(f"{size} ({count})" for size, count in sorted(Counter(sizes).items()))
 
 
-def learns_row(spec: LoraSpec) -> str:
+def lora_row(spec: LoraSpec) -> str:
     return f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"
 
 

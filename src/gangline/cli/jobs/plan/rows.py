@@ -17,10 +17,10 @@ PlanRow = tuple[str, str]
 def base_rows(plan: PlanDocument) -> list[PlanRow]:
     rows = [("base", _base(plan.base))]
     if plan.base.gated:
-        rows.append(("gate", _gate(plan.base)))
+        rows.append(("access", _gate(plan.base)))
     if plan.vae:
         rows.append(("VAE", _base(plan.vae)))
-        rows += [("its gate", _gate(plan.vae))] if plan.vae.gated else []
+        rows += [("VAE access", _gate(plan.vae))] if plan.vae.gated else []
     return rows
 
 
@@ -150,7 +150,7 @@ def _cost(each: CardEstimate) -> str:
     if each.price_usd_per_hour is None:
         return f"not known{on}: no price is set (`gangline docs money`)"
     if each.price_usd_per_hour == 0:
-        return f"nothing{on}: it is free"
+        return f"free{on}"
     if each.usd is None:
         return f"not known{on}, at ${each.price_usd_per_hour:.3g} an hour"
     return f"{dollars(each.usd.low, each.usd.high)}{on}, at ${each.price_usd_per_hour:.3g} an hour"

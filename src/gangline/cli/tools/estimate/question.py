@@ -154,7 +154,9 @@ class EstimateQuestion:
         no_gpu = "this machine has no GPU, so nothing can be measured that holds for one"
         refuse(self.settings["gpu"] and kind == CPU, no_gpu, hint="leave --gpu out")
         ones = _as_measured(spec, [1.0 for _ in spec.phases])
-        self._parsed({}, ones, OF_A_PHASE, kind)  # what is wrong is told before it takes time
+        self._parsed(
+            {}, ones, OF_A_PHASE, kind
+        )  # wrong options must be reported before the measurement, which takes minutes
         measured = list(measure_phases(plan_scratch(recipe), kind, self.of_recipe.measure_s))
         found = _as_measured(spec, [each.images_per_second for each in measured])
         return self._parsed({}, found, OF_A_PHASE, kind), measured

@@ -424,7 +424,7 @@ def test_results_are_there_however_it_ends_and_what_lacks_one_has_not_come_to_it
     for run in (2, 3):
         ending = line.start("b", command=("bash", "-c", f"touch 'out/{name}'; {script.format(0)}"))
         assert ending.end()[0] == 0 and "must give it another one" in ending.text
-        assert f"run {run} begins" in ending.text
+        assert f"run {run} starts from scratch" in ending.text
         assert json.loads(place.read(f"runs/{run:06d}/ended.json"))["code"] is None
 
 

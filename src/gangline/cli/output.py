@@ -67,12 +67,13 @@ ProjectOption = Annotated[
 
 
 def print_json(value: Any) -> None:
-    """Dataclasses, lists of them, and what JSON knows; all that is not ASCII is escaped, and so steers no terminal."""
+    """Print dataclasses, lists of them, and plain JSON values. All that is not ASCII is escaped, so no text can steer a
+    terminal."""
     typer.echo(json.dumps(value, default=asdict))
 
 
 def check_place(file: Path, option: str) -> None:
-    """Where something is to be drawn: before work that may take long. Raises `BadInput`."""
+    """Check that a file can be written, before work that may take long. Raises `BadInput`."""
     if file.is_dir():
         raise BadInput(f"{file} cannot be written: it is a folder", hint=f"give {option} the name of a file")
     if not file.parent.is_dir():
@@ -128,7 +129,7 @@ def say_error(error: GanglineError) -> None:
 
 
 def table(*columns: str) -> Table:
-    """Columns that begin with `>` hold numbers."""
+    """Make a table. Columns whose header begins with `>` are right-aligned, for numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         right, words = column.startswith(">"), column in ("about", "name", "why", "value", "source", "meaning")
@@ -137,7 +138,7 @@ def table(*columns: str) -> Table:
 
 
 def facts(*rows: tuple[str, str | Text]) -> Table:
-    """A name and a value on each line."""
+    """Make a table with a name and a value on each line."""
     made = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")

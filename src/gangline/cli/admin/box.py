@@ -96,7 +96,7 @@ class Box:
         self._server.communicate()
 
     def stop_server(self) -> int:
-        """As Ctrl-C does; its exit code."""
+        """Stop the server as Ctrl-C does, and return its exit code."""
         self.client.close()
         self._server.terminate()
         self._server.communicate()

@@ -98,7 +98,7 @@ def set_project_command(
 
 
 def allow(client: "Client", found: ProjectView, limit: float | None, *, none: bool, share: float | None) -> ProjectView:
-    """What was not given stays as it was found."""
+    """Set what was given and keep the rest."""
     if none and limit is not None:
         raise BadInput("--usd and --none contradict each other", hint="pass only one of them")
     if not none and limit is None and share is None:

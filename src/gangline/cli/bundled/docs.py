@@ -44,7 +44,7 @@ def docs_command(
 
 
 def _pages() -> list[Path]:
-    """Guides first, then what one looks up, then why things are so."""
+    """Return the pages: guides first, then references, then the reasons for decisions."""
     return sorted(bundled(DOCS).rglob("*.md"), key=lambda path: (len(path.parts), path.parts[:-1] != (), path.parts))
 
 

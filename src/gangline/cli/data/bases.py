@@ -160,7 +160,7 @@ def _tell(file: File) -> None:
 
 
 def facts_of(source: Path) -> dict[str, str]:
-    """What a folder or a file shows of itself. Raises `BadInput` where it is no base."""
+    """Read what a folder or a file shows of itself. Raises `BadInput` if it is not a base."""
     from gangline.data.bases import describe_base
 
     model = describe_base(source)
@@ -175,7 +175,7 @@ def facts_of(source: Path) -> dict[str, str]:
 
 
 def wait_until_copied(client: "Client", found: BaseView) -> BaseView:
-    """With a word now and then. Ctrl-C stops the waiting, not the copying."""
+    """Wait for the server's copy and report its progress. Ctrl-C stops the waiting, not the copying."""
     from threading import Event
 
     shown = ""

@@ -300,7 +300,7 @@ def make_engine(name: options.EngineName, processes: int, address: str, *, on_gp
 
 
 def local_model(name: str) -> Path:
-    """A folder or file of this machine, or what a hub id stands for, copied here as the hub's own tools do."""
+    """Return a folder or file of this machine, or download the model of a hub id as the hub's own tools do."""
     path = Path(name).expanduser()
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") != 1:
         return path

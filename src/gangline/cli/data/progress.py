@@ -13,7 +13,8 @@ from gangline.cli.output import EXIT_INTERRUPTED, duration, err, say
 
 @contextmanager
 def said_again() -> Iterator[None]:
-    """Ctrl-C loses nothing, and waits for nobody: neither for a server on the web, nor for what is half done."""
+    """On Ctrl-C exit at once, without waiting for downloads or pieces in progress: the same command continues from the
+    finished ones."""
     try:
         yield
     except KeyboardInterrupt:
@@ -24,7 +25,8 @@ def said_again() -> Iterator[None]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[float, int, int, str], None]]:
-    """A bar on a terminal: the share that is done, how many, how many of these an earlier try did, and a remark."""
+    """Show a progress bar on a terminal. It is called with the finished share, the count, how many of these an earlier
+    run finished, and a remark."""
     columns = (
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),

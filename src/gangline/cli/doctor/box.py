@@ -19,7 +19,7 @@ DATABASE = "gangline.sqlite"
 
 
 def is_here(home: Path) -> bool:
-    """Whether a server ran in this home, or the environment says how one would."""
+    """Return whether a server ran in this home, or the environment configures one."""
     return (home / ACCESS).exists() or settings_file(home) is not None or has_variables_of_server()
 
 

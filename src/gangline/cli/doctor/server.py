@@ -24,7 +24,7 @@ CERTIFICATE_DAYS_MIN = 14
 
 
 def check_server(address: str, key: str, project: str | None, *, named: bool) -> Iterator[Finding]:
-    """`named`: somebody named the server, so that it is wrong if it is not there."""
+    """Yield what is found at the address. `named`: the user named this server, so a missing one is wrong."""
     began_s = time.monotonic()
     try:
         with Http(address, "").stream("/healthz", "", silent_s_max=20) as answer:

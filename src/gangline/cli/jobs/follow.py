@@ -25,7 +25,7 @@ ORDER = ("what", "where", "done", "bar", "left", "safe", "spent", "loss")
 
 
 def follow_job(client: "Client", job: str, *, seen: Callable[[JobView], None] = lambda _: None) -> JobView:
-    """Until the job has ended; `seen` is called with every look at it. A server that goes away is waited for."""
+    """Follow a job until it ends. `seen` is called with each new state. If the server does not answer, wait for it."""
     with progress_line() as line:
         task = line.add_task(job, total=None)
 
@@ -42,7 +42,7 @@ def follow_job(client: "Client", job: str, *, seen: Callable[[JobView], None] = 
 
 @contextmanager
 def watching(job: str, *again: str) -> Iterator[None]:
-    """Ctrl-C ends the watching, never the job: say so, with the command `again` that looks again. The exit code is 130."""
+    """Let Ctrl-C end the watching but not the job, name the command `again` that shows the job, and exit with 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -51,7 +51,7 @@ def watching(job: str, *again: str) -> Iterator[None]:
 
 
 def wait_for_pictures(client: "Client", job: str) -> JobView:
-    """Until the job has ended, and no picture of it is to come."""
+    """Wait until the job has ended and no more pictures of it will come."""
     if client.job(job).summary.ended_ms is None:
         follow_job(client, job)
     with progress_line() as line:

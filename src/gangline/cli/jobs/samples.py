@@ -59,7 +59,7 @@ def samples_command(
 
 
 def samples_standing(view: JobView) -> str:
-    """How a job's pictures stand, and what those cost that other nodes rendered."""
+    """Describe how many pictures of a job are rendered and waiting, and what those cost that other nodes rendered."""
     of = view.samples
     sets = ((of.waiting, "waiting"), (of.failed, "failed"))
     others = (f"{count} {'set' if count == 1 else 'sets'} {what}" for count, what in sets if count)
@@ -67,8 +67,8 @@ def samples_standing(view: JobView) -> str:
 
 
 def save_grid(files: list[Path], target: Path) -> None:
-    """A row for each prompt and seed, a column for each step, below the photos that were trained on. The pictures say what they show; what
-    does not is left out."""
+    """Save a sheet with a row for each prompt and seed and a column for each step, below the training photos. Pictures
+    whose metadata does not name their step are left out."""
     from PIL import Image
 
     from gangline.data.images.grid import GridRow, draw_grid

@@ -117,8 +117,9 @@ def _set(settings: Any, path: list[str], value: Any) -> dict[str, Any]:
 
 
 def with_data(recipe: dict[str, Any], given: list[str], where: str | None) -> dict[str, Any]:
-    """The recipe on `given` data sets, where there are any: each has the condition and the weight of the one in whose place it stands. Of
-    another number than the recipe has, each has the condition that all of those share. `where` replaces all conditions."""
+    """Return the recipe with the `given` data sets, if there are any. Each takes condition and weight of the recipe's
+    data set in the same position; if the numbers differ, the condition that all of the recipe's share. `where` replaces
+    all conditions."""
     if not given and where is None:
         return recipe
     own = _places(recipe["data"]) if "data" in recipe else []
@@ -162,7 +163,7 @@ class ScratchPlan:
     rows_of: dict[str, int]
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is to be known before it begins, for people."""
+        """Return what a user should know before the job begins."""
         spec, total = self.spec, sum(self.rows_of.values())
         new = f", from scratch: {', '.join(spec.new)}" if spec.new else ""
         trained = "VAE" if spec.part == "vae" else "U-Net" + " and text encoders" * spec.train_text_encoders
@@ -203,7 +204,8 @@ class ScratchPlan:
 
 
 def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
-    """Raises `BadInput` with all that is wrong with the settings, before anything is read."""
+    """Make the plan of a training on data sets. Raises `BadInput` with all problems of the settings before anything is
+    read."""
     from gangline.cli.jobs.plan.files import LocalFiles
 
     with needing("data"):
@@ -234,7 +236,7 @@ def plan_scratch(settings: dict[str, Any]) -> ScratchPlan:
 
 
 def spec_of(settings: dict[str, Any]) -> ScratchSpec:
-    """But for data and base, in whose places something stands. Raises `InvalidSpec`."""
+    """Parse the settings with stand-ins for data and base. Raises `InvalidSpec`."""
     base = FilesBase(files=(STAND_IN,))
     try:
         data = [DataRef(place="s3://x/x", id="x", version=1)]
@@ -244,7 +246,7 @@ def spec_of(settings: dict[str, Any]) -> ScratchSpec:
 
 
 def _places(given: Any) -> list[dict[str, Any]]:
-    """Of each data set at least its place."""
+    """Return the recipe's data sets, each a table with at least its place."""
     sets = [{"place": one} if isinstance(one, str) else one for one in (given if isinstance(given, list) else [given])]
     if not sets or not all(isinstance(one, dict) and isinstance(one.get("place"), str) for one in sets):
         raise BadInput("there is no data set", hint='pass --data, or write data = ["photos.lance"] into the recipe')
@@ -265,7 +267,8 @@ def _files_of(data: "DataSet") -> "LocalFiles":
 
 
 def _begin(base: str, spec: ScratchSpec) -> "ModelChoice":
-    """Of a folder what is there, without the weights of what is new."""
+    """Return the base to start from; of a folder the files that are needed, without the weights of the parts that are
+    trained from scratch."""
     from gangline.cli.jobs.plan.files import LocalFiles, as_hub
     from gangline.data.bases import files_to_begin
 

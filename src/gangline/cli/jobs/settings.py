@@ -41,7 +41,8 @@ def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str,
 
 
 def offered_settings(of: type) -> dict[SettingGroup, dict[str, Setting]]:
-    """The settings that are options, by group: not what lies in files, and not `needs`, whose own settings are."""
+    """Return the settings that are options, by group: without those of files, and without `needs`, whose own settings
+    are options."""
     groups = groups_of(of).items()
     shown = {group: {name: one for name, one in known.items() if name != "needs"} for group, known in groups}
     return {group: settings for group, settings in shown.items() if group is not SettingGroup.FILES}
@@ -73,7 +74,7 @@ def _default(of: type, name: str) -> str:
 
 
 def option_name(of: type, name: str) -> str:
-    """`--flip/--no-flip` for what is or is not; what can be given several times is in the singular."""
+    """Return the option of a setting: `--flip/--no-flip` for a switch; one that can be repeated is in the singular."""
     dashed = f"--{name.replace('_', '-')}"
     hint = _types(of)[name]
     if hint is bool:

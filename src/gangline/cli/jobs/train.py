@@ -159,7 +159,8 @@ def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str,
 
 
 def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dict[str, Any]:
-    """A base that has a name is what it stands for, with the VAE and the prediction type that it was given."""
+    """Replace the name of a named base by its files or commit, and take over the VAE and the prediction type that it
+    was added with."""
     name = settings.get("base")
     if not isinstance(name, str) or not is_base_name(name) or Path(name).exists() or name.endswith(".safetensors"):
         return settings
@@ -174,7 +175,7 @@ def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dic
 
 
 def plan_lora(photos: Path, settings: dict[str, Any]) -> "LoraPlan":
-    """`settings` are a spec's, and paths of what lies in files."""
+    """Make the plan of a LoRA. `settings` are those of a spec, and the paths of files and folders."""
     from gangline.cli.jobs.plan.files import no_base
     from gangline.cli.jobs.plan.make import JobInputs, make_plan  # reads pictures
 
@@ -222,7 +223,7 @@ def ask_and_show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
 
 
 def check_open(plan: "PlanDocument") -> None:
-    """Raises `BadInput` where no node could read what it starts from: before the first byte is sent."""
+    """Raise `BadInput` before anything is sent if no node could read what the job starts from."""
     from gangline.cli.jobs.plan.document import why_closed
 
     for model in (plan.base, plan.vae):

@@ -90,7 +90,7 @@ class MeasuredSteps:
 
 
 def gpu_here() -> str:
-    """The kind of this machine's GPUs, the driver's name of one that no table has, or `CPU`."""
+    """Return the kind of this machine's GPUs, the driver's name if the kind is unknown, or `CPU`."""
     described = shown_gpu()
     name = described.get("gpu", "")
     kind = kind_of_device(name, gpu_memory_gb(described) or None)

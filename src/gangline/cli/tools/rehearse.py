@@ -43,7 +43,7 @@ class Peaceful:
 
 
 def run_in_peace(rehearsal: Rehearsal) -> Peaceful:
-    """Raises `BadInput` where the run itself does not succeed: there is nothing to compare with."""
+    """Run without an interruption. Raises `BadInput` if that run fails, as there would be nothing to compare with."""
     directory = _lay_out(rehearsal, "uninterrupted")
     with _started(rehearsal, directory) as run:
         try:
@@ -59,7 +59,7 @@ def run_in_peace(rehearsal: Rehearsal) -> Peaceful:
 
 
 def run_interrupted(rehearsal: Rehearsal, interruption: Interruption) -> tuple[ResumeCheck, Path | None]:
-    """What there is to say before the results are compared, and the directory of the run that came to the end, if one did."""
+    """Return the result so far, before outputs are compared, and the directory of the run that finished, if one did."""
     name = f"{interruption.way}-{interruption.after}"
     at = resumed_from = 0
     try:
@@ -82,7 +82,7 @@ def run_interrupted(rehearsal: Rehearsal, interruption: Interruption) -> tuple[R
 
 
 def _interrupt(run: ProcessRun, interruption: Interruption) -> Saved:
-    """Returns its newest complete checkpoint once it is gone."""
+    """Interrupt the run and return its newest complete checkpoint."""
     _wait(run, lambda: _step(run) >= interruption.after, f"step {interruption.after}")
     if interruption.way == "SIGTERM":
         run.ask_to_stop()
@@ -104,7 +104,7 @@ def _interrupt(run: ProcessRun, interruption: Interruption) -> Saved:
 
 
 def _hand_over(saved: Saved, directory: Path) -> None:
-    """As an agent does: what the manifest lists, if it is what the manifest says, and the manifest."""
+    """Copy the checkpoint as an agent does: the files that the manifest lists, if they match it, and the manifest."""
     target = directory / contract.RESUME / saved.folder.name
     target.mkdir(parents=True)
     for file in saved.manifest.files:
@@ -149,7 +149,7 @@ def _finish(run: ProcessRun) -> None:
 
 
 def _wait(run: ProcessRun, condition: Callable[[], bool], what: str) -> None:
-    """Until it holds. Raises `Broken` where the run ends before."""
+    """Wait until the condition holds. Raises `Broken` if the run ends before."""
     while not condition():
         if run.exit_code() is not None and not condition():
             raise Broken(f"it ended with {how(run)} before {what}", hint=last_words(run))
@@ -174,7 +174,7 @@ def _newest_step(run: ProcessRun) -> int:
 
 
 def how(run: ProcessRun) -> str:
-    """One ended."""
+    """Return how a run ended: its exit code or signal."""
     code = run.exit_code()
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 

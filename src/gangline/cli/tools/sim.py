@@ -166,7 +166,7 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """What the simulated service logs is no news to anybody."""
+    """Drop the log of the simulated service, which nobody needs."""
     log = logging.getLogger("gangline")
     before = log.level
     log.setLevel(logging.CRITICAL + 1)
@@ -190,7 +190,7 @@ def _draw(simulation: "Simulation", svg: Path) -> None:
 
 
 def _played(seeds: Iterable[int], processes: int) -> Iterator["Soak"]:
-    """Each seed's outcome, in the order of the seeds."""
+    """Return each seed's outcome, in the order of the seeds."""
     if processes == 1:
         yield from map(_play, seeds)
         return
@@ -201,7 +201,7 @@ def _played(seeds: Iterable[int], processes: int) -> Iterator["Soak"]:
 
 
 def _in_process() -> None:
-    """Ctrl-C is for the process that started this one."""
+    """Ignore Ctrl-C, which the process that started this one handles."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -245,7 +245,7 @@ def _minutes(minutes: float) -> str:
 
 
 def _money(amount: float) -> str:
-    """Of many jobs, below nothing where the provider billed less than was written down."""
+    """Format a sum over many jobs. It is negative if the provider billed less than the ledger had."""
     return f"{'-' if amount < 0 else ''}${abs(amount):.4f}"
 
 
@@ -306,7 +306,7 @@ def _counted(reports: list["SimReport"]) -> SimRows:
 
 
 def _spent(reports: list["SimReport"]) -> SimRows:
-    """The time of the nodes by cause, in the ledger's order; and what costs besides."""
+    """Yield the time of the nodes by cause, in the ledger's order, and the other costs."""
     yield "nodes", lambda report: f"{report.node_hours:.2f} h"
     yield "  wasted", lambda report: _percent(report.share_wasted)
     for cause in dict.fromkeys(part.cause for report in reports for part in report.spent):

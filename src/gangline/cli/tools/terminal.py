@@ -56,7 +56,7 @@ class Terminal:
                 self._changed.notify()
 
     def close(self) -> None:
-        """What was said is written, if anybody reads it."""
+        """Write what is still waiting, as long as the terminal accepts it."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -91,7 +91,7 @@ class Terminal:
         return row + b"\x1b[r" + RESTORE
 
     def _keep(self, content: bytes) -> None:
-        """A full disk ends the log, not the program."""
+        """Append to the log. A full disk ends the log, not the program."""
         with self._logging:
             try:
                 if self._log:
@@ -103,7 +103,7 @@ class Terminal:
         self.say(f"warning: the log can no longer be written: {why}")
 
     def _write(self, handle: int, content: bytes) -> None:
-        """All of it, to whoever still reads."""
+        """Write all of the content, as long as the terminal accepts it."""
         with self._writing[handle], suppress(OSError):
             while content:
                 content = content[os.write(handle, content) :]

@@ -13,8 +13,8 @@ LIST_BYTES_MAX = 1_000_000
 
 
 def addresses_of(given: str) -> list[dict[str, Any]] | None:
-    """What a submission says of photos that lie elsewhere: an address, several between commas, or `@FILE` with one a line, each with its
-    caption behind it. None for what lies on this machine. Raises `BadInput`."""
+    """Return the addresses of photos elsewhere: one address, several between commas, or `@FILE` with one a line, each
+    with its caption after it. Return None for photos on this machine. Raises `BadInput`."""
     if given.startswith("@"):
         return places_to_json(parse_places([_line(line) for line in _lines(Path(given[1:]))]))
     if "://" not in given:
@@ -47,7 +47,8 @@ def _line(line: str) -> dict[str, str]:
 
 @contextmanager
 def unpacked(photos: Path) -> Iterator[Path]:
-    """The folder of photos; where a zip is given, a folder with what is in it until the context ends. Raises `BadInput`."""
+    """Yield the folder of photos; a zip is unpacked into a folder that exists until the context ends. Raises
+    `BadInput`."""
     if photos.suffix.lower() != ".zip" or not photos.is_file():
         yield photos
         return

@@ -20,8 +20,8 @@ LONG_BYTES = 2**30
 
 
 def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: ModelChoice, known: KnownBase) -> Answer:
-    """`spec` with stand-ins for files: what a node would feel of them is asked, not sent. A base of files is read, so that the server
-    knows it again."""
+    """Ask the server where the job could run, without sending files: `spec` has stand-ins for them. The files of a base
+    are hashed, so that the server recognises one that it has."""
     try:
         client.project()  # who answers nothing need not know which base it is
         return Answer(placed=client.place(replace(spec, base=_exactly(base, known))))
@@ -44,7 +44,7 @@ def as_named(client: "Client", base: ModelChoice, known: KnownBase) -> KnownBase
 
 
 def _exactly(base: ModelChoice, known: KnownBase) -> Base:
-    """As it is called once it is submitted: by its content, or by its commit."""
+    """Return the base under the name that it has once submitted: its content, or its commit."""
     if isinstance(base, HubBase):
         return replace(base, revision=known.revision or base.revision)
     if not isinstance(base, LocalFiles):

@@ -39,7 +39,7 @@ class KnownBase:
 
 
 def of_files(path: Path, files: list[Path], *, role: ModelRole = "base") -> KnownBase:
-    """Raises `BadInput` where they are no base."""
+    """Return what local files show of a base. Raises `BadInput` if they are not a base."""
     model = describe_base(path) if role == "base" else None
     readme = path / "README.md"
     return KnownBase(
@@ -59,8 +59,8 @@ def of_content(base: FilesBase) -> KnownBase:
 def of_hub(
     base: HubBase, role: ModelRole = "base", look_up: LookUp = look_up_for_user, *, whole: bool = True
 ) -> KnownBase:
-    """`whole`: no part's weights may lack. A hub that does not answer holds nothing up. Raises `BadInput` for a model that Gangline does
-    not train, `NotFound` for none."""
+    """Return what the hub shows of a model; with `whole`, all parts must have weights. A hub that does not answer is no
+    error. Raises `BadInput` for a model that Gangline does not train, `NotFound` for none."""
     name = f"{base.repo} at {base.revision}"
     try:
         found = look_up(base, role, whole=whole)

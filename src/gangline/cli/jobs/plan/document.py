@@ -95,7 +95,7 @@ def shared(
     notes: Sequence[str] = (),
     tips: tuple[Advice, ...] = (),
 ) -> dict[str, Any]:
-    """The fields of a `PlanDocument`, for one of a kind of job."""
+    """Return the fields of a `PlanDocument` that all kinds of jobs share."""
     placed = answer.placed
     copies = placed.copies if placed else {}
     facts = base_facts(base, copies.get("base", ""))
@@ -126,7 +126,7 @@ def shared(
 def warnings(
     needs: Needs, base: BaseFacts, vae: BaseFacts | None, answer: Answer, found: Sequence[CardEstimate]
 ) -> Iterator[str]:
-    """What would keep the job from running, each with what helps."""
+    """Yield what would keep the job from running, each with what helps."""
     for model in (base, vae):
         if model and (closed := why_closed(model, asked=answer.placed is not None)):
             yield closed
@@ -140,7 +140,7 @@ def warnings(
 
 
 def _another_name(needs: Needs, placed: PlacementView) -> str:
-    """Where the card that is asked for is here, but its driver calls it otherwise; else empty."""
+    """Name the requested card as its driver does, if a node has it under another name; else return an empty text."""
     meant = kind_of_device(needs.gpu) if needs.gpu else None
     called = next((node.gpu for node in placed.unfit if meant and kind_of_device(node.gpu) == meant), "")
     return f'no node has a GPU named {needs.gpu}; pass --gpu "{called}", which is its name here' if called else ""
@@ -160,7 +160,8 @@ def _on_memory(needs: Needs, found: Sequence[CardEstimate]) -> Iterator[str]:
 
 
 def why_closed(model: BaseFacts, *, asked: bool) -> str:
-    """Why nodes could not read a gated model; empty where they can, or where it is not known whether the server has a copy."""
+    """Return why nodes could not read a gated model; empty if they can, or if it is unknown whether the server has a
+    copy."""
     if not model.gated or model.copy == "ready":
         return ""
     repo = model.name.partition(" at ")[0]

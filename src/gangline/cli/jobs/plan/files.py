@@ -32,11 +32,11 @@ class LocalFiles:
         return sum(path.stat().st_size for path in self.paths)
 
     def unsent(self) -> tuple[File, ...]:
-        """As a spec has them; what is in them is not looked at."""
+        """Return the files as a spec lists them, without reading them: their hashes are stand-ins."""
         return tuple(self._file(path, hashlib.sha256(self._name(path).encode()).hexdigest()) for path in self.paths)
 
     def described(self) -> tuple[File, ...]:
-        """As a spec has them once they are sent: all of them are read."""
+        """Return the files as a spec lists them once they are sent. This reads all of them."""
         from gangline.wire.sender import hashes  # loads HTTP
 
         return tuple(self._file(path, hashes(path)[0]) for path in self.paths)
@@ -59,7 +59,7 @@ def no_base() -> BadInput:
 
 
 def find_base(given: str | Base) -> ModelChoice:
-    """Raises `BadInput` where it is none, or not whole."""
+    """Return the base with this name, path or hub id. Raises `BadInput` if it is not a complete base."""
     if not isinstance(given, str):
         return given
     return as_hub(given) or _model(Path(given), files_of_base(Path(given)))

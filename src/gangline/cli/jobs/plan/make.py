@@ -55,7 +55,7 @@ class LoraPlan:
 
     @property
     def base(self) -> recognition.RecognisedModel | None:
-        """What the base was recognised as; None where nobody could look into it."""
+        """Return what the base was recognised as; None if it could not be read."""
         return self.known.model
 
     @property
@@ -67,7 +67,7 @@ class LoraPlan:
         return count_files(self.files, self.models)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is to be known before it begins, for people."""
+        """Return what a user should know before the job begins."""
         spec = self.spec
         rows = [
             ("photos", _photos(self.pictures, len(spec.held_out))),
@@ -84,7 +84,7 @@ class LoraPlan:
 
     @property
     def seen(self) -> tuple[int, int]:
-        """How often the photo that comes least is seen, and the one that comes most."""
+        """Return how often the least and the most frequent photo are seen."""
         repeats = sorted(picture.repeats for picture in self.pictures)
         images = self.spec.steps * self.spec.batch_size
         return round(images * repeats[0] / sum(repeats)), round(images * repeats[-1] / sum(repeats))
@@ -112,7 +112,8 @@ class JobInputs:
 
 
 def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> LoraPlan:
-    """Raises `BadInput`. The settings are looked at first, then the base: a wrong number costs no reading of photos."""
+    """Make the plan of a LoRA. Settings are checked first, then the base, then the photos, so a wrong number is
+    reported before photos are read. Raises `BadInput`."""
     here = {name for name in FOLDERS if getattr(given, name)}
     spec = spec_of_settings(({"mask": "files"} if given.masks else {}) | settings, here)
     models, known = find_models(given.base, given.vae, look_up)
@@ -150,7 +151,8 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
 
 
 def spec_of_settings(settings: dict[str, Any], here: Collection[str] = ()) -> LoraSpec:
-    """The settings, with stand-ins for base and photos, and for those of `FOLDERS` that lie `here`. Raises `BadInput`."""
+    """Parse the settings, with stand-ins for base and photos, and for those of `FOLDERS` that are `here`. Raises
+    `BadInput`."""
     folders = {name: (STAND_IN,) if name in here else () for name in FOLDERS}
     stand_ins = {"base": FilesBase(files=(STAND_IN,)), "photos": (STAND_IN,)} | folders
     spec = parse_lora(settings | stand_ins, options=True)
@@ -161,7 +163,8 @@ def spec_of_settings(settings: dict[str, Any], here: Collection[str] = ()) -> Lo
 def find_models(
     base: str | Base, vae: str | Base | None, look_up: LookUp = look_up_for_user
 ) -> tuple[dict[ModelRole, ModelChoice], dict[ModelRole, KnownBase]]:
-    """What a job starts from, and what is known of it. Raises `BadInput` where it is none, or not whole."""
+    """Return the models that a job starts from, and what is known of them. Raises `BadInput` if one is not a complete
+    model."""
     given: dict[ModelRole, str | Base] = {"base": base}
     models: dict[ModelRole, ModelChoice] = {"base": find_base(base)}
     if vae:
@@ -176,7 +179,7 @@ def _known(role: ModelRole, given: str | Base, model: ModelChoice, look_up: Look
 
 
 def with_model(spec: LoraSpec, known: KnownBase) -> LoraSpec:
-    """With the base's licence. Raises `BadInput` where the settings do not suit the base."""
+    """Return the settings with the base's licence. Raises `BadInput` if they do not suit the base."""
     check_objective(spec, known.model)
     if known.model:
         check_clip_skip(known.model.family, spec.clip_skip)
@@ -225,7 +228,7 @@ def _picture(name: str, size: Size, caption: Caption, prompt: str) -> PhotoFacts
 
 
 def find_class_photos(folder: Path, prompt: str, tell: TellUser) -> dict[str, LocalFiles]:
-    """Photos of the class and their captions, by the fields of the spec."""
+    """Return photos of the class and their captions, by the fields of the spec."""
     found = find_photos(folder, threads=READERS)
     for sentence in found.passed_over:
         tell(sentence)
@@ -235,7 +238,8 @@ def find_class_photos(folder: Path, prompt: str, tell: TellUser) -> dict[str, Lo
 
 
 def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFiles:
-    """Pictures named as the photos, `dog.png` for `dog.jpg`, each of its photo's shape."""
+    """Return the pictures that are named like the photos, `dog.png` for `dog.jpg`; each must have its photo's aspect
+    ratio."""
     if not folder.is_dir():
         raise BadInput(
             f"the folder of masks {folder} does not exist",
@@ -265,7 +269,7 @@ def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFi
 
 
 def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFiles:
-    """A LoRA in one safetensors file, of the base's family where that is known."""
+    """Return a LoRA in one safetensors file, which must be of the base's family if that is known."""
     if not path.is_file():
         raise BadInput(f"the LoRA {path} does not exist", hint="give a .safetensors file")
     header = read_header(path)
@@ -274,7 +278,7 @@ def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFile
 
 
 def check_objective(spec: LoraSpec, base: recognition.RecognisedModel | None) -> None:
-    """Raises `BadInput` where the trainer would, if that is known already."""
+    """Raise `BadInput` if the trainer would, as far as that is known already."""
     predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
     zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
     if zero and predicts == "epsilon":
@@ -298,7 +302,8 @@ def _captions(pictures: tuple[PhotoFacts, ...]) -> str:
 
 
 def sizes_of(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> list[Size] | None:
-    """What each photo is cut to, in order. From 512 pixels on the buckets are the same for every base; None below."""
+    """Return the size that each photo is cut to, in order. From 512 pixels on the buckets are the same for every base;
+    below that return None."""
     if spec.aspect_buckets and spec.resolution < STEPS_LEAST * STEP:
         return None
     among = targets(spec.resolution, spec.aspect_buckets, STEP)
@@ -317,7 +322,7 @@ def lora_row(spec: LoraSpec) -> str:
 
 
 def class_row(spec: LoraSpec) -> str:
-    """The photos that a user has of it, and what the base draws besides."""
+    """Describe the user's photos of the class, and the pictures that the base draws of it."""
     own = [counted(len(spec.class_photos), "photo") + " of your own"] if spec.class_photos else []
     drawn = [f"{counted(spec.class_images_drawn, 'picture')} that the base makes of '{spec.class_prompt}'"]
     return " and ".join(own + (drawn if spec.class_images_drawn else []))

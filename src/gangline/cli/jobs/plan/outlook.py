@@ -75,13 +75,13 @@ class Class:
 
     @property
     def memory_gb(self) -> float | None:
-        """What it is sold with, where that is known."""
+        """Return the memory that this kind of card is sold with, else what the node reported."""
         return self.kind.memory_gb if self.kind else self.gpu_memory_gb
 
 
 def estimates(spec: LoraSpec | ScratchSpec, base: KnownBase, placed: PlacementView | None) -> tuple[CardEstimate, ...]:
-    """One for each class of card that fits: those of nodes that are here, else of what would be started, else what the job asks for. The
-    class whose node would get it comes first."""
+    """Return an estimate for each class of card that fits: those of running nodes, else of nodes that could be started,
+    else what the job asks for. The class of the node that would get the job comes first."""
     took = placed.took if placed else ()
     return tuple(_estimate(spec, base, each, took) for each in _classes(spec, placed))
 
@@ -133,7 +133,7 @@ def _estimate(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class, took: 
 
 
 def _counted(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class) -> tuple[Forecast | None, str]:
-    """What is known without any measurement; or why nothing is, or at least no time."""
+    """Return what can be computed without a measurement, and why nothing, or no time, can be."""
     if base.family is None:
         return None, "the family of the base is not known, so no time can be computed"
     if base.model and not base.model.is_of_published_size:
@@ -178,7 +178,8 @@ def _memory(counted: Forecast, card: Class) -> GpuMemory:
 
 
 def _measured(took: Sequence[Took]) -> tuple[list[MeasuredPace], list[GpuKind]]:
-    """With the kinds of the cards among them that are known: a class without a name is known by nothing else."""
+    """Return the measurements, and the kinds of their cards that are known, because a class without a name is only
+    known by these."""
     kinds = {each.gpu: kind_of_device(each.gpu) for each in took}
     names = {gpu: kind.name if kind else gpu or CPU for gpu, kind in kinds.items()}
     measured = [

@@ -25,7 +25,7 @@ def base_rows(plan: PlanDocument) -> list[PlanRow]:
 
 
 def outlook_rows(plan: PlanDocument) -> list[PlanRow]:
-    """Where it runs, what it takes there, what that costs."""
+    """Return where the job could run, how long it takes there and what that costs."""
     rows = [("nodes", _nodes(plan))]
     if plan.rentable:
         rows.append(("could start", _rentable(plan)))
@@ -127,7 +127,7 @@ def _memory(estimates: Sequence[CardEstimate]) -> str:
 
 
 def _times(estimates: Sequence[CardEstimate]) -> list[str]:
-    """What was measured says so of each card; how the others are computed is said once."""
+    """Return a line for each card. That others are computed, and how, is said once, at the end."""
     computed = [each.time.because[0] for each in estimates if each.time and each.time.how == "computed"]
     return [*map(_time, estimates), *computed[:1]]
 
@@ -141,7 +141,7 @@ def _time(each: CardEstimate) -> str:
 
 
 def _priced(estimates: Sequence[CardEstimate]) -> list[CardEstimate]:
-    """Those that run somewhere: without a node and an offer there is no price to ask for."""
+    """Return the estimates that have a node or an offer: no other has a price."""
     return [each for each in estimates[:CLASSES_MAX] if each.nodes or each.pool]
 
 

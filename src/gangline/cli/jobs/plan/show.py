@@ -8,7 +8,8 @@ from gangline.cli.output import err, facts, say
 
 
 def show_plan(plan: PlanDocument, work: Sequence[PlanRow]) -> None:
-    """What it starts from, the `work` that will be done, where and for how much; then what is to be heeded. All for people."""
+    """Show what the job starts from, the `work` that it will do, where and for how much, then warnings, notes and
+    tips."""
     err.print(facts(*base_rows(plan), *work, *outlook_rows(plan)))
     for sentence in plan.notes:
         say(f"note: {sentence}")

@@ -18,7 +18,8 @@ PHOTOS = 20
 
 
 def family_of_base(base: object, given: str | None) -> Family:
-    """As `given` says it, else by what lies in the base's folder or file, else by the name of a published base. Raises `BadInput`."""
+    """Return the family that `given` names, else that of the base's folder or file, else that of a published base with
+    this name. Raises `BadInput`."""
     if given is not None:
         named = next((family for name, family in FAMILIES.items() if name == given), None)
         if named is None:
@@ -42,7 +43,7 @@ def _at(path: Path) -> Family:
 
 
 def lora_of(recipe: dict[str, Any], photos: int) -> "LoraSpec":
-    """A recipe's settings, with stand-ins for photos and base. Raises `BadInput`."""
+    """Parse a recipe's settings, with stand-ins for photos and base. Raises `BadInput`."""
     from gangline.core.files import STAND_IN, File
     from gangline.core.specs.fields import FilesBase
     from gangline.core.specs.lora import parse_lora

@@ -23,7 +23,8 @@ PIXELS_PER_INCH = 200
 
 
 def draw_estimate(found: Estimate, file: Path) -> None:
-    """The suffix says which format. The same estimate gives the same bytes. Raises `BadInput` where matplotlib is missing."""
+    """Draw the estimate in the format of the file's suffix. The same estimate gives the same bytes. Raises `BadInput`
+    if matplotlib is missing."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -75,7 +76,8 @@ def _series(axes: "Axes", rows: list[EstimateRow], kind: str, hue: str, band_sha
 
 
 def _details(axes: "Axes", rows: tuple[EstimateRow, ...]) -> None:
-    """Each row's days, and what the first row would give in proportion: of several kinds there is no room for them."""
+    """Draw each row's days, and the line of perfect scaling from the first row. With several kinds of GPUs there is no
+    room for them."""
     first, last = rows[0], rows[-1]
     proportion = first.days * first.gpus / last.gpus
     words = {"label": f"in proportion to {first.gpus} GPUs", "color": "#999", "linestyle": (0, (4, 3)), "linewidth": 1}

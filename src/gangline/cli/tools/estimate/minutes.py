@@ -49,7 +49,7 @@ LEFT_OUT = "downloads, the start of a node, pictures on the way, checkpoints and
 def lora_minutes(
     recipe: dict[str, Any], prices: dict[str, Any], *, family: str | None, photos: int
 ) -> list["MinutesRow"]:
-    """A row for each kind of GPU, with its price. Raises `BadInput`."""
+    """Return a row for each kind of GPU, with its price. Raises `BadInput`."""
     from gangline.cli.tools.estimate.computed import family_of_base, lora_of
     from gangline.core.estimates.forecast import forecast
     from gangline.core.gpus import find_kind

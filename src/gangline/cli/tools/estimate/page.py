@@ -61,7 +61,7 @@ def _usd(amount: float) -> str:
 
 
 def _reasons(found: Estimate) -> Iterator[str]:
-    """Why each predicted row is as it is; those with the same reason together."""
+    """Yield the reason of each predicted row; rows with the same reason share a line."""
     reasons = defaultdict[str, dict[str, None]](dict)  # each row once, in order
     several = len(found.steps) > 1
     for row in found.rows:

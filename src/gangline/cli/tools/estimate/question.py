@@ -67,7 +67,7 @@ class EstimateQuestion:
 
     @property
     def _is_computed(self) -> bool:
-        """A recipe without throughput, for kinds of GPUs."""
+        """Return whether it is a recipe without throughput for kinds of GPUs."""
         return bool(self.settings["gpu"]) and not self.throughput.rates and not self.of_recipe.measure
 
     def _computed(self) -> "Estimate":
@@ -190,14 +190,14 @@ def read_file(given: str) -> dict[str, Any]:
 
 
 def is_lora(file: dict[str, Any]) -> bool:
-    """A recipe without a kind is of a LoRA, too, where it has such a setting."""
+    """Return whether the file is a LoRA's recipe, also one without `kind` that has settings of a LoRA."""
     from gangline.core.specs.lora import LoraSpec
 
     return file.get("kind", "lora") == "lora" and bool(file.keys() & {field.name for field in fields(LoraSpec)})
 
 
 def is_recipe(file: dict[str, Any]) -> bool:
-    """Of a training from scratch; an outline has no kind."""
+    """Return whether the file is a recipe for training from scratch; an outline has no `kind`."""
     return "kind" in file
 
 
@@ -206,7 +206,7 @@ def _numbers(texts: dict[str, str | None]) -> dict[str, Any]:
 
 
 def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[PhaseTable]:
-    """Its phases, with throughputs once for each of them."""
+    """Return the phases of the recipe, each with its throughputs."""
     from gangline.core.estimates.outline import phases_of
 
     phases = phases_of(spec)
@@ -227,7 +227,7 @@ def _of_phases(spec: "ScratchSpec", gpus: list[str], rates: list[str]) -> list[P
 
 
 def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[PhaseTable]:
-    """Its phases, with what each of them does on the GPUs of one machine."""
+    """Return the phases of the recipe, each with its throughput as measured on the GPUs of this machine."""
     from gangline.core.estimates.outline import phases_of
 
     return [
@@ -237,7 +237,7 @@ def _as_measured(spec: "ScratchSpec", rates: list[float]) -> list[PhaseTable]:
 
 
 def _phases(said: GivenThroughput) -> list[PhaseTable]:
-    """Those that options tell: none, a single one, or several by --phase."""
+    """Return the phases that options describe: none, a single one, or several by --phase."""
     for option, values in {"--gpus": said.gpus, "--images-per-second": said.rates}.items():
         hint = "pass it once; describe several phases of an outline with --phase"
         refuse(len(values) > 1, f"{option} is given {times_given(values)}", hint=hint)
@@ -255,7 +255,7 @@ def _phases(said: GivenThroughput) -> list[PhaseTable]:
 def _joined(
     file: dict[str, Any], phases: list[PhaseTable], settings: dict[str, Any], tables: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """What the file says, and the options over it."""
+    """Return the outline of the file, overridden by the options."""
     if phases and "phases" in file:
         raise BadInput("phases are given twice", hint="describe them either in the outline or by options")
     unlike = {"gpu": ("usd_per_gpu_hour", "usd_per_gpu_hour_at"), "usd_per_gpu_hour": ("gpu",)}
@@ -275,7 +275,7 @@ def _joined(
 
 
 def _with_batch(asked: dict[str, Any], batch: dict[str, str | None]) -> dict[str, Any]:
-    """For the phases that say nothing of it."""
+    """Set the batch of all phases that do not have their own."""
     own = given_options(_numbers(batch))
     phases = asked.get("phases")
     if not own or not isinstance(phases, list):

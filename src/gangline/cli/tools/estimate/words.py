@@ -21,7 +21,7 @@ def times_given(given: list[str]) -> str:
 
 
 def parse_number(text: str | None) -> Any:
-    """A number where it is one, 2.8672e9 too; else the text, of which the outline's check says what it should be."""
+    """Parse a number, such as 2.8672e9. Return other text as it is: the outline's check says what it should be."""
     if text is None:
         return None
     for kind in (int, float):

@@ -157,7 +157,7 @@ def test_what_cannot_be_started_is_said_before(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text("echo hello")
     script.chmod(0o755)
-    with pytest.raises(UserError, match="does not say what runs it") as refusal:
+    with pytest.raises(UserError, match="does not begin with a line that names its interpreter") as refusal:
         find_program(str(script))
     assert "#!/bin/sh" in refusal.value.hint
     find_program("bash")

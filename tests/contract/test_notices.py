@@ -57,8 +57,8 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
     ("provider", "words"),
     [
         ("aws", "Amazon will terminate this machine at 2026-09-18T08:22:00Z"),
-        ("gcp", "Google takes this machine back"),
-        ("azure", "Azure takes this machine back"),
+        ("gcp", "Google will preempt this machine"),
+        ("azure", "Azure will delete this machine"),
     ],
 )
 def test_a_provider_is_asked_until_it_says_so(metadata: Metadata, provider: str, words: str) -> None:
@@ -85,4 +85,4 @@ def test_where_there_is_nobody_to_ask_it_is_said_once(monkeypatch: pytest.Monkey
     notice = Notices("aws", said.append, os.environ, OFTEN_S)
     while not said:
         os.sched_yield()
-    assert "nobody tells here whether this machine is to go" in said[0] and notice() == ""
+    assert "the metadata service gave no usable answer" in said[0] and notice() == ""

@@ -210,7 +210,7 @@ def test_nodes_die_with_the_server_and_the_next_one_lists_them_as_ended(homes: P
     until(lambda: not is_running(pid))
     pool = local_pool(homes)
     (ended,) = pool.list()
-    assert (ended.id, ended.name, ended.ended) == (instance, "node-a", "it ended with this box's server")
+    assert (ended.id, ended.name, ended.ended) == (instance, "node-a", "it ended when this box's server ended")
     assert ended.billed_from_ms is not None and ended.billed_to_ms is not None
     assert ended.billed_from_ms <= ended.billed_to_ms
     start(pool, "node-b")

@@ -62,8 +62,12 @@ def test_a_store_that_tells_no_checksum_attests_nothing(bucket: S3Bucket) -> Non
     [
         ({"name": "no-such-bucket"}, "there is no bucket no-such-bucket at 127.0.0.1", "GANGLINE_OBJECTS"),
         ({"credentials": Credentials("nobody", SECRET_KEY)}, "does not know the access key", "AWS_ACCESS_KEY_ID"),
-        ({"credentials": Credentials(ACCESS_KEY, "wrong")}, "finds the signature wrong", "AWS_SECRET_ACCESS_KEY"),
-        ({"credentials": Credentials(READER, READER_KEY)}, "the key may not write in the bucket", "must be allowed"),
+        ({"credentials": Credentials(ACCESS_KEY, "wrong")}, "rejects the signature", "AWS_SECRET_ACCESS_KEY"),
+        (
+            {"credentials": Credentials(READER, READER_KEY)},
+            "the access key may not write in the bucket",
+            "must be allowed",
+        ),
     ],
 )
 def test_a_bucket_that_cannot_be_used_says_why(
@@ -87,7 +91,7 @@ def test_what_is_no_s3_store_is_told_so(tmp_path: Path, bucket: S3Bucket) -> Non
 
     app = FastAPI()
     app.add_api_route("/{path:path}", lambda path: {"some": "page"})
-    with served(app) as url, pytest.raises(UserError, match="is no S3 store"):
+    with served(app) as url, pytest.raises(UserError, match="does not answer as an S3 store does"):
         find_abilities(Wire(replace(bucket, endpoint=url)))
 
 

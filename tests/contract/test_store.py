@@ -107,7 +107,7 @@ def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
 
 def test_a_statement_that_stands_twice_is_refused_with_both_its_files() -> None:
     twice = {"jobs.sql": "-- name: job\nSELECT 1", "more.sql": "-- name: node\nSELECT 2\n\n-- name: job\nSELECT 3"}
-    with pytest.raises(AssertionError, match=r"job stands in jobs\.sql and in more\.sql"):
+    with pytest.raises(AssertionError, match=r"job is in jobs\.sql and in more\.sql"):
         split_statements(twice)
 
 

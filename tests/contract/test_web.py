@@ -90,14 +90,14 @@ def test_what_lies_on_a_network_that_the_operator_opened_is_fetched(site: Servin
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"])  # noqa: S104
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_without_that_no_byte_is_sent_there(site: Serving, tmp_path: Path, host: str, scheme: str) -> None:
-    with pytest.raises(BadInput, match=r"is not asked: its address is (loopback|unspecified)"):
+    with pytest.raises(BadInput, match=r"may not be fetched from: its address is (loopback|unspecified)"):
         fetch(Web(), f"{scheme}://{host}:{site.port}/dog.png", tmp_path)
     assert site.asked == []
 
 
 def test_a_name_that_resolves_to_a_private_address_is_refused(site: Serving, tmp_path: Path) -> None:
     for address in ("127.0.0.1", "169.254.169.254", "10.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"):
-        with pytest.raises(BadInput, match=r"dogs\.example is not asked: its address is"):
+        with pytest.raises(BadInput, match=r"dogs\.example may not be fetched from: its address is"):
             fetch(Web(resolve=answering([address])), f"https://dogs.example:{site.port}/dog.png", tmp_path)
     assert site.asked == []
 
@@ -163,7 +163,7 @@ def test_what_asking_again_may_mend_is_told_from_what_it_does_not(
 
 
 def test_what_says_that_it_is_too_long_is_not_read(site: Serving, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="is longer than 0 MB"):
+    with pytest.raises(BadInput, match="is larger than 0 MB"):
         fetch(Web(LOOPBACK), f"http://127.0.0.1:{site.port}/dog.png", tmp_path, bytes_max=len(PICTURE) - 1)
     assert not (tmp_path / "got").exists()
 
@@ -171,7 +171,7 @@ def test_what_says_that_it_is_too_long_is_not_read(site: Serving, tmp_path: Path
 def test_what_does_not_say_how_long_it_is_is_not_read_past_what_it_may_have(tmp_path: Path) -> None:
     read: list[bytes] = []
     chunks = (read.append(b"x" * 10) or b"x" * 10 for _ in range(100))
-    with pytest.raises(BadInput, match="is longer than"):
+    with pytest.raises(BadInput, match="is larger than"):
         save_chunks(chunks, tmp_path / "got", shown="it", told=None, bytes_max=25, watch=Watch(60, go_on))
     assert len(read) == 3
 

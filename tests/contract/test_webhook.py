@@ -45,4 +45,4 @@ def test_an_address_that_is_none_is_a_warning_and_holds_up_nothing(url: str) -> 
     webhooks = Webhooks(url, SECRET, lambda: 1_000, said.append)
     webhooks.tell("exec.ended", {})
     assert webhooks.close(5) == 1
-    assert said == ["the webhook does not answer; it is told again later"]
+    assert said == ["the webhook does not answer; the message will be sent again"]

@@ -174,7 +174,7 @@ def test_two_workers_in_one_home(box: Box, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", box.join_token]
     ended = subprocess.run([*command, "--home", tmp_path], capture_output=True, text=True, check=False)
     assert (ended.returncode, held.machine()) == (2, held.machine())
-    assert "another worker is at work" in ended.stderr
+    assert "another worker already uses" in ended.stderr
 
 
 def free_port() -> int:

@@ -44,7 +44,7 @@ def refused(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucke
 
 def test_a_command_that_is_not_there(refused: Ask) -> None:
     sentence, hint = refused(command=("no-such-program", "x"))
-    assert sentence == "the command no-such-program is not there" and "PATH" in hint
+    assert sentence == "the command no-such-program was not found" and "PATH" in hint
 
 
 def test_a_command_that_is_no_program(refused: Ask, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_no_command_at_all(typed: Typed) -> None:
 def test_a_folder_out_of_reach(refused: Ask, tmp_path: Path, folder: str) -> None:
     (tmp_path / "a-file").touch()
     sentence, hint = refused(checkpoints=folder)
-    assert f"{folder} cannot be made" in sentence and "--checkpoints" in hint
+    assert f"{folder} cannot be created" in sentence and "--checkpoints" in hint
     sentence, hint = refused(to=folder)
     assert "cannot be made" in sentence and "--to" in hint
 
@@ -84,7 +84,7 @@ def test_a_bucket_that_is_missing(refused: Ask) -> None:
 def test_a_bucket_that_is_forbidden(refused: Ask, monkeypatch: pytest.MonkeyPatch, bucket: S3Bucket) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     sentence, hint = refused(to=f"s3://{bucket.name}/x")
-    assert "finds the signature wrong" in sentence and "AWS_SECRET_ACCESS_KEY" in hint
+    assert "rejects the signature" in sentence and "AWS_SECRET_ACCESS_KEY" in hint
 
 
 def test_nobody_at_the_buckets_address(refused: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

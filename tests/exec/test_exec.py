@@ -170,7 +170,7 @@ def test_two_in_one_folder_are_one_too_many(line: Line) -> None:
     running = line.start("a", chain=(2000,))
     running.until("from 0")
     code, _ = (other := line.start("a", chain=(2000,))).end()
-    assert code == 2 and "another gangline exec is at work in out" in other.text
+    assert code == 2 and "another gangline exec already uses out" in other.text
     running.kill()
 
 
@@ -329,7 +329,7 @@ def test_what_lacks_its_last_checkpoint_has_not_come_to_its_end(line: Line) -> N
     script = r"mkdir -p out/step_1; echo x > 'out/step_1/a\b'; echo > out/step_1/done"
     for number in (1, 2):
         running = line.start("a", command=("bash", "-c", script), options=("--complete-when", "step_*/done"))
-        assert running.end()[0] == 0 and "must give it another one" in running.text
+        assert running.end()[0] == 0 and "let the script give it another one" in running.text
         assert f"run {number} " in running.text and "has already finished this command" not in running.text
 
 
@@ -466,7 +466,7 @@ def test_a_webhook_is_told_signed_and_told_again_where_it_failed(line: Line) -> 
 def test_a_webhook_that_never_answers_is_a_warning(line: Line) -> None:
     running = line.start("a", chain=(20,), options=("--webhook", "http://127.0.0.1:9/hook"))
     assert running.end()[0] == 0
-    assert "the webhook does not answer; it is told again later" in running.text
+    assert "the webhook does not answer; the message will be sent again" in running.text
     assert " notifications not delivered" in running.text
 
 

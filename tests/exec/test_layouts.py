@@ -331,7 +331,7 @@ def test_what_is_written_over_while_it_waits_is_not_sent(tmp_path: Path) -> None
     taken = workspace.take(candidate)
     assert taken
     (tmp_path / "out" / name / "optimizer.bin").write_bytes(b"half")
-    with pytest.raises(Damaged, match=r"optimizer\.bin was written over"):
+    with pytest.raises(Damaged, match=r"optimizer\.bin was overwritten"):
         workspace.describe(taken)
 
 

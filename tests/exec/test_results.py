@@ -327,7 +327,7 @@ def test_one_file_that_cannot_have_its_name_holds_up_no_other(folder: Folder) ->
         (folder.out / f"{number}.png").write_bytes(b"b")
     folder.look()
     folder.look()
-    assert len(folder.keys) == 20 and "must give it another one" in "\n".join(folder.said)
+    assert len(folder.keys) == 20 and "let the script give it another one" in "\n".join(folder.said)
     assert not folder.end()
 
 
@@ -423,7 +423,7 @@ def test_results_are_there_however_it_ends_and_what_lacks_one_has_not_come_to_it
     name = "x" * 254 + "?"
     for run in (2, 3):
         ending = line.start("b", command=("bash", "-c", f"touch 'out/{name}'; {script.format(0)}"))
-        assert ending.end()[0] == 0 and "must give it another one" in ending.text
+        assert ending.end()[0] == 0 and "let the script give it another one" in ending.text
         assert f"run {run} starts from scratch" in ending.text
         assert json.loads(place.read(f"runs/{run:06d}/ended.json"))["code"] is None
 

@@ -227,7 +227,7 @@ def test_a_name_that_the_store_cannot_have_is_refused(out: Path) -> None:
     (candidate,) = workspace.look(0.0)
     taken = workspace.take(candidate)
     assert taken
-    with pytest.raises(Damaged, match="must give it another one"):
+    with pytest.raises(Damaged, match="let the script give the file another one"):
         workspace.describe(taken)
 
 

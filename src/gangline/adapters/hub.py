@@ -20,7 +20,9 @@ from gangline.tls import trusted
 
 ENDPOINT = "https://huggingface.co"
 HINT = "give ORGANISATION/NAME as on the hub, or the path of a folder"
+OFFLINE = "unset HF_HUB_OFFLINE, or give the path of a folder with the model"
 REACH = "check this machine's network and HF_ENDPOINT; a folder with the model needs no hub"
+LATER = "try again later; a folder with the model needs no hub"
 _FAULTS = ((httpx.TimeoutException, "no answer in time"), (httpx.ConnectError, "no connection"))
 COMMIT = re.compile("[0-9a-f]{40}")
 TIMEOUT = httpx.Timeout(30, connect=10)
@@ -46,7 +48,7 @@ class HuggingFaceHub:
         try:
             return _as_model(answer.json())
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Unreachable(f"the hub did not say what the base {what} is") from None
+            raise Unreachable(f"the hub's answer about the base {what} cannot be read") from None
 
     def read(self, repo: str, commit: str, path: str, part: range | None = None) -> bytes:
         headers = {"Range": f"bytes={part.start}-{part.stop - 1}"} if part is not None else {}
@@ -65,20 +67,20 @@ class HuggingFaceHub:
             before, url = url, urljoin(url, answer.headers["location"])
             if urlsplit(url).netloc != urlsplit(before).netloc:
                 return Signed(url=url)
-        raise Unreachable(f"the hub sends from place to place for the base {what}")
+        raise Unreachable(f"the hub redirected {REDIRECTS_MAX} times for the base {what}")
 
     def _ask(
         self, method: str, url: str, what: str, headers: dict[str, str] | None = None, *, follow: bool = False
     ) -> httpx.Response:
         if not self._endpoint:
-            raise Unreachable(f"the hub is not asked for the base {what}: HF_HUB_OFFLINE is set", hint=HINT)
+            raise Unreachable(f"the base {what} cannot be looked up on the hub: HF_HUB_OFFLINE is set", hint=OFFLINE)
         try:
             answer = self._client.request(
                 method, url, headers=self._headers if headers is None else headers, follow_redirects=follow
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             why = next((words for kind, words in _FAULTS if isinstance(error, kind)), type(error).__name__)
-            raise Unreachable(f"the hub was not reached for the base {what}: {why}", hint=REACH) from None
+            raise Unreachable(f"the hub cannot be reached for the base {what}: {why}", hint=REACH) from None
         if answer.status_code >= 400:
             raise _refused(answer, what)
         return answer
@@ -126,7 +128,7 @@ class NodesHub:
         known = {each.path: each for each in self._hub.look(repo, commit).files}
         wanted = files_of_role(list(known), role)
         if not wanted:
-            raise NotFound(f"{repo} at {commit} holds no model in safetensors that can be told", hint=HINT)
+            raise NotFound(f"{repo} at {commit} has no model in safetensors that Gangline can identify", hint=HINT)
         return tuple(self._as_file(repo, commit, known[path]) for path in wanted)
 
     def _as_file(self, repo: str, commit: str, known: HubFile) -> File:
@@ -143,7 +145,7 @@ class NodesHub:
         return tuple(_users_file(folder / name, name) for name in files_needed(names))
 
     def _snapshot(self, repo: str, commit: str) -> Path:
-        assert self._users is not None, "who asks has looked"
+        assert self._users is not None, "only nodes with a user's cache look into it"
         return self._users / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
 
 
@@ -177,8 +179,8 @@ def _as_file(said: dict[str, Any]) -> HubFile:
 def _refused(answer: httpx.Response, what: str) -> GanglineError:
     code = answer.headers.get("x-error-code", "")
     if code == "GatedRepo" or (answer.status_code == 403 and not code):
-        hint = "accept its licence on the hub, set HF_TOKEN on the server, and let it fetch: `gangline bases add`"
+        hint = "accept its licence on the hub, set HF_TOKEN on the server, and let it fetch the base with `gangline bases add`"
         return Denied(f"the base {what} is gated", hint=hint)
     if code in ("RepoNotFound", "RevisionNotFound", "EntryNotFound") or answer.status_code in (400, 401, 404):
         return NotFound(f"the hub has no base {what}", hint=HINT)
-    return Unreachable(f"the hub did not give the base {what}: HTTP {answer.status_code}", hint=HINT)
+    return Unreachable(f"the hub answered HTTP {answer.status_code} for the base {what}", hint=LATER)

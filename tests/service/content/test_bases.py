@@ -230,7 +230,7 @@ def test_a_hub_that_is_away_is_asked_again_later_each_time(service: Service, gat
     service.deployment = replace(there, hub=HuggingFaceHub("http://127.0.0.1:1"))
     copy_all(service)
     found = bases.get_base(service.deployment, PROJECT, "tiny")
-    assert found.state == "fetching" and "the hub was not reached for the base" in found.why
+    assert found.state == "fetching" and "the hub cannot be reached for the base" in found.why
     service.deployment = there
     copy_all(service)
     assert bases.get_base(service.deployment, PROJECT, "tiny").fetched_bytes == 0, "not yet"

@@ -142,7 +142,7 @@ def test_a_hub_that_is_away_is_one_row_of_a_plan(service: Service, train: Any, m
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     code, _, said = train("--base", REPO, "--plan")
     assert code == 0
-    assert f"{REPO} at main (it could not be looked up: the hub was not reached for the base" in said
+    assert f"{REPO} at main (it could not be looked up: the hub cannot be reached for the base" in said
     assert "node-a (CPU" in said and "30 steps, batch size 3 (each photo is seen 30 times)" in said
 
 

@@ -376,7 +376,7 @@ def test_the_environment_says_which_trackers_there_are(tmp_path: Path, monkeypat
     assert [tracker.name for tracker in made()] == ["wandb", "tensorboard"]
     (tmp_path / "file").touch()
     monkeypatch.setenv("GANGLINE_TENSORBOARD", str(tmp_path / "file" / "boards"))
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="cannot be created"):
         made()
 
 

@@ -75,7 +75,7 @@ def test_a_large_photo_is_never_in_memory_as_a_whole(fetching: Service, site: Si
 def test_what_decodes_photos_may_not_answer_without_end(tmp_path: Path) -> None:
     endless = "import sys\nwhile True: sys.stdout.write('x' * 10**6)"
     begun_s = monotonic()
-    with pytest.raises(Unreachable, match="did not come to its end"):
+    with pytest.raises(Unreachable, match="did not finish"):
         looking(tmp_path, endless).look("job", PLACES, lambda: None)
     assert monotonic() - begun_s < LATE_S
 
@@ -105,7 +105,9 @@ def test_a_file_is_not_fetched_where_the_disk_has_no_room_for_it(service: Servic
     site.length = lambda path: "" if path == "/two.png" else str(len(site.files[path]))
     fetch_all(service.deployment)
     said = because(service, job)
-    assert said.startswith(f"its photos are being fetched: 1 of 2; this server has no room for {site.url}/two.png: ")
+    assert said.startswith(
+        f"its photos are being fetched: 1 of 2; this server's disk has no room for {site.url}/two.png: "
+    )
     assert "may have 1,000.0 GB" in said and "is tried again in 10 s" in said
     assert [path.name for path in (tmp_path / "imports" / job / "fetched").iterdir()] == ["one.png"]
     site.length = lambda path: str(len(site.files[path]))

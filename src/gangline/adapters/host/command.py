@@ -26,18 +26,22 @@ def find_program(name: str) -> None:
     """Check that the program exists and can be started. Raises `UserError`."""
     found = shutil.which(name)
     if found is None:
-        what = "cannot be started" if Path(name).exists() else "is not there"
-        hint = "is it a program? `chmod +x` makes it one" if Path(name).exists() else "is it installed, and in PATH?"
+        what = "cannot be started" if Path(name).exists() else "was not found"
+        hint = (
+            "if it is a program, make it executable with `chmod +x`"
+            if Path(name).exists()
+            else "check that it is installed, and in PATH"
+        )
         raise UserError(f"the command {name} {what}", hint=hint)
     try:
         with Path(found).open("rb") as file:
             begins = file.read(4)
-    except PermissionError:  # executable but not readable: it may start all the same
+    except PermissionError:  # executable but not readable: it can still be started
         return
     if not begins.startswith((b"#!", b"\x7fELF")):
         raise UserError(
-            f"the command {name} does not say what runs it",
-            hint="begin it with a line like #!/bin/sh, or say `sh SCRIPT`",
+            f"the command {name} does not begin with a line that names its interpreter",
+            hint="begin it with a line like #!/bin/sh, or run it as `sh SCRIPT`",
         )
 
 

@@ -33,7 +33,7 @@ class LocalHost:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"another worker is at work in {home}", hint="give this one a folder of its own with --home"
+                f"another worker already uses {home}", hint="give each worker its own folder with --home"
             ) from None
         self.discard(self._runs)
         self._runs.mkdir()

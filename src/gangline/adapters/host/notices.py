@@ -46,7 +46,8 @@ class Notices:
             except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
                 if not warned:
                     self._say(
-                        f"warning: nobody tells here whether this machine is to go ({type(error).__name__}); --notice asks again"
+                        f"warning: the metadata service gave no usable answer ({type(error).__name__}), "
+                        "so a preemption would go unnoticed; --notice keeps asking it"
                     )
                 warned = True
             self._never.wait(self._every_s)
@@ -67,7 +68,7 @@ class Notices:
         answer = self._client.get(
             f"http://{host}/computeMetadata/v1/instance/preempted", headers={"Metadata-Flavor": "Google"}
         )
-        return "Google takes this machine back" if answer.text.strip() == "TRUE" else ""
+        return "Google will preempt this machine" if answer.text.strip() == "TRUE" else ""
 
     def _azure(self) -> str:
         base = self._environment.get("GANGLINE_AZURE_METADATA", LINK_LOCAL).rstrip("/")
@@ -75,4 +76,4 @@ class Notices:
             f"{base}/metadata/scheduledevents?api-version=2020-07-01", headers={"Metadata": "true"}
         )
         kinds = {event["EventType"] for event in answer.json()["Events"]}
-        return "Azure takes this machine back" if kinds & {"Preempt", "Terminate"} else ""
+        return "Azure will delete this machine" if kinds & {"Preempt", "Terminate"} else ""

@@ -76,7 +76,7 @@ class LocalResults:
     @contextmanager
     def hold(self, path: str, look: ScannedFile, *, copied: bool) -> Iterator[tuple[File, Path]]:
         if not is_safe_path(path):
-            raise BadInput("it cannot have this name in the object store: its script must give it another one")
+            raise BadInput("the object store cannot have a file of this name: let the script give it another one")
         held = self._state / HOLDING / token_hex(8)
         try:
             if copied:
@@ -86,7 +86,7 @@ class LocalResults:
                 sha256 = hashlib.file_digest(content, "sha256").hexdigest()
                 size = os.fstat(content.fileno()).st_size
             if not copied and mark_of(at.stat()) != look.mark:
-                raise Damaged("it is being written")
+                raise Damaged("it is still being written")
             yield File(path=path, bytes=size, sha256=sha256), at
         finally:
             held.unlink(missing_ok=True)

@@ -15,7 +15,8 @@ def make_folders(root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"{root} cannot be made: {error.strerror}", hint="--checkpoints is a folder that the script writes to"
+            f"{root} cannot be created: {error.strerror}",
+            hint="--checkpoints must name a folder that the script can write to",
         ) from None
     for state in (root.absolute().parent / f".{root.absolute().name}.gangline", root / ".gangline"):
         with suppress(OSError):
@@ -23,7 +24,8 @@ def make_folders(root: Path) -> Path:
             if state.stat().st_dev == root.stat().st_dev and os.access(state, os.W_OK):
                 return state
     raise UserError(
-        f"nothing can be written in {root}", hint="may this user write there? is the disk mounted to be read only?"
+        f"nothing can be written in {root}",
+        hint="check that this user may write there, and that the disk is not mounted read-only",
     )
 
 
@@ -34,7 +36,7 @@ def lock(path: Path, root: Path) -> int:
     except BlockingIOError:
         os.close(handle)
         raise UserError(
-            f"another gangline exec is at work in {root}",
-            hint="one folder has one command at a time: wait, or end that one",
+            f"another gangline exec already uses {root}",
+            hint="only one command may use a folder at a time: wait for the other one, or stop it",
         ) from None
     return handle

@@ -139,7 +139,9 @@ def start_program(command: Sequence[str], directory: Path, *, below: Path) -> "P
             process = _start(command, below=below, home=directory, stdin=subprocess.DEVNULL, log=log)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise BadInput(f"{command[0]} cannot be started: {why}", hint="is it installed, and in PATH?") from None
+            raise BadInput(
+                f"{command[0]} cannot be started: {why}", hint="check that it is installed, and in PATH"
+            ) from None
     return ProcessRun(process, directory)
 
 

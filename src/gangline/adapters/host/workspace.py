@@ -269,7 +269,7 @@ class LocalWorkspace:
             except OSError as error:
                 raise UserError(
                     f"{self.root / path} cannot be set aside: {error.strerror}",
-                    hint="it is no checkpoint to resume from: move it away",
+                    hint="the script cannot resume from it: move it out of the folder",
                 ) from None
         if held := self._held.pop(name, None):
             held.forget()
@@ -312,11 +312,11 @@ def _marks_at(place: Path) -> dict[str, tuple[Path, FileMark]]:
 def _describe(path: str, at: Path, mark: tuple[int, int, int] | None = None) -> File:
     """Return the file with its hash. Raises `Damaged` if it changed while it was read, or since it had this mark."""
     if not is_safe_path(path):
-        raise Damaged(f"{path!r} cannot be a name in the object store: its script must give it another one")
+        raise Damaged(f"{path!r} cannot be a name in the object store: let the script give the file another one")
     before = mark_of(at.stat())
     with at.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
     after = mark_of(at.stat())
     if before != after or (mark is not None and mark[1:] != after[1:]):
-        raise Damaged(f"{path} was written over while it waited to be sent")
+        raise Damaged(f"{path} was overwritten while it waited to be uploaded")
     return File(path=path, bytes=after[1], sha256=sha256)

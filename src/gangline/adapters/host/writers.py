@@ -22,7 +22,7 @@ def tells_writers(state: Path) -> bool:
     except OSError as error:
         raise UserError(
             f"nothing can be written in {state}: {error.strerror}",
-            hint="make room, or name a folder on a larger disk in --checkpoints",
+            hint="free some space, or name a folder on a larger disk in --checkpoints",
         ) from None
     finally:
         probe.unlink(missing_ok=True)

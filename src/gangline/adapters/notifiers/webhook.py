@@ -77,8 +77,8 @@ class Webhooks:
                 message.tries += 1
                 message.due_s = monotonic() + again_s(message.tries)
             if not self._warned:
-                said = "does not answer" if answered is None else f"answered {answered}"
-                self._say(f"the webhook {said}; it is told again later")
+                answer = "does not answer" if answered is None else f"answered {answered}"
+                self._say(f"the webhook {answer}; the message will be sent again")
             self._warned = True
 
     def _next(self) -> _Message | None:

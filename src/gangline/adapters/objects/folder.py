@@ -131,7 +131,7 @@ class FolderObjects:
 
     def path(self, key: str) -> Path:
         if not is_safe_path(key):
-            raise NotFound(f"{key!r} is no key")
+            raise NotFound(f"{key!r} is not a valid key")
         return self.root / key
 
     @contextmanager
@@ -221,7 +221,7 @@ class FolderTransfer:
             raise
         if hashed.hexdigest() != file.sha256:
             to.unlink()
-            raise Damaged(f"{file.path} is not what its SHA-256 says")
+            raise Damaged(f"{file.path} does not match its SHA-256")
 
     def _start(self, work: Callable[[], T]) -> FutureTask[T]:
         return FutureTask(self._threads.submit(work))
@@ -256,7 +256,9 @@ def _unreadable(error: OSError, key: str) -> GanglineError:
     if isinstance(error, IsADirectoryError | NotADirectoryError) or error.errno == EIO:
         return Damaged(f"{key} cannot be read: {error.strerror}")
     if isinstance(error, PermissionError):
-        return UserError(f"{key} cannot be read: {error.strerror}", hint="may this user read what is in the store?")
+        return UserError(
+            f"{key} cannot be read: {error.strerror}", hint="check that this user may read the store's files"
+        )
     return Unreachable(f"{key} cannot be read: {error.strerror}")
 
 

@@ -226,12 +226,12 @@ class LocalObjects:
                 raise BadInput(f"{key} is too long a name for this disk", hint="give it a shorter one") from None
             raise Unreachable(
                 f"the object store {self._objects.parent} cannot be used: {error.strerror or error}",
-                hint="is its disk full, or read-only? free some space; transfers that were under way resume by themselves",
+                hint="check whether its disk is full or read-only; transfers that were under way resume by themselves",
             ) from error
 
     def _path(self, key: str) -> Path:
         if not is_safe_path(key):
-            raise NotFound(f"{key!r} is no key")
+            raise NotFound(f"{key!r} is not a valid key")
         return self._objects / key
 
     def _sign(self, method: str, key: str, what: str, now_ms: int, seconds: float, headers: dict[str, str]) -> Signed:
@@ -256,7 +256,7 @@ async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncItera
             file.write(chunk)
         await asyncio.to_thread(_keep_on_disk, file)
     if received != size or hashed.hexdigest() != sha256:
-        raise Damaged(f"the upload is not the {size} bytes that were signed for")
+        raise Damaged(f"the upload does not have the {size} bytes and the SHA-256 that were signed")
 
 
 def _part(mark: str) -> UploadPart:

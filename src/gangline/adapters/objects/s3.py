@@ -64,7 +64,7 @@ class S3Objects:
         answer = self._wire.ask("POST", _safe(key), query={"uploads": ""}, headers=headers)
         upload = parse_xml(answer).findtext("{*}UploadId")
         if not upload:
-            raise Unreachable(f"the object store at {self._wire.place} began no upload")
+            raise Unreachable(f"the object store at {self._wire.place} did not begin an upload")
         return upload
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
@@ -193,7 +193,7 @@ class S3Objects:
             raise BadInput(f"{key} is taken by other bytes") from None
         except BaseError as error:
             raise Unreachable(
-                f"the object store at {self._wire.place} does not do what it is asked ({type(error).__name__})"
+                f"a request to the object store at {self._wire.place} failed ({type(error).__name__})"
             ) from None
 
 
@@ -224,7 +224,7 @@ def _for_obstore(bucket: S3Bucket) -> "S3Credential":
 
 def _safe(key: str) -> str:
     if not is_safe_path(key):
-        raise NotFound(f"{key!r} is no key")
+        raise NotFound(f"{key!r} is not a valid key")
     return key
 
 

@@ -27,17 +27,20 @@ class Abilities:
     create_only: bool  # refuses a PUT to a key that is taken
     completes_once: bool  # refuses to complete an upload to a key that is taken
     checks: bool  # refuses bytes with another SHA-256 than the signed one
-    attests: bool  # tells the SHA-256 that it checked
+    attests: bool  # reports the SHA-256 that it checked
     measures: bool  # refuses more bytes than were signed for
 
     def lacking(self) -> list[str]:
         """Return, for the operator, what the store does not do and what is done instead."""
         instead = {
-            "create-only PUT": (self.create_only, "every file goes up as parts that only this server completes"),
-            "create-only completion": (self.completes_once, "the server looks first"),
-            "SHA-256 checks": (self.checks, "damage shows when bytes are read back"),
+            "create-only PUT": (self.create_only, "every file is uploaded in parts, which only this server completes"),
+            "create-only completion": (self.completes_once, "the server first checks whether the key exists"),
+            "SHA-256 checks": (self.checks, "damage is found when bytes are read back"),
             "SHA-256 attestation": (self.attests, "checkpoints are read back before they count as verified"),
-            "signed lengths": (self.measures, "a URL may be used to store more than was asked for, until it expires"),
+            "signed lengths": (
+                self.measures,
+                "until a URL expires, it can be used to upload more bytes than were signed for",
+            ),
         }
         return [f"{what} ({so})" for what, (able, so) in instead.items() if not able]
 
@@ -87,9 +90,9 @@ def _takes_more_than_signed(wire: Wire, key: str) -> bool:
 
 def _completes_once(wire: Wire, taken: str) -> bool:
     """Probe it with a multipart upload, which every store must support."""
-    begun = _must(wire, wire.send("POST", taken, query={"uploads": ""}), "begin an upload in parts")
+    begun = _must(wire, wire.send("POST", taken, query={"uploads": ""}), "begin a multipart upload")
     upload = {"uploadId": parse_xml(begun).findtext("{*}UploadId") or ""}
-    part = _must(wire, wire.send("PUT", taken, query=upload | {"partNumber": "1"}, content=WRONG), "take a part")
+    part = _must(wire, wire.send("PUT", taken, query=upload | {"partNumber": "1"}, content=WRONG), "upload a part")
     body = completion([(1, part.headers.get("etag", ""), None)])
     answer = wire.send("POST", taken, query=upload, headers=CREATE_ONLY, content=body)
     wire.send("DELETE", taken, query=upload)
@@ -116,7 +119,8 @@ def check_abilities(wire: Wire) -> None:
     answer = _must(wire, wire.send("GET", query=query), "list")
     if not parse_xml(answer).tag.endswith("ListBucketResult"):
         raise UserError(
-            f"what answers at {wire.place} is no S3 store", hint="AWS_ENDPOINT_URL names it, as https://HOST:PORT"
+            f"{wire.place} does not answer as an S3 store does",
+            hint="AWS_ENDPOINT_URL must have its address, as https://HOST:PORT",
         )
 
 
@@ -133,28 +137,28 @@ def _unusable(wire: Wire, answer: httpx.Response, what: str) -> UserError:
         which = "ahead of" if skew_s > 0 else "behind"
         return UserError(
             f"the clock of this machine is {abs(skew_s):.0f} s {which} that of the object store at {place}",
-            hint="set it (NTP does it); until then the store refuses every signature",
+            hint="set the clock (NTP does it); until then the store refuses every signature",
         )
     said = {
         "NoSuchBucket": (
             f"there is no bucket {bucket} at {place}",
-            "make it, or name another (GANGLINE_OBJECTS, --to)",
+            "create it, or name another (GANGLINE_OBJECTS, --to)",
         ),
         "InvalidAccessKeyId": (
             f"the object store at {place} does not know the access key",
-            "is AWS_ACCESS_KEY_ID right?",
+            "check AWS_ACCESS_KEY_ID",
         ),
         "SignatureDoesNotMatch": (
-            f"the object store at {place} finds the signature wrong",
-            "is AWS_SECRET_ACCESS_KEY right? is AWS_REGION?",
+            f"the object store at {place} rejects the signature",
+            "check AWS_SECRET_ACCESS_KEY and AWS_REGION",
         ),
         "AccessDenied": (
-            f"the key may not {what} in the bucket {bucket} at {place}",
+            f"the access key may not {what} in the bucket {bucket} at {place}",
             "it must be allowed to list, read, write and delete there",
         ),
     }
     other = f"the object store at {place} refuses to {what} ({answer.status_code} {code})".replace(" )", ")")
-    message, hint = said.get(code, (other, "are AWS_ENDPOINT_URL, AWS_REGION and the bucket's name right?"))
+    message, hint = said.get(code, (other, "check AWS_ENDPOINT_URL, AWS_REGION and the bucket's name"))
     return UserError(message, hint=hint)
 
 

@@ -46,8 +46,8 @@ def frozen(bucket: S3Bucket) -> ReadOnlyCredentials:
         return bucket.credentials.get_frozen_credentials()
     except BotoCoreError as error:
         raise Unreachable(
-            f"the key of the bucket {bucket.name} cannot be renewed ({type(error).__name__})",
-            hint="does the program, role or profile that gives it out still answer?",
+            f"the credentials of the bucket {bucket.name} cannot be renewed ({type(error).__name__})",
+            hint="check that the program, role or profile that provides them still answers",
         ) from None
 
 
@@ -113,7 +113,7 @@ class Wire:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(
                 f"the object store at {self.place} does not answer ({type(error).__name__})",
-                hint="is it there? AWS_ENDPOINT_URL names it, where it is not Amazon's",
+                hint="check that it is running; AWS_ENDPOINT_URL has its address, unless it is Amazon's",
             ) from None
         if answer.status_code >= 500 or answer.status_code in BUSY:
             raise Unreachable(
@@ -138,8 +138,8 @@ class Wire:
             return answer
         refusal = f"{answer.status_code} {s3_error_code(answer)}".rstrip()
         raise Unreachable(
-            f"the object store at {self.place} refuses what it is asked ({refusal})",
-            hint="are its key, its bucket and this machine's clock as they were at the start?",
+            f"the object store at {self.place} refuses a request ({refusal})",
+            hint="check whether its key, its bucket or this machine's clock has changed since the start",
         )
 
 

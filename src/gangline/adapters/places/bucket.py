@@ -105,8 +105,8 @@ class SourceBucket:
             raise BadInput(f"there is nothing at {shown}", hint="is its name right?") from None
         except (PermissionDeniedError, UnauthenticatedError):
             raise BadInput(
-                f"{shown} may not be opened with the key of its source",
-                hint="the operator of this server looks at that key",
+                f"the key of this source may not open {shown}",
+                hint="ask the operator of this server to check the key",
             ) from None
         except PreconditionError:
             raise Unreachable(f"{shown} was changed while it was fetched") from None

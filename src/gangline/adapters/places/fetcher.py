@@ -90,9 +90,7 @@ class PlacesFetcher:
         asked = json.dumps({"bounds": bounds, "all_are_photos": not are_many})
         answer = _answer([*self._look, str(folder), asked], check)
         if answer is None:
-            raise Unreachable(
-                "the photos could not be looked at: the program that decodes them did not come to its end"
-            )
+            raise Unreachable("the photos could not be checked: the program that decodes them did not finish")
         if "message" in answer:
             raise BadInput(answer["message"], hint=answer["hint"])
         return FetchedPhotos(**{name: tuple(answer[name]) for name in ("photos", "captions", "told")})
@@ -120,7 +118,7 @@ class PlacesFetcher:
             if _is_unwanted(name):
                 continue
             if not is_safe_path(name):
-                raise BadInput(f"{printable(key)} is a name that not every system can have", hint="rename it")
+                raise BadInput(f"the name {printable(key)} is not possible on every system", hint="rename it")
             size += bytes
             found.append(_Wanted(name=name, address=f"{places[0].address}{name}"))
             if len(found) > self._settings.files_max or size > self._settings.bytes_max:
@@ -146,7 +144,7 @@ class PlacesFetcher:
             size = self._web.fetch(wanted.address, partial, **bounds)
         if _is_zip(partial) and to.suffix.lower() != ZIP:
             if not alone:
-                raise BadInput(f"{to.name} is a zip, not a photo", hint="a zip is named alone")
+                raise BadInput(f"{to.name} is a zip, not a photo", hint="give a zip as the only address")
             to = to.with_suffix(ZIP)
         elif to.suffix.lower() != ZIP and size > self._settings.file_bytes_max:
             partial.unlink()

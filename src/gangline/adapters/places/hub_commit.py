@@ -63,7 +63,8 @@ class HubRepository:
         too_long = next((file for file in files if file.bytes > SINGLE_BYTES_MAX), None)
         if too_long:
             raise BadInput(
-                f"{too_long.path} is longer than 5 GB, which is not delivered to the hub", hint="deliver to a bucket"
+                f"{too_long.path} is larger than 5 GB, the most that is delivered to the hub",
+                hint="deliver to a bucket",
             )
         by_content = {file.sha256: file for file in files}
         batch = {
@@ -78,7 +79,7 @@ class HubRepository:
         for each in self._read(answer)["objects"]:
             file = by_content[each["oid"]]
             if "error" in each:
-                raise BadInput(f"the hub does not take {file.path}: {str(each['error'].get('message', ''))[:200]}")
+                raise BadInput(f"the hub refuses {file.path}: {str(each['error'].get('message', ''))[:200]}")
             self._put(file, each.get("actions") or {})
 
     def _put(self, file: Outgoing, actions: dict[str, Any]) -> None:
@@ -112,11 +113,11 @@ class HubRepository:
         if answer.is_success or status in allowed:
             return answer
         if status in (401, 403):
-            hint = "the operator of this server looks at the token of its source"
+            hint = "ask the operator of this server to check the token of this source"
             raise BadInput(f"the hub does not let this server write to {self._repo} ({status})", hint=hint)
         if status >= 500 or status in TRY_AGAIN:
             raise Unreachable(f"the hub answered {status}")
-        raise BadInput(f"the hub refuses what it is sent for {self._repo} ({status})")
+        raise BadInput(f"the hub refuses a request for {self._repo} ({status})")
 
     def _read(self, answer: httpx.Response) -> Any:
         try:

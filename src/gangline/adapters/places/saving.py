@@ -38,14 +38,14 @@ def save_chunks(
 
     Raises `BadInput` if it is longer than `bytes_max`, `Unreachable` if it takes too long or the disk has no room.
     """
-    too_long = BadInput(f"{shown} is longer than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
+    too_long = BadInput(f"{shown} is larger than {bytes_max / 1e6:,.0f} MB", hint="make it smaller")
     size, most = 0, bytes_max if told is None else told
     if most > bytes_max:
         raise too_long
     left = shutil.disk_usage(to.parent).free
     if left < most:
         raise Unreachable(
-            f"this server has no room for {shown}: {left / 1e9:,.1f} GB of its disk are left, and it may have {most / 1e9:,.1f} GB"
+            f"this server's disk has no room for {shown}: {left / 1e9:,.1f} GB are free, and it may take {most / 1e9:,.1f} GB"
         )
     with to.open("wb") as out:
         for chunk in chunks:
@@ -53,7 +53,7 @@ def save_chunks(
             if size > bytes_max:
                 raise too_long
             if watch.left_s < 0:
-                raise Unreachable(f"{shown} did not come within the time for one file")
+                raise Unreachable(f"{shown} took longer than the time limit for one file")
             watch.ask()
             out.write(chunk)
     return size

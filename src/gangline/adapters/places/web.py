@@ -111,7 +111,7 @@ class Guarded(httpcore.NetworkBackend):
         passed = [address for address, why in refused.items() if not why]
         if not passed:
             why = next(iter(refused.values()), "none")
-            raise BadInput(f"{host} is not asked: its address is {why}", hint=OPEN_HINT)
+            raise BadInput(f"{host} may not be fetched from: its address is {why}", hint=OPEN_HINT)
         return passed
 
 
@@ -140,11 +140,12 @@ class Web:
                 except GanglineError:
                     raise
                 except OSError as error:
-                    raise Unreachable(f"{url.shown} cannot be kept here: {error.strerror}") from None
+                    raise Unreachable(f"{url.shown} cannot be saved on this server: {error.strerror}") from None
                 except Exception as error:  # httpcore's errors have no other common base
                     raise Unreachable(f"{url.shown} cannot be fetched ({type(error).__name__})") from None
         raise BadInput(
-            f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times", hint="give the address where it lies"
+            f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times",
+            hint="give the address that they lead to",
         )
 
     def _check_plain(self, url: Url, guarded: Guarded) -> None:
@@ -173,11 +174,11 @@ def _check_status(answer: httpcore.Response, url: Url) -> None:
     if answer.status == 200:
         encoding = _header(answer, b"content-encoding")
         if encoding not in ("", "identity"):
-            raise BadInput(f"{url.shown} came compressed ({encoding[:20]!r}), which was not asked for")
+            raise BadInput(f"{url.shown} was sent compressed ({encoding[:20]!r}), although the request excludes that")
         return
     if answer.status >= 500 or answer.status in TRY_AGAIN:
-        raise Unreachable(f"{url.shown} was answered with {answer.status}")
-    raise BadInput(f"{url.shown} was answered with {answer.status}", hint="can it be opened without signing in?")
+        raise Unreachable(f"{url.shown} answered {answer.status}")
+    raise BadInput(f"{url.shown} answered {answer.status}", hint="check that it can be opened without signing in")
 
 
 def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, watch: Watch) -> int:
@@ -185,5 +186,5 @@ def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, watch: 
     told = int(length) if length.isdecimal() else None
     size = save_chunks(answer.iter_stream(), to, shown=url.shown, told=told, bytes_max=bytes_max, watch=watch)
     if told not in (None, size):
-        raise Unreachable(f"{url.shown} broke off after {size:,} bytes")
+        raise Unreachable(f"{url.shown} ended early, after {size:,} bytes")
     return size

@@ -235,7 +235,7 @@ def _remembered(homes: Path) -> list[_Rented]:
             known_ms = facts.pop("to_ms")
             to_ms, ended = (
                 known_ms or seen_ms,
-                "it ended on this box" if known_ms else "it ended with this box's server",
+                "it ended on this box" if known_ms else "it ended when this box's server ended",
             )
             found.append(
                 _Rented(

@@ -37,8 +37,8 @@ def schema_of(database: str) -> tuple[int, int]:
 def _postgres(database: str) -> "type[PostgresStore]":
     if not database.startswith(("postgresql://", "postgres://")):
         raise GanglineError(
-            f"a database at {database.split(':', 1)[0]}:// is not known here",
-            hint="it looks like postgresql://USER:PASSWORD@HOST:5432/DATABASE",
+            f"a database at {database.split(':', 1)[0]}:// is not supported",
+            hint="write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE",
         )
     try:
         from gangline.adapters.store.postgres import PostgresStore

@@ -127,7 +127,9 @@ class _Clock:
         self._look()
         skew_s = (self._last_ms - time.time() * 1000) / 1000
         if abs(skew_s) > SKEW_S_MAX:
-            log.warning("this machine's clock differs from the database's by %.0f s; the database's counts", skew_s)
+            log.warning(
+                "this machine's clock differs from the database's by %.0f s; the server uses the database's", skew_s
+            )
 
     def now_ms(self) -> int:
         if time.monotonic() - self._looked_s > CLOCK_S:
@@ -135,7 +137,7 @@ class _Clock:
             try:
                 self._look()
             except Unreachable:
-                log.warning("the database's clock cannot be read; this machine's goes on from it")
+                log.warning("the database's clock cannot be read; the server continues with this machine's")
         with self._lock:
             self._last_ms = max(self._last_ms, self._offset_ms + time.monotonic_ns() // 1_000_000)
             return self._last_ms
@@ -160,8 +162,8 @@ def _conninfo(url: str) -> str:
         return make_conninfo(url, options=OPTIONS, application_name="gangline", **PATIENCE)
     except psycopg.ProgrammingError as error:
         raise GanglineError(
-            f"the database's address is not one: {_sentence(error)}",
-            hint="it looks like postgresql://USER:PASSWORD@HOST:5432/DATABASE",
+            f"the database's address is not valid: {_sentence(error)}",
+            hint="write it as postgresql://USER:PASSWORD@HOST:5432/DATABASE",
         ) from None
 
 
@@ -182,7 +184,7 @@ def _migrate(conninfo: str) -> None:
 def _unusable(conninfo: str, error: psycopg.Error) -> GanglineError:
     return GanglineError(
         f"the database {_place(conninfo)} cannot be used: {_sentence(error)}",
-        hint="is it there, are user and password right, and may the user make tables?",
+        hint="check that it is running, that user and password are right, and that the user may create tables",
     )
 
 

@@ -22,7 +22,7 @@ AWAY = {
 
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 RESTORE = (
-    "stop the server, put the file back from a backup and remove the -wal and -shm beside it: what was recorded since then is lost "
+    "stop the server, restore the file from a backup and delete the -wal and -shm files beside it: what was recorded since is lost "
     "(jobs, checkpoints, bills), the files in store/ stay; without a backup `sqlite3 FILE .recover` may save a part"
 )
 
@@ -49,7 +49,7 @@ class SqliteStore:
                     raise GanglineError(f"the database file {path} is damaged: {damage}", hint=RESTORE)
                 return connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.Error as error:
-            hint = RESTORE if _is_damage(error) else "is it readable by this user?"
+            hint = RESTORE if _is_damage(error) else "check that this user may read it"
             raise GanglineError(f"the database {path} cannot be read: {error}", hint=hint) from None
 
     def now_ms(self) -> int:
@@ -115,7 +115,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise GanglineError(
                 f"the database {self._path} cannot be opened: {error}",
-                hint=RESTORE if _is_damage(error) else "is the folder there, and writable?",
+                hint=RESTORE if _is_damage(error) else "check that its folder exists and is writable",
             ) from None
         self._opened.append(connection)
         return connection
@@ -135,7 +135,9 @@ class SqliteStore:
         if _is_damage(error):
             return Unreachable(f"the database file {self._path} is damaged: {error}", hint=RESTORE)
         if _code(error) in AWAY:
-            return Unreachable(f"the database cannot be used: {error}", hint="is its disk full, or read-only?")
+            return Unreachable(
+                f"the database cannot be used: {error}", hint="check whether its disk is full or read-only"
+            )
         return error
 
 

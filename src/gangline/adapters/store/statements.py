@@ -38,7 +38,7 @@ def split_statements(texts: dict[str, str]) -> dict[str, str]:
     for file, text in texts.items():
         parts = NAME.split(text)[1:]
         for name, body in zip(parts[::2], parts[1::2], strict=True):
-            assert name not in found, f"the statement {name} stands in {place[name]} and in {file}"
+            assert name not in found, f"the statement {name} is in {place[name]} and in {file}"
             found[name], place[name] = COMMENT.sub("", body).strip(), file
     return found
 
@@ -54,6 +54,6 @@ def refuse_newer(version: int, database: str) -> None:
     known = migrations()[-1][0]
     if version > known:
         raise GanglineError(
-            f"the database {database} was written by a newer Gangline (schema {version}, known {known})",
+            f"the database {database} was written by a newer Gangline (schema {version}; this one knows up to {known})",
             hint="upgrade Gangline",
         )

@@ -44,7 +44,7 @@ class TensorBoard:
             self._make(folder)
         except OSError as error:
             raise UserError(
-                f"{folder} cannot be made: {error.strerror}", hint="GANGLINE_TENSORBOARD names it"
+                f"{folder} cannot be created: {error.strerror}", hint="choose another folder with GANGLINE_TENSORBOARD"
             ) from None
         self._runs: dict[str, _Run] = {}
 

@@ -94,9 +94,9 @@ class Wandb:
             self.close()
             raise Unreachable(f"W&B's library ended ({error})", hint=f"see {self._folder / LOG}") from None
         if "away" in answer:
-            raise Unreachable(f"W&B is away: {answer['away']}")
+            raise Unreachable(f"W&B is unreachable: {answer['away']}")
         if "refused" in answer:
-            raise GanglineError(f"W&B does not take it: {answer['refused']}")
+            raise GanglineError(f"W&B refuses it: {answer['refused']}")
         return answer
 
     def _start(self) -> "subprocess.Popen[bytes]":

@@ -78,7 +78,7 @@ class Carrier:
         whole = self._threads.submit(_hash, file, source, range(file.bytes))
         parts = tuple(_hash(file, source, part) for part in part_ranges(file.bytes))
         if whole.result() != file.sha256:
-            raise Damaged(f"{file.path} is no longer what its SHA-256 says")
+            raise Damaged(f"{file.path} has changed: it no longer matches its SHA-256")
         return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts if len(parts) > 1 else ())
 
     def upload(self, grant: Grant, file: File, source: Path) -> None:
@@ -133,7 +133,7 @@ class Carrier:
                 if ranged and answer.status != PARTIAL:
                     raise RangesIgnored
                 if answer.length not in (None, run.stop - at):
-                    raise Damaged(f"{file.path} in the object store is not as long as it should be")
+                    raise Damaged(f"{file.path} has the wrong length in the object store")
                 for piece in pieces(answer, run.stop - at, memoryview(bytearray(BUFFER_BYTES))):
                     incoming.write(at, piece)
                     at += len(piece)
@@ -181,7 +181,7 @@ def _read(file: File, content: int, part: range) -> Iterator[memoryview]:
     while at < part.stop:
         count = os.preadv(content, [buffer[: part.stop - at]], at)
         if not count:
-            raise Damaged(f"{file.path} is shorter than it was")
+            raise Damaged(f"{file.path} became shorter")
         at += count
         yield buffer[:count]
 
@@ -218,7 +218,7 @@ def _check(answer: HTTPResponse, file: File, *, refused: type[GanglineError] = B
         case 404:
             raise NotFound(said)
         case 416:  # the object is empty, or ends before the range
-            raise Damaged(f"{file.path} in the object store is not as long as it should be")
+            raise Damaged(f"{file.path} has the wrong length in the object store")
         case 408 | 409 | 425 | 429:
             raise Busy(said, _retry_after_s(answer))
         case status if status >= 500:

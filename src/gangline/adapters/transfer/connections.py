@@ -116,7 +116,7 @@ def pieces(answer: HTTPResponse, count: int, buffer: memoryview) -> Iterator[mem
         with network():
             got = answer.readinto(buffer[:count])
         if not got:
-            raise Unreachable("the object store cut the connection")
+            raise Unreachable("the object store closed the connection early")
         count -= got
         yield buffer[:got]
 
@@ -144,7 +144,7 @@ def _converse(
         except (BrokenPipeError, ConnectionResetError):
             break  # a server that refuses may stop reading early; its answer can still be read
         except OSError as error:
-            raise Unreachable(f"the object store takes no more ({type(error).__name__})") from None
+            raise Unreachable(f"the connection to the object store broke ({type(error).__name__})") from None
     with network():
         return connection.getresponse()
 

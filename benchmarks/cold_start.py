@@ -45,12 +45,12 @@ class Bench:
         self._box, self._line = box, line
         self._rank = 1
         names = files_needed([path.relative_to(BASE).as_posix() for path in BASE.rglob("*") if path.is_file()])
-        base = box.client.hand_in([BASE / name for name in names], BASE)
+        base = box.client.upload([BASE / name for name in names], BASE)
         paths = [folder / f"ballast-{number}" for number in range(PARTS)]
         for path in paths:
             path.write_bytes(os.urandom(size // PARTS))
-        self._base = FilesBase(files=(*base, *box.client.hand_in(paths, folder)))
-        self._photos = box.client.hand_in(sorted(SUBJECT.glob("*.png")), SUBJECT)
+        self._base = FilesBase(files=(*base, *box.client.upload(paths, folder)))
+        self._photos = box.client.upload(sorted(SUBJECT.glob("*.png")), SUBJECT)
         self.bytes = sum(file.bytes for file in self._base.files)
 
     def start_node(self, home: Path) -> None:

@@ -136,7 +136,7 @@ class Server:
         client = Client(self.url, self.user)
         photo = self._home / "photo.png"
         photo.write_bytes(b"a photo")
-        files: tuple[File, ...] = client.hand_in([photo], self._home)
+        files: tuple[File, ...] = client.upload([photo], self._home)
         body = {"spec": to_json(LoraSpec(base=FilesBase(files=files), photos=files, prompt="sks dog", steps=100_000))}
         asked = [request("POST", "/v1/jobs", self.user, body) for _ in range(jobs)]
         return [json.loads(answer)["summary"]["id"] for _, answer in asyncio.run(ask_all(self.url, asked, at_once=8))]

@@ -40,7 +40,7 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
     assert code == 0
     assert "rows      11" in printed
     assert "skipped: 1 × not an image, such as train/x.jpg" in said
-    assert "skipped: 1 × not wanted (--where)" in said
+    assert "skipped: 1 × excluded by --where" in said
 
     code, printed, said = gangline("encode", target, "--base", BASE, "--resolution", 32, "--usd-per-hour", 36)
     assert code == 0
@@ -56,11 +56,11 @@ def test_the_way_of_a_data_set(gangline: Typed, source: Path, tmp_path: Path) ->
     assert Image.open(tmp_path / "look.png").width > 500
 
     code, printed, _ = gangline("inspect", target, "-o", "json")
-    assert json.loads(printed)["left_out"] == {"not wanted (--where)": 1, "not an image": 1}
+    assert json.loads(printed)["left_out"] == {"excluded by --where": 1, "not an image": 1}
 
     code, printed, _ = gangline("ls", tmp_path, "-o", "json")
     assert [(one["rows"], one["left_out"]) for one in json.loads(printed)] == [
-        (11, {"not wanted (--where)": 1, "not an image": 1})
+        (11, {"excluded by --where": 1, "not an image": 1})
     ]
     assert "made.lance" in gangline("ls", tmp_path)[1]
 
@@ -179,7 +179,11 @@ def test_a_bucket_is_a_place(
             "No field named colour",
             "columns are width, height",
         ),
-        (("convert", "source", "made.lance", "--unique", "colour"), "no column colour to be unique", "there are width"),
+        (
+            ("convert", "source", "made.lance", "--unique", "colour"),
+            "no column colour that could be unique",
+            "the columns are width",
+        ),
         (
             ("convert", "source", "gs://a/b"),
             "the place of data is gs://a/b, and Google Cloud Storage is not supported",
@@ -193,11 +197,11 @@ def test_a_bucket_is_a_place(
         (
             ("convert", "source", "made.lance", "--engine", "ray", "--ray-address", "127.0.0.1:1"),
             "nothing answers at 127.0.0.1:1: connection refused",
-            "leave --ray-address out",
+            "omit --ray-address",
         ),
         (
             ("convert", "source", "made.lance", "--engine", "ray", "--ray-address", "head"),
-            "head is no address of a Ray cluster",
+            "head is not an address of a Ray cluster",
             "for example 10.0.0.1:6379",
         ),
         (("inspect", "nowhere.lance"), "there is no data set at", "data ls"),
@@ -238,7 +242,7 @@ def test_a_lance_table_of_somebody_else_is_told(gangline: Typed, tmp_path: Path)
     lance.write_dataset(pa.table({"a": [1]}), tmp_path / "other.lance")
     code, _, said = gangline("inspect", tmp_path / "other.lance")
     assert code == 2
-    assert "is a Lance table, but no data set of Gangline" in said
+    assert "is a Lance table, but not a data set of Gangline" in said
     assert "there are no data sets in" in gangline("ls", tmp_path)[2]
 
 

@@ -217,7 +217,7 @@ def test_conditions_on_what_the_source_says_keep_images_from_being_fetched(web: 
     data, done = converted(source, tmp_path / "made.lance", where=where)
     assert sorted(rows_of(data)) == ["number 5", "number 7"]  # number 6 is 46 wide
     assert sorted(web.asked) == ["/00005.jpg", "/00006.jpg", "/00007.jpg"]
-    assert left_out_counts(done) == {"not wanted (--where)": 8}
+    assert left_out_counts(done) == {"excluded by --where": 8}
 
 
 def test_a_condition_may_speak_of_the_picture_alone(tmp_path: Path) -> None:
@@ -307,12 +307,12 @@ def test_a_web_of_all_kinds_of_answers(web: made.Web, tmp_path: Path) -> None:
     assert left_out_counts(done) == {
         "HTTP 404": 1,
         "HTTP 500": 1,
-        "leads in a circle": 1,
-        "the answer breaks off": 1,
+        "too many redirects": 1,
+        "the answer ended early": 1,
         "not an image": 1,
-        "its site asks not to use it so": 1,
+        "its site opts out of training": 1,
         "no connection": 1,
-        "no web address": 1,
+        "not a web address": 1,
         "no URL": 1,
     }
     assert web.asked.count("/never") == 3
@@ -340,7 +340,7 @@ def test_a_tar_that_breaks_off_gives_what_it_has(kept: int, tmp_path: Path) -> N
     tar.write_bytes(tar.read_bytes()[:kept])
     data, done = converted(tmp_path / "source", tmp_path / "made.lance", keep_uncaptioned=True)
     assert data.rows >= 1
-    assert left_out_counts(done)["a tar that breaks off"] == 1
+    assert left_out_counts(done)["a tar that ends early"] == 1
 
 
 def test_the_columns_of_tars_are_those_of_the_first_that_has_samples(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_the_columns_of_tars_are_those_of_the_first_that_has_samples(tmp_path: P
     (source / "000001.tar").write_bytes(bytes(10240))
     data, done = converted(source, tmp_path / "made.lance")
     assert rows_of(data)["number 3"]["score"] == 0.3
-    assert left_out_counts(done) in ({"a tar that breaks off": 1}, {"a tar that breaks off": 2})
+    assert left_out_counts(done) in ({"a tar that ends early": 1}, {"a tar that ends early": 2})
 
 
 def test_a_packed_tar_that_breaks_off_is_counted(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_packed_tar_that_breaks_off_is_counted(tmp_path: Path) -> None:
     tar.write_bytes(packed[: len(packed) // 2])
     data, done = converted(source, tmp_path / "made.lance")
     assert data.rows >= 4
-    assert left_out_counts(done)["a tar that breaks off"] == 1
+    assert left_out_counts(done)["a tar that ends early"] == 1
 
 
 def test_a_table_without_images_lists_its_columns(tmp_path: Path) -> None:
@@ -393,8 +393,8 @@ def test_a_wrong_hint_is_told(hints: Hints, said: str, tmp_path: Path) -> None:
     ("kind", "hints", "said", "hint"),
     [
         ("imagefolder", Hints(captions=("nope",)), "has no column nope", "there are text, score"),
-        ("folder", Hints(captions=("nope",)), "has no column nope", "columns are those of a metadata.jsonl"),
-        ("folder", Hints(image="image"), "--image-column names a column of a table, but", "or say --from tables"),
+        ("folder", Hints(captions=("nope",)), "has no column nope", "columns come from metadata.jsonl"),
+        ("folder", Hints(image="image"), "--image-column names a column of a table, but", "or give --from tables"),
         ("tars", Hints(url="url"), "--url-column names a column of a table, but", "leave --url-column out"),
         ("parquet", Hints(image="image", url="url"), "--image-column and --url-column are both given", "give one"),
     ],
@@ -425,7 +425,7 @@ def test_a_column_of_urls_that_is_named_goes_before_one_of_images_that_is_found(
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     source = made.as_parquet(tmp_path / "source", samples(4))
     (source / "b.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(BadInput, match=r"b\.parquet is damaged, or no table"):
+    with pytest.raises(BadInput, match=r"b\.parquet is damaged, or not a table"):
         converted(source, tmp_path / "made.lance")
 
 
@@ -491,10 +491,10 @@ def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None
     source = made.as_tars(tmp_path / "source", samples(20))
     with pytest.raises(Cut):
         converted(source, tmp_path / "made.lance", engine=CutOff(3))
-    with pytest.raises(BadInput, match="was begun, with other settings or other files"):
+    with pytest.raises(BadInput, match="has other settings or other files"):
         converted(source, tmp_path / "made.lance", unique="sha256")
     (source / "000004.tar").touch()
-    with pytest.raises(BadInput, match="was begun, with other settings or other files"):
+    with pytest.raises(BadInput, match="has other settings or other files"):
         converted(source, tmp_path / "made.lance")
 
 
@@ -637,7 +637,7 @@ def test_killed_at_more_random_moments_a_source_of_any_kind_is_whole(seed: int, 
 
 def test_a_process_that_is_ended_from_outside_is_told(tmp_path: Path) -> None:
     source = made.as_tars(tmp_path / "source", samples(8))
-    with pytest.raises(Unreachable, match="was ended from outside"):
+    with pytest.raises(Unreachable, match="was killed, perhaps because memory ran out"):
         list(Processes(2).run(end_itself, [1, 2]))
     assert len(rows_of(converted(source, tmp_path / "made.lance")[0])) == 8
 
@@ -656,7 +656,7 @@ def test_a_key_that_is_lost_in_the_middle_is_told_and_what_is_done_stays_done(bu
         pytest.raises(BadInput, match="refuses this key") as told,
     ):
         converted(source, made.place_in(bucket, prefix, proxy.url))
-    assert "what is done stays done" in told.value.hint
+    assert "finished work is kept" in told.value.hint
     target = made.place_in(bucket, prefix)
     finished = len(target.beside(".converting").entries()) - 1
     assert finished > 0
@@ -715,7 +715,7 @@ def test_who_comes_second_does_not_break_what_the_first_made(tmp_path: Path) -> 
                     converted(source, tmp_path / "made.lance")
                 yield work(task)
 
-    with pytest.raises(BadInput, match=r"another process made .* meanwhile"):
+    with pytest.raises(BadInput, match=r"another process has created .* meanwhile"):
         converted(source, tmp_path / "made.lance", engine=Overtaken(2))
     assert len(rows_of(open_data_set(DataPlace(str(tmp_path / "made.lance"))))) == 12
 
@@ -807,7 +807,7 @@ def test_captions_of_another_column_do_not_go_on_with_what_was_begun(tmp_path: P
     short, long = Hints(captions=("short",)), Hints(captions=("long",))
     with pytest.raises(Cut):
         converted(tmp_path / "source", tmp_path / "made.lance", hints=short, engine=CutOff(1))
-    with pytest.raises(BadInput, match="was begun, with other settings or other files"):
+    with pytest.raises(BadInput, match="has other settings or other files"):
         converted(tmp_path / "source", tmp_path / "made.lance", hints=long)
     converted(tmp_path / "source", tmp_path / "made.lance", hints=short)
     with pytest.raises(BadInput, match="there is another data set at"):
@@ -853,7 +853,7 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     table = pa.table([[b"a"], ["b"], ["c"]], names=["image", "text", "text"])
     pq.write_table(table, tmp_path / "source" / "t.parquet")
-    with pytest.raises(BadInput, match=r"t\.parquet has several columns of one name: text"):
+    with pytest.raises(BadInput, match=r"t\.parquet has several columns with the same name: text"):
         converted(tmp_path / "source", tmp_path / "made.lance")
 
 
@@ -1014,14 +1014,14 @@ def test_two_lines_about_one_image_are_told(other: str, tmp_path: Path) -> None:
             metadata.with_suffix(f".{other}")
         )
         second, first = sorted((f"line 1 of train/metadata.{other}", "line 1 of train/metadata.jsonl"), reverse=True)
-    with pytest.raises(BadInput, match=f"{second} is about train/00000.jpg, and so is {first}"):
+    with pytest.raises(BadInput, match=f"{first} and {second} are both about train/00000.jpg"):
         converted(source, tmp_path / "made.lance")
 
 
 def test_a_damaged_table_of_metadata_is_named(tmp_path: Path) -> None:
     source = made.as_imagefolder(tmp_path / "source", samples(2), "parquet")
     (source / "train" / "metadata.parquet").write_bytes(b"PAR1 and nothing else")
-    with pytest.raises(BadInput, match=r"train/metadata\.parquet is damaged, or no table"):
+    with pytest.raises(BadInput, match=r"train/metadata\.parquet is damaged, or not a table"):
         converted(source, tmp_path / "made.lance")
 
 
@@ -1084,7 +1084,7 @@ def test_the_kind_of_a_file_is_known_in_capitals_too(make: Make, name: str, alon
 
 def test_a_file_that_is_no_source_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(samples(1)[0].image)
-    with pytest.raises(BadInput, match=r"a\.jpg is a file that is neither tar nor table"):
+    with pytest.raises(BadInput, match=r"a\.jpg is neither a tar nor a table"):
         converted(tmp_path / "a.jpg", tmp_path / "made.lance")
 
 
@@ -1146,7 +1146,7 @@ def test_two_that_drop_the_doubles_at_once_do_no_harm(tmp_path: Path, monkeypatc
         return delete(fragment, rows)
 
     monkeypatch.setattr(lance.LanceFragment, "delete_rows", overtaken)
-    with pytest.raises(BadInput, match=r"another process made .* meanwhile"):
+    with pytest.raises(BadInput, match=r"another process has created .* meanwhile"):
         converted(source, tmp_path / "made.lance", unique="sha256")
     assert len(rows_of(open_data_set(DataPlace(str(tmp_path / "made.lance"))))) == 8
 

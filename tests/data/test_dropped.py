@@ -78,7 +78,7 @@ def test_names_that_are_too_much_alike_are_one_column_and_the_second_is_counted(
     source = tar_of(tmp_path / "source", jpg=PICTURES[0], txt=b"said", json=b'{"a.b": 1, "a_b": 2}')
     data, done = converted(source, tmp_path / "made.lance")
     assert rows_of(data)["said"]["a_b"] == 1
-    assert dropped(done) == {"a_b (like another's name)": 1}
+    assert dropped(done) == {"a_b (too similar to another name)": 1}
 
 
 def test_a_sample_that_is_left_out_drops_nothing(tmp_path: Path) -> None:

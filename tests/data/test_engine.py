@@ -41,7 +41,7 @@ def test_without_a_gpu_in_the_cluster_tasks_of_ray_do_without(monkeypatch: pytes
 def test_a_process_of_ray_that_dies_each_time_is_told_in_a_sentence() -> None:
     with pytest.raises(Unreachable, match="Ray gave up") as told:
         list(Ray(processes=1).run(os._exit, [1]))
-    assert "what is done stays done" in told.value.hint
+    assert "finished work is kept" in told.value.hint
 
 
 @pytest.mark.nightly

@@ -137,16 +137,16 @@ LINES = {
         (
             "jsonl",
             {
-                "no JSON": ["lines.jsonl:3"],
+                "not JSON": ["lines.jsonl:3"],
                 "a text that is not UTF-8": ["lines.jsonl:4"],
-                "no JSON object": ["lines.jsonl:5"],
+                "not a JSON object": ["lines.jsonl:5"],
                 "no caption": ["lines.jsonl:6"],
             },
         ),
         (
             "json",
             {
-                "no JSON object": ["lines.json:3", "lines.json:5"],
+                "not a JSON object": ["lines.json:3", "lines.json:5"],
                 "a text that is not UTF-8": ["lines.json:4"],
                 "no caption": ["lines.json:6"],
             },
@@ -168,19 +168,19 @@ def test_a_bad_line_is_left_out_and_named_by_its_number(
     [
         ("a.csv", "http://x/1.jpg,a dog\nhttp://x/2.jpg,a cat\n", "the first line of a.csv has http://x/1.jpg where"),
         ("a.tsv", "1.jpg\ta dog\n", r"the first line of a\.tsv has 1\.jpg where the name of a column should be"),
-        ("a.csv", "url,text,url\nhttp://x,y,z\n", "a.csv has several columns of one name: url"),
+        ("a.csv", "url,text,url\nhttp://x,y,z\n", "a.csv has several columns with the same name: url"),
         ("a.csv", "url,caption\n", "a.csv has no rows"),
         ("a.csv", "", "a.csv has no rows"),
         ("a.csv", 'url,caption\nhttp://x,"one\nhttp://y,two\n', r"a quote that line 2 of a\.csv opens is never closed"),
         ("a.csv", 'url,caption\nhttp://x,"' + "x\n" * 2**20, r"line 2 of a\.csv cannot be read: field larger than"),
         ("a.csv", "alt,words\nx,y\n", "neither a column of URLs nor one of paths: alt, words"),
-        ("a.csv", "url,words\nhttp://x,y\n", "no column is known to hold captions: url, words"),
+        ("a.csv", "url,words\nhttp://x,y\n", "no column has a known name for captions: url, words"),
         ("a.json", "", "a.json has no rows"),
-        ("a.json", '[{"url": "http://x"', r"a\.json is no JSON from line 1 on, or breaks off"),
-        ("a.json", '[{"url": "http://x"},\n{"url": }]', r"a\.json is no JSON from line 2 on, or breaks off"),
-        ("a.json", '[{"url": "http://x"}\n', r"a\.json is no JSON from line 2 on, or breaks off"),
-        ("a.json", '{\n "images": [1]\n}\n', r"a\.json is no table: line 1 is no JSON"),
-        ("a.jsonl", "hello\n", r"a\.jsonl is no table: line 1 is no JSON"),
+        ("a.json", '[{"url": "http://x"', r"a\.json is not JSON from line 1 on, or ends early"),
+        ("a.json", '[{"url": "http://x"},\n{"url": }]', r"a\.json is not JSON from line 2 on, or ends early"),
+        ("a.json", '[{"url": "http://x"}\n', r"a\.json is not JSON from line 2 on, or ends early"),
+        ("a.json", '{\n "images": [1]\n}\n', r"a\.json is not a table: line 1 is not JSON"),
+        ("a.jsonl", "hello\n", r"a\.jsonl is not a table: line 1 is not JSON"),
     ],
 )
 def test_what_is_no_table_is_told_before_anything_is_done(name: str, content: str, said: str, tmp_path: Path) -> None:

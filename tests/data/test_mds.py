@@ -57,7 +57,7 @@ def test_a_shard_that_breaks_off_is_named(compression: str | None, kept: int, tm
     source = made.as_mds(tmp_path / "source", samples(8), compression=compression)
     shard = next(path for path in sorted(source.iterdir()) if path.name.startswith("shard.00001"))
     shard.write_bytes(shard.read_bytes()[:kept])
-    with pytest.raises(BadInput, match=f"{shard.name} is damaged, or no shard of MDS"):
+    with pytest.raises(BadInput, match=f"{shard.name} is damaged, or not a shard of MDS"):
         converted(source, tmp_path / "made.lance")
 
 
@@ -69,16 +69,16 @@ def test_an_index_with_nonsense_in_it_is_told(change: dict[str, Any], tmp_path: 
     index = json.loads((source / "index.json").read_text())
     index["shards"][0] |= change
     (source / "index.json").write_text(json.dumps(index))
-    with pytest.raises(BadInput, match=r"index\.json is no index of MDS"):
+    with pytest.raises(BadInput, match=r"index\.json is not an index of MDS"):
         converted(source, tmp_path / "made.lance")
 
 
 @pytest.mark.parametrize(
     ("index", "said"),
     [
-        ("{", r"index\.json is no index of MDS"),
-        ("[]", r"index\.json is no index of MDS"),
-        ('{"shards": [{"version": 1, "format": "mds"}]}', r"index\.json lists what is not MDS of version 2"),
+        ("{", r"index\.json is not an index of MDS"),
+        ("[]", r"index\.json is not an index of MDS"),
+        ('{"shards": [{"version": 1, "format": "mds"}]}', r"index\.json lists files that are not MDS of version 2"),
         ('{"version": 2, "shards": []}', "has no rows"),
     ],
 )

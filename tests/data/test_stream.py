@@ -204,7 +204,7 @@ def test_a_data_set_that_was_made_anew_is_another_one(tmp_path: Path) -> None:
     data, _ = converted(made.as_tars(tmp_path / "source", samples(8)), tmp_path / "made.lance")
     shutil.rmtree(data.place.uri)
     converted(tmp_path / "source", tmp_path / "made.lance")
-    with pytest.raises(BadInput, match="is not the data set that it was"):
+    with pytest.raises(BadInput, match="is another data set than before"):
         open_data_set(data.place, version=data.version, id=data.info.id)
 
 

@@ -149,7 +149,7 @@ def test_a_node_that_froze_past_its_lease_and_wakes_changes_nothing(box: Box, tm
     for pid in asleep:
         os.kill(pid, signal.SIGCONT)
     log = box.home / "node-a" / "worker.log"
-    while "the lease is lost" not in log.read_text() and "given this node up" not in log.read_text():
+    while "the lease is lost" not in log.read_text() and "no longer knows this node" not in log.read_text():
         Event().wait(0.05)
     while trainers_below(box.home / "node-a"):
         Event().wait(0.05)

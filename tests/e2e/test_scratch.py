@@ -53,7 +53,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def submit(box: Box, data: DataSet, base: Path, **changes: Any) -> str:
     plan = plan_scratch(SETTINGS | {"data": [data.place.uri], "base": str(base)} | changes)
-    return box.client.submit(plan.hand_in(box.client)).summary.id
+    return box.client.submit(plan.upload(box.client)).summary.id
 
 
 def results(box: Box, job: str, folder: Path) -> Path:

@@ -112,7 +112,7 @@ class Service:
         tick = write("tick", now=self.now_ms, gap_ms=10**15, server=self.deployment.server, turn_ends_ms=self.now_ms)
         self.store.apply(tick)  # as if it had ticked all the while
 
-    def hand_in(self, content: bytes, path: str) -> File:
+    def upload(self, content: bytes, path: str) -> File:
         file = File(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
         body = {"sha256": file.sha256, "bytes": file.bytes}
         offered = self.ask("POST", "/v1/blobs", json=body).json()
@@ -161,7 +161,7 @@ class Service:
         return project
 
     def _keep_photo(self, project: str) -> None:
-        """As if it had been uploaded: every test begins so, and `hand_in` takes three requests."""
+        """As if it had been uploaded: every test begins so, and `upload` takes three requests."""
         self.objects.write(blob_key(project, self.photo.sha256), b"a photo")
         assert blob_here(self.deployment, project, self.photo.sha256, self.photo.bytes, self.now_ms).present
 

@@ -32,7 +32,7 @@ def test_an_invalid_spec_names_every_field(service: Service) -> None:
     assert {found["field"] for found in body["problems"]} == {"steps", "resolution"}
 
 
-def test_a_spec_whose_photos_were_not_handed_in_is_refused(service: Service) -> None:
+def test_a_spec_whose_photos_were_not_uploaded_is_refused(service: Service) -> None:
     spec = to_json(service.spec())
     spec["photos"][0]["sha256"] = "0" * 64
     assert "photos/a.png" in problem(service.ask("POST", "/v1/jobs", json={"spec": spec}), 422, "bad-input")["detail"]

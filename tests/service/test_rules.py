@@ -797,7 +797,7 @@ def test_a_node_gets_a_job_whose_base_it_holds_first_but_no_job_waits_longer_for
     hold = service.claim(node).hold
     advance(service, node, hold)
     succeed(service, node, hold)
-    strange = FilesBase(files=(service.hand_in(b"another base", "b.png"),))
+    strange = FilesBase(files=(service.upload(b"another base", "b.png"),))
     first, held = service.submit(base=strange), service.submit()
     assignment = service.claim(node)
     assert assignment.job == held

@@ -140,7 +140,7 @@ class Conversation:
     def hold(self) -> None:
         photo = self.folder / "a.png"
         photo.write_bytes(b"a photo that was not here before")
-        (file,) = self.user.hand_in([photo], self.folder)
+        (file,) = self.user.upload([photo], self.folder)
         self.user.set_project("default", share=2.0, budget_usd=50.0)
         spec = self.service.spec(photos=(file,))
         self.user.place(spec)

@@ -126,7 +126,7 @@ def test_a_newer_program_is_told_to_wait_for_a_newer_server(service: Service, ve
         answer = service.http.request(method, path, headers=headers)
         assert answer.status_code == 400, path
         assert answer.json()["detail"] == (
-            f"this server speaks version {protocol.VERSION} of the protocol, and was asked in version {version}"
+            f"this server speaks version {protocol.VERSION} of the protocol, and the request has version {version}"
         )
     assert service.http.get("/healthz").json()["protocol"] == protocol.VERSION
 

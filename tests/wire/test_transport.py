@@ -47,8 +47,8 @@ def test_no_such_host() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1:8420", "localhost", "gangline.example/team"])
 def test_no_scheme(address: str) -> None:
     said = said_of(address)
-    assert said.message == f"{address} does not say how to speak to it"
-    assert said.hint == f"write http://{address}, or https://{address} if it speaks TLS"
+    assert said.message == f"{address} lacks http:// or https://"
+    assert said.hint == f"write http://{address}, or https://{address} if it uses TLS"
 
 
 @pytest.mark.parametrize("address", ["ftp://host", "http://", "http://[::1", "http://host:port"])
@@ -80,7 +80,7 @@ def test_a_certificate_of_another_host(tmp_path: Path, monkeypatch: pytest.Monke
 def test_certificates_that_are_named_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/authority.pem")
     said = said_of("https://localhost:1")
-    assert "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read" in said.message
+    assert "the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read" in said.message
 
 
 def test_certificates_are_read_once_until_the_environment_names_others(
@@ -97,7 +97,7 @@ def test_https_to_a_server_without_tls() -> None:
     with somebody(200) as server:
         address = f"localhost:{server.server_port}"
         said = said_of(f"https://{address}")
-        assert said.message == f"https://{address} does not speak TLS"
+        assert said.message == f"https://{address} does not use TLS"
         assert said.hint == f"try http://{address}"
 
 
@@ -105,13 +105,13 @@ def test_http_to_a_server_with_tls() -> None:
     with speaking_tls(trustme.CA().issue_cert("localhost")) as port:
         said = said_of(f"http://localhost:{port}")
         assert said.message == f"http://localhost:{port} closed the connection without an answer"
-        assert said.hint == f"if it speaks TLS, its address is https://localhost:{port}"
+        assert said.hint == f"if it uses TLS, its address is https://localhost:{port}"
 
 
 def test_http_to_a_proxy_with_tls_that_says_so() -> None:
     with somebody(400, b"<h1>400 Bad Request</h1>The plain HTTP request was sent to HTTPS port") as server:
         said = said_of(f"http://localhost:{server.server_port}")
-        assert said.message == f"http://localhost:{server.server_port} speaks TLS"
+        assert said.message == f"http://localhost:{server.server_port} uses TLS"
         assert said.hint == f"try https://localhost:{server.server_port}"
 
 
@@ -138,12 +138,11 @@ def test_a_success_that_is_not_ours() -> None:
 def test_a_server_that_sends_us_elsewhere() -> None:
     with somebody(301, headers={"Location": "https://gangline.example/v1/jobs"}) as server:
         assert (
-            "sends us on to https://gangline.example/v1/jobs"
-            in said_of(f"http://127.0.0.1:{server.server_port}").message
+            "redirects to https://gangline.example/v1/jobs" in said_of(f"http://127.0.0.1:{server.server_port}").message
         )
 
 
-@pytest.mark.parametrize(("status", "words"), [(413, "takes no request of this size"), (502, "failed (HTTP 502)")])
+@pytest.mark.parametrize(("status", "words"), [(413, "refuses a request of this size"), (502, "failed (HTTP 502)")])
 def test_what_a_proxy_before_a_server_says(status: int, words: str) -> None:
     with somebody(status, b"<html></html>") as server:
         assert words in said_of(f"http://127.0.0.1:{server.server_port}").message
@@ -154,9 +153,9 @@ def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://user:password@{proxy}")
     said = said_of("http://gangline.example")
     assert said.message == (
-        f"http://gangline.example was not reached through the proxy http://{proxy} (connection refused)"
+        f"http://gangline.example cannot be reached through the proxy http://{proxy} (connection refused)"
     )
-    assert said.hint.endswith("NO_PROXY=gangline.example goes past it")
+    assert said.hint.endswith("set NO_PROXY=gangline.example to connect without it")
     monkeypatch.setenv("NO_PROXY", "gangline.example")
     assert proxy_for("http://gangline.example") == ""
 

@@ -451,7 +451,7 @@ def test_two_attempts_on_one_node_use_a_fresh_directory_each(node: Node) -> None
         node.step()
         controller.tick(node.service.now_ms)
     attempts = node.service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
-    assert attempts[0]["state"] == "failed" and "exit code 1; its last words: said" in attempts[0]["because"]
+    assert attempts[0]["state"] == "failed" and "exit code 1; its last output: said" in attempts[0]["because"]
     assert node.trainer.runs[0].directory != node.trainer.runs[1].directory
     assert node.service.now_ms - attempts[0]["ended_ms"] >= 1000 * POLICY.ban_yields_s
 
@@ -682,8 +682,8 @@ def test_once_it_has_trained_it_does_not_wait_for_it_at_all(node: Node) -> None:
 
 def test_text_encoders_stay_away_where_embeddings_are_there_and_come_when_they_are_needed_after_all(node: Node) -> None:
     service = node.service
-    files = [service.hand_in(name.encode(), name) for name in ("unet/w.safetensors", "text_encoder/w.safetensors")]
-    config = service.hand_in(b"{}", "text_encoder/config.json")
+    files = [service.upload(name.encode(), name) for name in ("unet/w.safetensors", "text_encoder/w.safetensors")]
+    config = service.upload(b"{}", "text_encoder/config.json")
     spec = {"base": FilesBase(files=(*files, config))}
     first = service.submit(**spec)
     while not node.trainer.runs:

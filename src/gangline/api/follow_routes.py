@@ -13,10 +13,12 @@ from gangline.service.jobs.query import owned
 
 NO_MORE = 204
 router = APIRouter(prefix="/v1", tags=["users"], default_response_class=StreamingResponse)
-LastEventId = Annotated[str | None, Header(description="The id of the last message; it goes before `after`.")]
+LastEventId = Annotated[
+    str | None, Header(description="The id of the last message that was received; it overrides `after`.")
+]
 TOLD: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
-    NO_MORE: {"description": "The last message was the end: a browser then asks no more."},
+    NO_MORE: {"description": "The message with this id was the last one: a browser then stops reconnecting."},
 }
 
 

@@ -156,12 +156,12 @@ def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
     """Verify checkpoints in a thread that is not waited for at the end: reading a large file back takes long, and starting over does no
     harm.
     """
-    _keep_at(lambda: verify(deployment), "reading back", deployment, stopping)
+    _keep_at(lambda: verify(deployment), "verifying checkpoints", deployment, stopping)
 
 
 def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
     """Mirror gated models in their own thread. Progress is recorded part by part, so this thread is not waited for either."""
-    _keep_at(lambda: mirror(deployment), "copying from the hub", deployment, stopping)
+    _keep_at(lambda: mirror(deployment), "copying bases from the hub", deployment, stopping)
 
 
 def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:
@@ -182,7 +182,7 @@ def _keep_at(work: Callable[[], Iterator[None]], what: str, deployment: Deployme
                     return
         except Exception:
             if not stopping.is_set():
-                log.exception("%s failed; it is tried again", what)
+                log.exception("%s failed; it will be retried", what)
 
 
 def _keep_telling(deployment: Deployment, tracker: Tracker, stopping: threading.Event) -> None:
@@ -192,5 +192,5 @@ def _keep_telling(deployment: Deployment, tracker: Tracker, stopping: threading.
         try:
             tracking.look(deployment.store.now_ms())
         except Exception:
-            log.exception("%s was not told; it is tried again", tracker.name)
+            log.exception("sending metrics to %s failed; it will be retried", tracker.name)
     tracking.close()

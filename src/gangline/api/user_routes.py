@@ -152,7 +152,7 @@ async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
         for line in filter(bytes.strip, lines):
             count += 1
             if count > limits.batch_lines_max:
-                hint = "send the others in a request of their own"
+                hint = "send the others in another request"
                 raise TooLarge(f"there are more than {limits.batch_lines_max:,} lines", hint=hint)
             yield line
 

@@ -35,7 +35,7 @@ def bearer(request: Request) -> str:
     spoken = request.headers.get(protocol.HEADER, "")
     if spoken.isdecimal() and len(spoken) < 9 and int(spoken) > protocol.VERSION:
         raise UserError(
-            f"this server speaks version {protocol.VERSION} of the protocol, and was asked in version {spoken}",
+            f"this server speaks version {protocol.VERSION} of the protocol, and the request has version {spoken}",
             hint="upgrade the server first, then workers and clients",
         )
     scheme, _, token = request.headers.get("authorization", "").partition(" ")

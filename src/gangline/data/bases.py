@@ -59,7 +59,7 @@ def files_to_begin(path: Path, new: Collection[str], *, alone: str = "") -> list
     describe_base(path)
     names = names_below(path)
     if INDEX not in names:
-        raise BadInput(f"{path} is no folder in diffusers' layout", hint="a whole model begins as one and ends as one")
+        raise BadInput(f"{path} is not a folder in diffusers' layout", hint="training from scratch needs such a folder")
     begun = {*new, *(TEXT_ENCODERS if "text_encoders" in new else ())}
     parts = parts_of(read_json(path / INDEX))
     needed = (alone,) if alone else parts
@@ -112,9 +112,9 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise BadInput(f"the base has no {path.parent.name}/{path.name}", hint="is it complete?") from None
     except (OSError, ValueError, RecursionError):
-        raise BadInput(f"{path.parent.name}/{path.name} of the base cannot be read", hint="get it again") from None
+        raise BadInput(f"{path.parent.name}/{path.name} of the base cannot be read", hint="download it again") from None
     if not isinstance(value, dict):
-        raise BadInput(f"{path.parent.name}/{path.name} of the base is no configuration", hint="get it again")
+        raise BadInput(f"{path.parent.name}/{path.name} of the base is not a configuration", hint="download it again")
     return value
 
 

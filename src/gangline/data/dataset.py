@@ -126,7 +126,7 @@ def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "")
                 if explained(place, error):
                     raise
                 said = str(error).partition(", /")[0]
-                raise BadInput(f"{place.uri} is damaged: {said}", hint="make it again") from None
+                raise BadInput(f"{place.uri} is damaged: {said}", hint="create it again") from None
             raise BadInput(
                 f"there is no data set at {place.uri}" + (f" with version {version}" if version else ""),
                 hint="`gangline data ls FOLDER` shows what is where",
@@ -134,16 +134,16 @@ def open_data_set(place: DataPlace, *, version: int | None = None, id: str = "")
     info = Info.of(table)
     if info is None:
         raise BadInput(
-            f"{place.uri} is a Lance table, but no data set of Gangline", hint="`gangline data convert` makes them"
+            f"{place.uri} is a Lance table, but not a data set of Gangline", hint="`gangline data convert` makes one"
         )
     if info.format > FORMAT:
-        raise BadInput(f"{place.uri} was made by a newer Gangline", hint="update this one")
+        raise BadInput(f"{place.uri} was made by a newer Gangline", hint="update this Gangline")
     if info.unique and FINISHED not in table.metadata:
-        raise BadInput(f"the conversion to {place.uri} is not finished", hint="say the same `data convert` again")
+        raise BadInput(f"the conversion to {place.uri} is not finished", hint="repeat the same `gangline data convert`")
     if id and info.id != id:
         raise BadInput(
-            f"{place.uri} is not the data set that it was: it was made again",
-            hint="start a new job with what is there now",
+            f"{place.uri} is another data set than before: it was created again",
+            hint="submit a new job to train on the new one",
         )
     return DataSet(place, table, info)
 

@@ -53,7 +53,7 @@ def summarise(data: DataSet) -> DataSummary:
         version=data.version,
         short_side=_shares(np.minimum(width, height), 0),
         aspect=_shares(width / height, 2),
-        captions=f"{each:.2f} an image, {long}",
+        captions=f"{each:.2f} per image, {long}",
         columns=[
             ColumnSummary(
                 field.name, str(field.type).replace("fixed_size_list<item: ", "list<"), _what(known.get(field.name))

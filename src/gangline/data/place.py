@@ -86,7 +86,7 @@ class DataPlace:
         if UNNAMEABLE.search(self.uri):
             raise BadInput(
                 f"no data set can be at {self.uri}: its name holds control characters, or is not UTF-8",
-                hint="rename it, or take another place",
+                hint="rename it, or choose another place",
             )
 
     def below(self, name: str) -> "DataPlace":
@@ -270,24 +270,24 @@ def explained(place: DataPlace, error: Exception) -> GanglineError | None:
     low = text.lower()
     if says_full(error):
         return Unreachable(
-            f"the disk is full: {place.uri}", hint="make room and say the same again: what is done stays done"
+            f"the disk is full: {place.uri}", hint="free some space and repeat the command; finished work is kept"
         )
     if isinstance(error, PermissionError) and not place.is_remote:
         return BadInput(f"{place.uri} may not be used: {error.strerror}", hint="change its permissions")
     if any(words in low for words in REFUSED):
         return KeyRefused(
             f"{place.uri} refuses this key",
-            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to one that may read and write there; what is done stays done",
+            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to a key that may read and write there; finished work is kept",
         )
     if isinstance(error, NotADirectoryError | IsADirectoryError | FileExistsError) or "os error 20)" in low:
-        return BadInput(f"{place.uri} leads to a file where a folder should be", hint="take another name")
+        return BadInput(f"{place.uri} leads to a file where a folder should be", hint="choose another name")
     if "nosuchbucket" in low:
-        return BadInput(f"there is no bucket at {place.uri}", hint="make it first, or correct the address")
+        return BadInput(f"there is no bucket at {place.uri}", hint="create it first, or correct the address")
     if isinstance(error, FileNotFoundError) or any(words in low for words in MISSING):
         return BadInput(f"there is nothing at {place.uri}", hint="`gangline data ls FOLDER` shows what is where")
     if place.is_remote and any(words in low for words in AWAY):
         return Unreachable(
-            f"{place.uri} does not answer: {first_line(error)}", hint="say the same again: what is done stays done"
+            f"{place.uri} does not answer: {first_line(error)}", hint="repeat the command; finished work is kept"
         )
     return None
 

@@ -50,7 +50,9 @@ class Where:
             wanted = set(scan.to_table()["_rowaddr"].to_pylist())
         except (OSError, ValueError) as error:
             told = " and ".join(map(on_one_line, self.conditions))
-            raise BadInput(f"the condition {told} fails: {reason(error, self.text)}", hint="correct it") from None
+            raise BadInput(
+                f"the condition {told} fails: {reason(error, self.text)}", hint="correct the condition"
+            ) from None
         return [row in wanted for row in range(len(rows))]
 
     @property

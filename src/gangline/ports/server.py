@@ -259,7 +259,7 @@ class Points:
 
     def __post_init__(self) -> None:
         if not is_ascending(self.points):
-            raise ValueError("the steps of points go up")
+            raise ValueError("the steps of points must ascend")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

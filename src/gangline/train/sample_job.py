@@ -97,7 +97,7 @@ def take_parts(network: Denoiser, run: RunDirectory) -> None:
         own = {name.removeprefix(f"{part}."): tensor for name, tensor in found.items() if name.startswith(f"{part}.")}
         lacking = [name for name, _ in module.named_parameters() if name not in own]
         if not own or set(own) - {name for name, _ in module.named_parameters()}:
-            raise BadInput("the checkpoint's weights are of another model")
+            raise BadInput("the checkpoint's weights belong to another model")
         module.load_state_dict(own, strict=not lacking)
 
 
@@ -110,7 +110,7 @@ def take_weights(adapter: Adapter, run: RunDirectory) -> None:
     except (OSError, SafetensorError) as error:
         raise BadInput(f"the checkpoint's weights cannot be read: {error}") from None
     if found.keys() != adapter.weights.keys():
-        raise BadInput("the checkpoint's weights are of another LoRA")
+        raise BadInput("the checkpoint's weights belong to another LoRA")
     adapter.load(found)
 
 

@@ -1,7 +1,7 @@
 """The Python client: typed methods for everything that a user may ask for (`from gangline import Client`).
 
 client = Client("http://127.0.0.1:8420", token)          # or `with Client(…) as client:`, which closes its connections
-photos = client.hand_in([Path("photos/1.jpg")], below=Path("photos"))
+photos = client.upload([Path("photos/1.jpg")], below=Path("photos"))
 job = client.submit(LoraSpec(base=HubBase(repo="stabilityai/stable-diffusion-xl-base-1.0"), photos=photos, prompt="…"))
 client.job(job.summary.id).summary.state
 client.submit({"base": "stabilityai/stable-diffusion-xl-base-1.0", "photos": "s3://bucket/dogs/timber/", "prompt": "…"})
@@ -55,7 +55,6 @@ from gangline.wire.stream import Waiting, follow_stream, parse_message
 
 CHUNK = 1 << 20
 PATIENCE_S = 60.0
-EXPIRED, TAKEN = 403, 412
 
 
 class Client:
@@ -87,11 +86,9 @@ class Client:
         """Return the server's URL."""
         return self._http.server
 
-    def hand_in(
-        self, paths: list[Path], below: Path, tell: Callable[[File], None] = lambda _: None
-    ) -> tuple[File, ...]:
+    def upload(self, paths: list[Path], below: Path, tell: Callable[[File], None] = lambda _: None) -> tuple[File, ...]:
         """Upload files by content; a file that is stored already is not uploaded again. Return them as a spec names them."""
-        return tuple(self._sender.hand_in(path, below, tell) for path in paths)
+        return tuple(self._sender.upload(path, below, tell) for path in paths)
 
     def place(self, spec: Spec) -> PlacementView:
         """Return where a job could run if it was submitted now. Its files need not be uploaded, and nothing changes."""
@@ -312,7 +309,7 @@ class Client:
     def download(self, artifact: ArtifactView, folder: Path) -> Path:
         """Download a result below the folder, complete and with the right SHA-256, or not at all. Return its path."""
         if not is_safe_path(artifact.path):  # a path from the network is never trusted, as a file is written there
-            raise Damaged(f"the server calls a result {artifact.path}, which is no name for a file")
+            raise Damaged(f"the server calls a result {artifact.path}, which cannot be the name of a file")
         target = folder / artifact.path
         partial = target.with_name(f".{artifact.sha256[:16]}.partial")
         try:
@@ -325,7 +322,9 @@ class Client:
             raise Unreachable(f"{artifact.path} could not be downloaded: {type(error).__name__}") from None
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise UserError(f"{target} cannot be written: {why}", hint="name a folder on a disk with room") from None
+            raise UserError(
+                f"{target} cannot be written: {why}", hint="name a folder on a disk with enough space"
+            ) from None
         raise Damaged(f"{artifact.path} does not match its SHA-256", hint="try again")
 
     def _read_into(self, partial: Path, artifact: ArtifactView) -> str:

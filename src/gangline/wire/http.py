@@ -35,7 +35,7 @@ def path_of(*parts: str) -> str:
     """
     wrong = next((part for part in parts if "/" in part), None)
     if wrong is not None:
-        raise NotFound(f"there is no {wrong}", hint="ids and names hold no slash")
+        raise NotFound(f"there is no {wrong}", hint="ids and names have no slash")
     return "/".join(("/v1", *(quote(part, safe="", errors="surrogateescape").replace(".", "%2E") for part in parts)))
 
 
@@ -54,7 +54,9 @@ class Http:
         Raise `BadInput` for an invalid token, `NotFound` for an invalid project.
         """
         if project and not is_project_name(project):
-            raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists them to an operator")
+            raise NotFound(
+                f"there is no project {project}", hint="an operator can list the projects with `gangline projects ls`"
+            )
         self.server = server.rstrip("/")
         self.token = as_secret(token, "the key")
         self._project = project
@@ -178,7 +180,7 @@ def _parse(kind: type[T], content: bytes, answer: httpx.Response) -> T:
     except ValueError:
         raise Unreachable(
             f"{answer.request.url.copy_with(query=None)} did not answer as a Gangline server does",
-            hint="is the address right?",
+            hint="check the address of the server",
         ) from None
 
 

@@ -25,10 +25,10 @@ TYPE = "urn:gangline:problem:"
 STALE = "stale"
 REFUSED = "refused"
 TITLES: dict[str, tuple[int, str]] = {
-    BadInput.code: (422, "What was given cannot be used"),
+    BadInput.code: (422, "The values of the request cannot be used"),
     InvalidSpec.code: (422, "The request is not valid"),
-    Damaged.code: (422, "The bytes are not what was said"),
-    Denied.code: (401, "Not known"),
+    Damaged.code: (422, "The bytes do not match their description"),
+    Denied.code: (401, "Not authenticated"),
     Forbidden.code: (403, "Not allowed"),
     NotFound.code: (404, "Not found"),
     UserError.code: (400, "The request cannot be served"),
@@ -105,5 +105,5 @@ def to_error(status: int, body: dict[str, Any]) -> GanglineError:
     if code in ERRORS:
         return ERRORS[code](message, hint=hint)
     if status >= 500:
-        return Unreachable(f"the server failed (HTTP {status})", hint="its log says more")
+        return Unreachable(f"the server failed (HTTP {status})", hint="see its log")
     return UserError(message or f"the server refused the request (HTTP {status})", hint=hint)

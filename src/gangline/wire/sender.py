@@ -26,7 +26,7 @@ class Sender:
         self._http = http
         self._bytes = store
 
-    def hand_in(self, path: Path, below: Path, tell: Callable[[File], None]) -> File:
+    def upload(self, path: Path, below: Path, tell: Callable[[File], None]) -> File:
         """Upload a file and return it as a spec names it.
 
         Grants expire, so it asks again while each answer lists fewer missing parts: a part that arrived is not granted again.
@@ -36,10 +36,10 @@ class Sender:
         tell(file)
         missing = len(parts) + 2
         while not (offered := self._offer(file, parts)).present:
-            assert offered.grant is not None, "what is not there can be put there"
+            assert offered.grant is not None, "a file that is not stored comes with a grant"
             before, missing = missing, sum(signed is not None for signed in offered.grant.parts)
             if missing >= before:
-                raise BadInput(f"{path} changed while it was handed in", hint="try again")
+                raise BadInput(f"{path} changed while it was uploaded", hint="try again")
             self._send(offered.grant, path)
         return file
 
@@ -67,7 +67,7 @@ class Sender:
         try:
             return self._bytes.put(self._absolute(signed.url), content=content, headers=signed.headers)
         except httpx.HTTPError as error:
-            raise Unreachable(f"{path} could not be handed in: {type(error).__name__}") from None
+            raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None
 
     def _absolute(self, url: str) -> str:
         return urljoin(self._http.server, url)

@@ -72,5 +72,6 @@ def parse_message(message: Message, kinds: Mapping[str, type]) -> Any:
         return TypeAdapter(kinds[message.event]).validate_json(message.data)
     except (KeyError, ValueError):
         raise Unreachable(
-            f"a message {message.event!r} that a Gangline server does not send", hint="is the address right?"
+            f"the stream has a message {message.event!r}, which no Gangline server of this version sends",
+            hint="check the address of the server, and that its version is not newer",
         ) from None

@@ -70,9 +70,9 @@ class Agent:
             self.news.append(f"{work.assignment.job}: the lease is lost; stopped and cleaned up")
         except Denied:
             self._joined = None
-            self.news.append("the server has given this node up; joining again")
+            self.news.append("the server no longer knows this node; joining again")
         except GanglineError as error:
-            self.news.append(f"{work.assignment.job}: given up: {error.message}")
+            self.news.append(f"{work.assignment.job}: abandoned: {error.message}")
         if work.ended:
             self._work = None
 
@@ -130,5 +130,5 @@ class Agent:
             try:
                 self._edges.server.leave()
             except (Unreachable, Denied):
-                self.news.append("could not say goodbye; the server will notice")
+                self.news.append("the server could not be informed that this node leaves; it will notice by itself")
         self.stopped = True

@@ -44,9 +44,9 @@ def placing(fetching: Activity[T]) -> Activity[T]:
     except OSError as error:
         if error.errno not in UNPLACEABLE:
             raise
-        raise AttemptFailed("bad data", f"the inputs cannot be placed: {error}") from None
+        raise AttemptFailed("bad data", f"the inputs cannot be stored on this node: {error}") from None
     except RecursionError as error:
-        raise AttemptFailed("bad data", f"the inputs are nested too deep: {error}") from None
+        raise AttemptFailed("bad data", f"the inputs are nested too deeply: {error}") from None
 
 
 def fetch_inputs(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[tuple[str, ...]]:
@@ -128,7 +128,7 @@ def _bring(edges: Edges, clock: Clock, assignment: Assignment, directory: Path, 
         yield from _download(edges, clock, assignment, directory, lacking)
         lacking = [each for each in lacking if each.cached and not _is_placed(edges, directory, each)]
     if lacking:
-        raise AttemptFailed("download failed", f"{lacking[0].file.path} does not stay in this node's cache")
+        raise AttemptFailed("download failed", f"{lacking[0].file.path} could not be kept in this node's cache")
     of_base = tuple(each.file for each in inputs if each.file.path.startswith("base/"))
     edges.host.remember_base(parse_base(_model(assignment)["base"]).id, of_base)
 

@@ -171,4 +171,4 @@ def _outcome(run: Run, code: int, shipping: Shipping) -> Activity[Outcome]:
     if said:
         return Failed(kind=said.kind, because=said.because)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return Failed(kind="crashed", because=f"{how}; its last words: {shipping.last_words(run)}")
+    return Failed(kind="crashed", because=f"{how}; its last output: {shipping.last_words(run)}")

@@ -103,7 +103,7 @@ def test_files_are_known_as_whoever_handed_them_in_says(service: Service) -> Non
     assert found.id == FilesBase(files=(service.photo,)).id and found.bytes == service.photo.bytes
 
 
-def test_files_that_were_not_handed_in_are_no_base(service: Service) -> None:
+def test_files_that_were_not_uploaded_are_no_base(service: Service) -> None:
     missing = replace(service.photo, sha256="f" * 64)
     with pytest.raises(BadInput, match="not in the object store"):
         add(service, "files", FilesBase(files=(missing,)))

@@ -170,19 +170,19 @@ def test_a_result_is_there_and_its_owner_gets_it(service: Service) -> None:
     assert artifact["bytes"] == len(b"result")
 
 
-def test_photos_and_bases_of_any_length_are_handed_in_once(service: Service, tmp_path: Path) -> None:
+def test_photos_and_bases_of_any_length_are_uploaded_once(service: Service, tmp_path: Path) -> None:
     for name, content in {"empty": b"", "photo": b"a picture", "base": LARGE, "exact": LARGE[:PART_BYTES]}.items():
         (tmp_path / name).write_bytes(content)
     paths = [tmp_path / name for name in ("empty", "photo", "base", "exact")]
     with served(service.app) as url:
         for _ in range(2):
-            handed = Client(url, OPERATOR).hand_in(paths, tmp_path)
+            handed = Client(url, OPERATOR).upload(paths, tmp_path)
     for path, file in zip(paths, handed, strict=True):
         assert service.objects.read(blob_key(PROJECT, file.sha256)) == path.read_bytes()
         assert service.store.load("blob", project=PROJECT, sha256=file.sha256)[0]["bytes"] == file.bytes
 
 
-def test_what_a_user_began_to_hand_in_goes_on_where_it_was(service: Service, tmp_path: Path) -> None:
+def test_what_a_user_began_to_upload_resumes_where_it_was(service: Service, tmp_path: Path) -> None:
     (tmp_path / "base").write_bytes(LARGE)
     file = as_upload(File(path="base", bytes=len(LARGE), sha256=hashlib.sha256(LARGE).hexdigest()), LARGE)
     body = {"sha256": file.sha256, "bytes": file.bytes, "parts": file.parts}
@@ -192,7 +192,7 @@ def test_what_a_user_began_to_hand_in_goes_on_where_it_was(service: Service, tmp
     again = service.ask("POST", "/v1/blobs", json=body).json()["grant"]["parts"]
     assert [part is None for part in again] == [True, False]
     with served(service.app) as url:
-        Client(url, OPERATOR).hand_in([tmp_path / "base"], tmp_path)
+        Client(url, OPERATOR).upload([tmp_path / "base"], tmp_path)
     assert service.objects.read_back(blob_key(PROJECT, file.sha256)) == file.sha256
 
 

@@ -169,7 +169,7 @@ def test_a_key_that_opens_nothing_asks_no_nodes(service: Service, train: Any) ->
     assert code == 0 and "unknown: " in said
 
 
-def test_of_a_base_that_was_handed_in_before_its_family_is_that_of_the_projects_list(
+def test_of_a_base_that_was_uploaded_before_its_family_is_that_of_the_projects_list(
     service: Service, train: Any
 ) -> None:
     ours = {"name": "ours", "base": asdict(service.spec().base), "family": "sdxl", "licence": "mit"}

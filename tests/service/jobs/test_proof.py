@@ -11,7 +11,7 @@ from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import query
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_samples import commit, train
-from tests.service.jobs.test_scratch import hand_in
+from tests.service.jobs.test_scratch import submit_scratch
 from tests.service.test_rules import rent
 
 NO_LANCE = "lance is not installed: pip install 'gangline[data]'"
@@ -42,7 +42,7 @@ def test_a_node_with_all_libraries_whose_card_disk_or_memory_fails_gets_no_job(s
 
 
 def test_a_node_without_the_libraries_of_one_kind_gets_only_the_others(service: Service) -> None:
-    scratch, node = hand_in(service), service.join(**FOR_LORAS)
+    scratch, node = submit_scratch(service), service.join(**FOR_LORAS)
     assert seen(service, node) == ("ready", f"no libraries for scratch: {NO_LANCE}")
     service.claim_nothing(node)
     lora = service.submit()
@@ -51,7 +51,7 @@ def test_a_node_without_the_libraries_of_one_kind_gets_only_the_others(service: 
 
 
 def test_nor_does_it_get_one_that_was_begun_elsewhere(service: Service) -> None:
-    scratch, other = hand_in(service), service.join("node-b")
+    scratch, other = submit_scratch(service), service.join("node-b")
     service.claim(other)
     node = service.join(**FOR_LORAS)
     service.wait(3600)
@@ -61,7 +61,7 @@ def test_nor_does_it_get_one_that_was_begun_elsewhere(service: Service) -> None:
 
 
 def test_a_job_that_waits_for_libraries_says_which_node_lacks_which(service: Service) -> None:
-    scratch = hand_in(service)
+    scratch = submit_scratch(service)
     service.join(**FOR_LORAS)
     because = query.job(service.deployment, PROJECT, scratch, service.now_ms).summary.because
     assert (
@@ -71,7 +71,7 @@ def test_a_job_that_waits_for_libraries_says_which_node_lacks_which(service: Ser
 
 
 def test_a_node_whose_gangline_does_not_know_a_kind_does_not_get_it(service: Service) -> None:
-    hand_in(service)
+    submit_scratch(service)
     service.claim_nothing(service.join(kinds=("lora",)))
 
 

@@ -326,7 +326,7 @@ def test_steps_that_are_trained_again_are_not_shown_again(service: Service) -> N
 # Of a result
 
 
-def hand_in_result(service: Service, node: str, training: Assignment) -> Any:
+def report_result(service: Service, node: str, training: Assignment) -> Any:
     files = [hand_over(service, node, training.hold, "output", name) for name in (DIFFUSERS_FILE, "report.json")]
     return finish(service.deployment, node, training.hold, Succeeded(output=tuple(files)), service.now_ms)
 
@@ -336,7 +336,7 @@ def test_a_result_is_shown_beside_the_base_once_it_is_there(service: Service) ->
     training = train(service, node, sample_every_steps=None, sample_result=True)
     commit(service, node, training, 10)
     assert open_samples(service, training.job) == []
-    assert hand_in_result(service, node, training) == Done()
+    assert report_result(service, node, training) == Done()
     before = view(service, training.job)
     assert (before.summary.state, before.samples.waiting) == ("succeeded", 1)
     rendering = service.claim(node)
@@ -363,7 +363,7 @@ def test_a_result_waits_longer_for_a_node_than_a_step(service: Service) -> None:
     jobs = list[Assignment]()
     for seed in (1, 2):
         jobs.append(train(service, node, sample_every_steps=None, sample_result=True, seed=seed))
-        hand_in_result(service, node, jobs[-1])
+        report_result(service, node, jobs[-1])
     shown, never = jobs
     service.wait(POLICY.samples_wait_s + 1)
     service.tick()
@@ -377,7 +377,7 @@ def test_a_result_waits_longer_for_a_node_than_a_step(service: Service) -> None:
 def test_a_result_waits_for_days_also_where_there_is_no_node_at_all(service: Service) -> None:
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=True)
-    hand_in_result(service, node, training)
+    report_result(service, node, training)
     service.store.apply(write("node_gone", id=node, because="vanished"))
     for days in (1.5, 5):
         service.wait(days * 86_400)
@@ -390,7 +390,7 @@ def test_every_result_is_shown_before_a_rented_node_is_given_back(service: Servi
     node = rented(service, "node-a")
     jobs = [service.submit(sample_result=True, seed=seed) for seed in (1, 2)]
     for _ in jobs:
-        hand_in_result(service, node, service.claim(node))
+        report_result(service, node, service.claim(node))
     for _ in jobs:
         rendering = service.claim(node)
         service.wait(2 * POLICY.idle_s)
@@ -402,7 +402,7 @@ def test_every_result_is_shown_before_a_rented_node_is_given_back(service: Servi
 def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service) -> None:
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=True)
-    hand_in_result(service, node, training)
+    report_result(service, node, training)
     missed = service.store.load("open_samples", parent=training.job)[0]["id"]
     steer.cancel(service.deployment, missed, service.now_ms)
     told = view(service, training.job).samples
@@ -423,7 +423,7 @@ def test_of_a_job_that_failed_there_is_no_result_to_show(service: Service) -> No
 def test_who_wants_no_picture_of_it_gets_none(service: Service) -> None:
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=False)
-    assert hand_in_result(service, node, training) == Done()
+    assert report_result(service, node, training) == Done()
     assert open_samples(service, training.job) == []
 
 
@@ -521,7 +521,7 @@ def test_pictures_of_who_lost_the_lease_are_nobodys(service: Service) -> None:
 
 def test_who_renders_may_read_the_base_and_the_weights_and_nothing_else(service: Service) -> None:
     first, second = service.join("node-a"), service.join("node-b")
-    other = service.hand_in(b"another photo", "b.png")
+    other = service.upload(b"another photo", "b.png")
     training = train(service, first, photos=(other,), base=FilesBase(files=(service.photo,)))
     commit(service, first, training, 10)
     rendering = service.claim(second)

@@ -108,7 +108,7 @@ def _show(service: Service, hold: Hold, job: str) -> None:
 
 
 def _others(service: Service) -> dict[str, str]:
-    file = service.hand_in(b"weights", f"{TAKEN}.safetensors")
+    file = service.upload(b"weights", f"{TAKEN}.safetensors")
     for name in ("plain", "other", "stays"):
         bases.add(
             service.deployment,

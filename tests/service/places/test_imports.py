@@ -81,7 +81,7 @@ def test_photos_of_a_list_of_urls_are_fetched_and_the_job_begins_with_them(fetch
 def test_the_same_photos_uploaded_or_fetched_are_the_same_job(fetching: Service, site: Site) -> None:
     job = ask(fetching, [site.put("one.png", RED)])
     fetch_all(fetching.deployment)
-    uploaded = fetching.hand_in(RED, "one.png")
+    uploaded = fetching.upload(RED, "one.png")
     other = ask(fetching, [{"path": "one.png", "bytes": uploaded.bytes, "sha256": uploaded.sha256}])
     specs = [show(fetching, each)["spec"] for each in (job, other)]
     assert specs[0] == specs[1]
@@ -96,15 +96,15 @@ def test_photos_of_a_zip_are_fetched_with_their_captions(fetching: Service, site
     spec = parse_spec(show(fetching, job)["spec"])
     assert [file.path for file in (*spec.photos, *spec.captions)] == ["1.png", "2.png", "1.txt"]
     told = fetching.ask("GET", f"/v1/jobs/{job}/events").json()[1]["because"]
-    assert told == "2 photos and 1 file of captions fetched; readme.doc is passed over: not an image"
+    assert told == "2 photos and 1 file of captions fetched; readme.doc is skipped: not an image"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"<html>sign in</html>", "is no photo: not an image"),
+        (b"<html>sign in</html>", "is not a photo: not an image"),
         (RED[:80], "cannot be read to its end"),
-        (b"", "is no photo: not an image"),
+        (b"", "is not a photo: not an image"),
     ],
 )
 def test_what_is_no_photo_fails_the_job_in_words(fetching: Service, site: Site, content: bytes, said: str) -> None:

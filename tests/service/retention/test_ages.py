@@ -193,12 +193,12 @@ def blobs(service: Service) -> list[str]:
     return [key.rsplit("/", 1)[1] for key in stored(service, "blobs")]
 
 
-def hand_in(service: Service, content: bytes) -> Any:
-    return service.hand_in(content, f"{content.decode()}.png")
+def upload_photo(service: Service, content: bytes) -> Any:
+    return service.upload(content, f"{content.decode()}.png")
 
 
 def test_what_no_job_uses_goes_after_a_while(service: Service) -> None:
-    used, unused = hand_in(service, b"used"), hand_in(service, b"unused")
+    used, unused = upload_photo(service, b"used"), upload_photo(service, b"unused")
     job = service.submit(photos=(used,))
     after(service, 31)
     assert unused.sha256 not in blobs(service)
@@ -225,8 +225,8 @@ def test_a_retry_brings_its_files_a_longer_life_and_says_when_they_are_gone(serv
     assert "deleted after a while" in found.value.hint
 
 
-def test_what_is_handed_in_again_begins_anew(service: Service) -> None:
-    photo = hand_in(service, b"again")
+def test_what_is_uploaded_again_starts_over(service: Service) -> None:
+    photo = upload_photo(service, b"again")
     after(service, 29)
     assert blob_here(service.deployment, PROJECT, photo.sha256, photo.bytes, service.now_ms).present
     after(service, 29)
@@ -234,7 +234,7 @@ def test_what_is_handed_in_again_begins_anew(service: Service) -> None:
 
 
 def test_files_of_a_base_with_a_name_stay(service: Service) -> None:
-    file = service.hand_in(b"weights", "model.safetensors")
+    file = service.upload(b"weights", "model.safetensors")
     bases.add(
         service.deployment, PROJECT, "mine", FilesBase(files=(file,)), None, bases.BaseStatement(), service.now_ms
     )
@@ -252,7 +252,7 @@ def test_another_projects_use_keeps_nothing_here(service: Service) -> None:
     assert [key.split("/")[1] for key in stored(service, "blobs")] == [other]
 
 
-def test_while_one_is_being_deleted_it_is_neither_handed_in_nor_named(service: Service) -> None:
+def test_while_one_is_being_deleted_it_is_neither_uploaded_nor_named(service: Service) -> None:
     service.store.apply(giving_up(PROJECT, service.store.load("blobs_unused", **UNUSED)[0], service.now_ms))
     with pytest.raises(Unreachable, match="being deleted"):
         blob_here(service.deployment, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms)
@@ -260,7 +260,7 @@ def test_while_one_is_being_deleted_it_is_neither_handed_in_nor_named(service: S
         service.submit()
     delete_given_up(service.deployment, service.now_ms)
     assert not blob_here(service.deployment, PROJECT, service.photo.sha256, service.photo.bytes, service.now_ms).present
-    again = hand_in(service, b"a photo")
+    again = upload_photo(service, b"a photo")
     assert blobs(service) == [again.sha256]
     service.submit()
 

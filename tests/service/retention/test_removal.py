@@ -31,7 +31,7 @@ PROMPT = "zyx the dog of my neighbour"
 def made(service: Service, **settings: Any) -> str:
     """A job that has ended with all that a job can leave: photo, checkpoint, pictures, log, result."""
     trainer, other = service.join("a"), service.join("b")
-    photo = service.hand_in(b"its own photo", "own.png")
+    photo = service.upload(b"its own photo", "own.png")
     training = train(service, trainer, prompt=PROMPT, photos=(photo,), **settings)
     commit_of(service, trainer, training, 10)
     renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"))
@@ -123,13 +123,13 @@ def test_a_base_with_a_name_stays(service: Service) -> None:
     assert blobs(service) == [service.photo.sha256]
 
 
-def test_what_was_handed_in_again_a_moment_ago_is_about_to_be_used(service: Service) -> None:
+def test_what_was_uploaded_again_a_moment_ago_is_about_to_be_used(service: Service) -> None:
     job = made(service)
     service.wait(60)
-    service.hand_in(b"its own photo", "own.png")
+    service.upload(b"its own photo", "own.png")
     assert remove(service, job)["uploads"] == (1, service.photo.bytes)
     sweep(service)
-    again = service.hand_in(b"its own photo", "own.png")
+    again = service.upload(b"its own photo", "own.png")
     service.submit(base=FilesBase(files=(again,)), photos=(again,))
 
 

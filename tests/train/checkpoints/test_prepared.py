@@ -73,7 +73,7 @@ def test_what_is_damaged_is_made_anew_and_the_log_says_so(
         case _:
             file.unlink()
     assert prepared.find_prepared(run, KEY) is None
-    assert f"{KEY} is made anew" in capsys.readouterr().err
+    assert f"the prepared tensors {KEY} are computed again" in capsys.readouterr().err
 
 
 def test_what_belongs_to_another_key_is_not_used(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_part_that_was_left_out_is_asked_for_by_name(tmp_path: Path) -> None:
     prepared.need(run, TEXT_ENCODERS)
     (tmp_path / "left_out.json").write_text('["text_encoder"]')
     prepared.need(run, ("vae",))
-    with pytest.raises(prepared.LeftOut, match="text_encoder did not come"):
+    with pytest.raises(prepared.LeftOut, match="text_encoder: not downloaded"):
         prepared.need(run, TEXT_ENCODERS)
 
 

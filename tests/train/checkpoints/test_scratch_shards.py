@@ -129,7 +129,7 @@ def test_a_manifest_that_leaves_out_a_rank_is_no_checkpoint(tmp_path: Path) -> N
         shards.write_part(target, part, Ranks(rank, 2))
     shards.complete(target, 3, IDENTITY, 1)
     stored, rejected = good(tmp_path)
-    assert stored is None and "it has not all rows of" in rejected[0]
+    assert stored is None and "it lacks rows of" in rejected[0]
 
 
 def test_another_jobs_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:

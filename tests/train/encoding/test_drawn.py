@@ -144,9 +144,9 @@ def test_a_model_trains_on_latents_that_were_drawn_elsewhere(base: Path, tmp_pat
 
 def test_without_a_model_latents_are_left_out_with_what_to_do(tmp_path: Path) -> None:
     found, _ = find_source(DataPlace(str(write(tmp_path).source)), Hints())
-    assert any("latents_16, latents_32: left out; --latents-of MODEL keeps them" in note for note in found.notes)
+    assert any("latents_16, latents_32: skipped; to keep them, name the model" in note for note in found.notes)
     assert any(
-        "caption_latents: left out; MosaicML's script embeds no text for every tenth" in note for note in found.notes
+        "caption_latents: skipped; MosaicML's script embeds no text for every tenth" in note for note in found.notes
     )
     assert "latents_16" not in found.columns.names
 
@@ -173,7 +173,7 @@ def test_an_image_that_its_exif_turns_is_not_the_one_whose_latents_were_drawn(tm
     turned[0x0112] = 6
     Image.new("RGB", (40, 40)).save(file, "JPEG", exif=turned)
     _, done = converted(kept(write(tmp_path, jpg=file.getvalue())), tmp_path / "made.lance")
-    assert left_out_counts(done) == {"turned by its EXIF, but not where its latents were drawn": 1}
+    assert left_out_counts(done) == {"rotated by its EXIF, unlike its latents": 1}
 
 
 def test_latents_that_another_vae_made_are_refused(base: Path, tmp_path: Path) -> None:

@@ -139,11 +139,11 @@ def test_what_a_try_that_was_cut_off_left_is_swept_and_no_version_loses_a_file(d
 def test_other_settings_do_not_go_on_with_what_was_begun(data: DataSet) -> None:
     with pytest.raises(Cut):
         encode_data_set(data, encoding(data), CutOff(2))
-    with pytest.raises(BadInput, match="were begun, or the data set has changed"):
+    with pytest.raises(BadInput, match="has other columns, or the data set has changed"):
         encode_data_set(data, encoding(data, crop="random"), Processes(1))
     data.table.delete("width > 44")
     changed = open_data_set(data.place)
-    with pytest.raises(BadInput, match="were begun, or the data set has changed"):
+    with pytest.raises(BadInput, match="has other columns, or the data set has changed"):
         encode_data_set(changed, encoding(changed), Processes(1))
 
 
@@ -174,7 +174,7 @@ def test_what_was_begun_for_a_data_set_is_not_used_for_another_in_its_place(data
     shutil.rmtree(data.place.uri)
     other, _ = converted(made.as_tars(tmp_path / "other", samples(ROWS, 100)), tmp_path / "made.lance")
     assert other.version == data.version
-    with pytest.raises(BadInput, match="were begun, or the data set has changed"):
+    with pytest.raises(BadInput, match="has other columns, or the data set has changed"):
         encode_data_set(other, encoding(other), Processes(1))
 
 
@@ -188,7 +188,7 @@ def test_other_weights_in_the_place_of_the_model_do_not_go_on_with_what_was_begu
     with pytest.raises(Cut):
         encode_data_set(data, encoding(data, base=base), CutOff(2))
     AutoencoderKL.from_config(AutoencoderKL.load_config(base / "vae")).save_pretrained(base / "vae")
-    with pytest.raises(BadInput, match=r"other columns for .* were begun"):
+    with pytest.raises(BadInput, match=r"an unfinished encoding of .* has other columns"):
         encode_data_set(data, encoding(data, base=base), Processes(1))
 
 
@@ -198,7 +198,7 @@ def test_a_data_set_that_changes_meanwhile_is_told(data: DataSet) -> None:
             yield from super().run(work, tasks)
             data.table.delete("width > 44")
 
-    with pytest.raises(BadInput, match="was changed while columns were made for it"):
+    with pytest.raises(BadInput, match="was changed while it was encoded"):
         encode_data_set(data, encoding(data), Changing(100))
 
 
@@ -216,7 +216,7 @@ def test_a_second_resolution_leaves_the_first_as_it_was(data: DataSet) -> None:
 
 
 def test_a_resolution_that_the_vae_cannot_is_told(data: DataSet) -> None:
-    with pytest.raises(BadInput, match="resolution 30 is no multiple of 4"):
+    with pytest.raises(BadInput, match="resolution 30 is not a multiple of 4"):
         forecast_encoding(data, encoding(data, resolutions=(30,)))
 
 
@@ -238,7 +238,7 @@ def test_a_batch_that_memory_has_no_room_for_is_told_with_what_to_do(data: DataS
     encoder.encode(rows.slice(0, 1))
     with memory_for_no_more_than(2**28), pytest.raises(BadInput, match="no room for 12 pictures") as told:
         encoder.encode(rows)
-    assert "a smaller --batch-size" in told.value.hint and "what is done stays done" in told.value.hint
+    assert "a smaller --batch-size" in told.value.hint and "finished work is kept" in told.value.hint
 
 
 def test_what_an_encoder_refuses_is_told_as_it_says_it(data: DataSet, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_what_an_encoder_refuses_is_told_as_it_says_it(data: DataSet, tmp_path: 
     vae = AutoencoderKL.from_pretrained(BASE, subfolder="vae")
     vae.quant_conv.bias.data.fill_(torch.inf)
     vae.save_pretrained(tmp_path / "vae")
-    with pytest.raises(BadInput, match="this VAE gives no finite numbers in float32"):
+    with pytest.raises(BadInput, match="this VAE computes values that are not finite in float32"):
         encode_data_set(data, encoding(data, vae=tmp_path / "vae"), Processes(1))
 
 

@@ -90,7 +90,7 @@ def test_it_lists_what_was_set_and_not_what_was_left_as_it_is() -> None:
         "| dora | true | false |",
         '| target\\_modules | \\["to\\_q"\\] | \\["to\\_k", "to\\_q", "to\\_v", "to\\_out.0"\\] |',
     ]
-    assert "All are Gangline's defaults." in text_of(replace(SPEC, rank=16))
+    assert "All settings have Gangline's defaults." in text_of(replace(SPEC, rank=16))
 
 
 def test_it_says_how_well_photos_are_met_that_were_not_trained_on() -> None:

@@ -621,7 +621,7 @@ def change(file: Path, to: Path, edit: Callable[[Tensors], None]) -> Path:
 
 def test_a_lora_of_a_larger_rank_is_refused(cat: Path) -> None:
     _, start = adapted("sd15", targets=ATTENTION, r=2)
-    with pytest.raises(BadInput, match=f"{DIFFUSERS_FILE} has rank 4, the job 2") as refused:
+    with pytest.raises(BadInput, match=f"{DIFFUSERS_FILE} has rank 4, but the job has rank 2") as refused:
         read_lora(cat, SD15, start, 2)
     assert refused.value.hint == "set rank to 4"
 
@@ -640,7 +640,7 @@ def test_weights_of_a_text_encoder_are_refused_where_it_is_not_trained(cat: Path
     assert refused.value.hint == "set train_text_encoder"
 
 
-@pytest.mark.parametrize(("dora", "says"), [(False, "a DoRA"), (True, "no DoRA")])
+@pytest.mark.parametrize(("dora", "says"), [(False, "a DoRA"), (True, "not a DoRA")])
 def test_a_dora_goes_on_as_a_dora_only(dora: bool, says: str, tmp_path: Path) -> None:
     file = write_diffusers(tmp_path, trained("sd15", targets=ATTENTION, use_dora=not dora)[1])
     _, start = adapted("sd15", targets=ATTENTION, use_dora=dora)
@@ -754,5 +754,5 @@ def test_settings_that_are_none_are_refused(
     said: dict[str, Any], cat: Path, tmp_path: Path, start: dict[str, LoraPart]
 ) -> None:
     save_file(load_file(cat), tmp_path / "style.safetensors", {SETTINGS: json.dumps(said)})
-    with pytest.raises(BadInput, match=r"style\.safetensors says in its metadata what is no alpha"):
+    with pytest.raises(BadInput, match=r"style\.safetensors has no valid alpha in its metadata"):
         read_lora(tmp_path / "style.safetensors", SD15, start, 2)

@@ -100,9 +100,9 @@ def test_where_memory_has_no_room_for_graphs_steps_go_on_without_them(
     for step in range(1, 4):
         lora.step(step, batches.step(step))
     assert lora.graphs and lora.graphs.replayed == 1
-    lora.graphs.stop("memory has no room for them")
+    lora.graphs.stop("out of memory")
     microbatch = lora.microbatch
     for step in range(4, STEPS + 1):
         lora.step(step, batches.step(step))
     assert lora.graphs.replayed == 0 and lora.microbatch == microbatch and lora.identity.exact
-    assert "not as a CUDA graph: memory has no room for them" in capfd.readouterr().err
+    assert "not as a CUDA graph: out of memory" in capfd.readouterr().err

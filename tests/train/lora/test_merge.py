@@ -119,7 +119,7 @@ def test_a_base_whose_architecture_a_file_cannot_say_is_refused(tmp_path: Path) 
     """The tiny base of this repository has more heads than tools would give it."""
     model = at(BASE)
     file = write_diffusers(tmp_path, trained(model, spec_of(dora=False)).as_parts())
-    with pytest.raises(BadInput, match="tools would read"):
+    with pytest.raises(BadInput, match="tools would infer"):
         merge_lora(file, BASE, tmp_path / "merged.safetensors", torch.float16)
 
 

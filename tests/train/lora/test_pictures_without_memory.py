@@ -108,7 +108,7 @@ def test_without_memory_for_pictures_training_goes_on_to_the_same_bits_and_says_
         run = rendered(tmp_path / "run", spec)
     assert asked
     assert report_of(run)["weights_digest"] == report_of(left_alone)["weights_digest"]
-    assert "pictures of step 1 are left out: memory ran out" in capfd.readouterr().err
+    assert "pictures of step 1 are skipped: memory ran out" in capfd.readouterr().err
     assert not list(run.samples.rglob("*.*")), "nobody is told of pictures that are not there"
     assert not [line for line in (run.path / "progress.jsonl").read_text().splitlines() if "failure" in line]
 
@@ -179,4 +179,4 @@ def test_held_out_photos_that_cannot_be_measured_do_not_cost_the_result(
         run = finish(lay_out(tmp_path / "run", held))
     assert report_of(run)["held_out"] == []
     assert report_of(run)["weights_digest"] == report_of(left_alone)["weights_digest"]
-    assert "the loss of held out photos is left out: memory ran out" in capfd.readouterr().err
+    assert "the loss of held-out photos is skipped: memory ran out" in capfd.readouterr().err

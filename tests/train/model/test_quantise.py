@@ -109,7 +109,7 @@ def test_a_layer_that_the_library_restores_wrongly_is_refused_by_its_name(
 ) -> None:
     monkeypatch.setattr(quantising, restores, by_a_wrong_scale)
     with pytest.raises(
-        GanglineError, match=rf"^attentions\.0: bitsandbytes .* {bits}-bit weights .*% off on this cpu$"
+        GanglineError, match=rf"^attentions\.0: bitsandbytes .* {bits}-bit weights with an error of .*% on this cpu$"
     ) as told:
         quantise(Attentions([(128, 192)]), bits, CPU)
     assert "base_precision" in told.value.hint

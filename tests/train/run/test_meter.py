@@ -29,7 +29,7 @@ def test_a_gradient_of_exactly_0_in_fifty_steps_in_a_row_ends_the_run_with_a_sen
 
 
 def test_fifty_steps_in_a_row_without_a_finite_gradient_end_the_run_with_a_sentence() -> None:
-    with pytest.raises(Diverged, match="the gradient was infinite or no number in 50 steps in a row") as told:
+    with pytest.raises(Diverged, match="the gradient was infinite or NaN in 50 steps in a row") as told:
         measured(meter(), *[INF, NAN] * 25).take()
     assert failure_kind(told.value) == "diverged"
 

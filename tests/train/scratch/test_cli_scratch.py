@@ -70,7 +70,7 @@ def test_a_plan_on_the_terminal_has_a_row_for_each_phase(typed: Typed, recipe: P
         assert words in " ".join(said.split()), said
 
 
-def test_only_what_the_version_names_is_handed_in_and_it_is_all_that_is_read(base: Path, tmp_path: Path) -> None:
+def test_only_what_the_version_names_is_uploaded_and_it_is_all_that_is_read(base: Path, tmp_path: Path) -> None:
     data = data_set(tmp_path)
     data.table.delete("width > 43")
     data = open_data_set(data.place)

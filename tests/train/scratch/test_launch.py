@@ -124,13 +124,13 @@ def test_what_is_wrong_with_the_input_is_said_with_its_exit_code(run: RunDirecto
     done = subprocess.run([*LAUNCH, str(run.path)], capture_output=True, timeout=120, check=False)
     assert done.returncode == EXIT_BAD_INPUT
     assert lines(run)[-1]["failure"]["kind"] == "bad data"
-    assert "is not the data set that it was" in lines(run)[-1]["failure"]["because"]
+    assert "is another data set than before" in lines(run)[-1]["failure"]["because"]
 
 
 def test_more_ranks_than_gpus_are_refused_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(BadInput, match=r"8 GPUs are to share this run \(needs.slots\), and here are 1"):
+    with pytest.raises(BadInput, match=r"this run needs 8 GPUs \(needs.slots\), but this machine has 1"):
         Ranks(rank=1, count=8, local=1).device()
 
 

@@ -105,7 +105,7 @@ def test_ranks_without_memory_for_a_microbatch_learn_what_they_would_have_with_t
     assert report_of(run)["exact"] is True and report_of(run)["fingerprint"]["microbatch"] == str(FITS)
     assert norms(run) == norms(peaceful[parallel])
     assert list(norms(run)) == list(range(1, STEPS + 1)) and all(norms(run).values())
-    assert "starting again with 2 samples at a time in phases.0\n" in said
+    assert "restarting with 2 samples at a time in phases.0\n" in said
     assert not failures(run)
 
 
@@ -143,7 +143,7 @@ def test_ranks_without_memory_for_one_sample_say_what_to_do(tmp_path: Path, base
     code, said = launched(run, samples=0, ranks=ONE)
     assert code == EXIT_FAILED
     assert [words for words in said.splitlines() if "starting again" in words] == [
-        f"out of memory: starting again with {count} samples at a time in phases.0" for count in (2, 1)
+        f"out of memory: restarting with {count} samples at a time in phases.0" for count in (2, 1)
     ]
     (failure,) = failures(run)
     assert failure["kind"] == "out of memory"

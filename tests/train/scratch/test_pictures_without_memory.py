@@ -64,7 +64,7 @@ def test_without_memory_for_pictures_training_goes_on_to_the_same_bits(
         assert run_scratch_trainer(run, Orders(render=True)) == EXIT_DONE
     finally:
         hook.remove()
-    assert "pictures of step 1 are left out: memory ran out" in capfd.readouterr().err
+    assert "pictures of step 1 are skipped: memory ran out" in capfd.readouterr().err
     assert report_of(run) == report_of(left_alone)
     assert not list(run.samples.rglob("*.*"))
 
@@ -119,7 +119,7 @@ def test_ranks_that_hold_weights_in_pieces_go_on_where_the_first_has_no_memory_f
         lay_out(tmp_path / "run", spec_of(base, data, parallel="fsdp", sample_every_steps=1), base), fails
     )
     log = (run.path / "log.txt").read_text()
-    assert log.count("pictures of step 1 are left out: memory ran out") == 1
+    assert log.count("pictures of step 1 are skipped: memory ran out") == 1
     assert report_of(run)["exact"] is True and not list(run.samples.rglob("*.*"))
 
 

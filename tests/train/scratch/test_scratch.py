@@ -279,7 +279,7 @@ def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
     assert found["told", 2][2:] == (2, True)
     assert found["found later", 1][2:] == (4, True) and found["found later", 2][2:] == (2, False)
     assert found["found later", 2][1].item() == pytest.approx(found["told", 2][1].item(), rel=1e-4)
-    assert capsys.readouterr().err.count("out of memory: going on with 2 samples at a time") == 2
+    assert capsys.readouterr().err.count("out of memory: continuing with 2 samples at a time") == 2
 
 
 def test_what_failed_passes_had_made_is_given_back_before_fewer_are_tried(base: Path, data: DataSet) -> None:
@@ -471,7 +471,7 @@ def test_what_is_wrong_with_a_later_phase_is_told_before_the_first_step(
     tmp_path: Path, base: Path, data: DataSet
 ) -> None:
     first = TrainingPhase(steps=1, resolution=32, batch_size=4)
-    for wrong, told in {"widht > 3": "cannot be used", "width < 3": "is left by"}.items():
+    for wrong, told in {"widht > 3": "cannot be used", "width < 3": "matches"}.items():
         spec = scratch_spec(base, data, phases=(first, replace(first, where=wrong)), held_out="")
         run = lay_out(tmp_path / told, spec, base)
         with pytest.raises(BadInput, match=told):
@@ -486,7 +486,7 @@ def test_a_data_set_that_was_made_anew_under_a_job_is_not_gone_on_with(tmp_path:
     data.place.wipe()
     data_set(tmp_path / "anew")
     Path(tmp_path / "anew" / "shapes.lance").rename(tmp_path / "shapes.lance")
-    with pytest.raises(BadInput, match="is not the data set that it was"):
+    with pytest.raises(BadInput, match="is another data set than before"):
         run_scratch_trainer(RunDirectory(run.path), Orders())
     assert [path.name for path in run.checkpoints.iterdir()] == ["000001"]
 
@@ -507,5 +507,5 @@ def test_a_batch_that_ranks_cannot_share_evenly_is_refused(tmp_path: Path, base:
     from gangline.train.scratch.trainer import train_as
 
     run = lay_out(tmp_path / "run", scratch_spec(base, data), base)
-    with pytest.raises(BadInput, match="a batch of 4 cannot be shared by 3 GPUs"):
+    with pytest.raises(BadInput, match="a batch of 4 cannot be divided among 3 GPUs"):
         train_as(Ranks(0, 3), run, Orders())

@@ -152,7 +152,7 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_t
     run = lay_out(tmp_path / "run", spec, base)
     assert run_scratch_trainer(RunDirectory(run.path), Orders(stop=True)) == EXIT_STOPPED
     lower_limit(run.path, 0, 2)
-    with pytest.raises(MemoryError, match=r"4 samples at a time, as its steps had so far.* set phases.0.microbatch"):
+    with pytest.raises(MemoryError, match=r"4 samples at a time, as in its steps so far.* set phases.0.microbatch"):
         finish(run)
 
 

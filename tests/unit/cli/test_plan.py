@@ -63,7 +63,7 @@ def test_a_plan_says_what_will_be_done(folder: Path) -> None:
         "steps": "40 steps, batch size 1 (photos are seen 10 to 20 times)",
         "LoRA": "rank 16 in the U-Net and the text encoders",
     }
-    assert plan.notes == ("film.mp4 is passed over: not an image",)
+    assert plan.notes == ("film.mp4 is skipped: not an image",)
 
 
 def document(plan: LoraPlan) -> LoraDocument:
@@ -98,7 +98,7 @@ def test_the_spec_of_a_plan_names_every_file(folder: Path) -> None:
     assert [file.path for file in spec.captions] == ["a.txt"]
 
 
-def test_photos_of_the_class_are_handed_in_with_their_captions_and_the_base_draws_the_rest(
+def test_photos_of_the_class_are_uploaded_with_their_captions_and_the_base_draws_the_rest(
     folder: Path, tmp_path: Path
 ) -> None:
     of_class = tmp_path / "dogs"
@@ -111,7 +111,7 @@ def test_photos_of_the_class_are_handed_in_with_their_captions_and_the_base_draw
     assert rows(plan)["class"] == "2 photos of your own and 8 pictures that the base makes of 'a photo of a dog'"
     assert [file.path for file in plan.spec.class_photos] == ["x.jpg", "y.png"]
     assert [file.path for file in plan.spec.class_captions] == ["x.txt"]
-    assert "notes.pdf is passed over: not an image" in plan.notes
+    assert "notes.pdf is skipped: not an image" in plan.notes
     assert plan.files_count == 3 + 1 + 2 + 1
     enough = planned(folder, class_photos=str(of_class), class_prompt="a photo of a dog", class_images=2)
     assert rows(enough)["class"] == "2 photos of your own"
@@ -193,7 +193,7 @@ def test_what_the_trainer_would_refuse_of_a_known_base_is_refused_before(folder:
     assert planned(folder, base=str(BASE), zero_terminal_snr=True)
 
 
-def test_a_vae_of_its_own_is_handed_in_too(folder: Path) -> None:
+def test_a_vae_of_its_own_is_uploaded_too(folder: Path) -> None:
     vae = folder.parent / "vae"
     vae.mkdir()
     (vae / "config.json").write_text("{}")

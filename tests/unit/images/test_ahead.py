@@ -160,7 +160,7 @@ CRASHES = "import os, sys; sys.stdin.readline(); os.kill(os.getpid(), {})"
     ("number", "kind", "says"),
     [
         (signal.SIGSEGV, BadInput, r"0\.png crashes its decoder \(SIGSEGV\)"),
-        (signal.SIGKILL, MemoryError, r"the process that decodes 0\.png was killed, perhaps for want of memory"),
+        (signal.SIGKILL, MemoryError, r"the process that decodes 0\.png was killed, perhaps because memory ran out"),
     ],
 )
 def test_a_photo_that_ends_its_decoder_twice_is_named(

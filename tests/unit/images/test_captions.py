@@ -81,7 +81,7 @@ def test_of_two_captions_the_photos_own_file_is_taken_and_told(tmp_path: Path) -
     found, told = captions(tmp_path, "a.jpg")
     assert found["a.jpg"] == Caption(text="from the file", repeats=2)
     assert told == [
-        "a.jpg has two captions: the one in a.txt is taken, not the one in line 1 of metadata.jsonl",
+        "a.jpg has two captions: the one in a.txt is used, not the one in line 1 of metadata.jsonl",
     ]
 
 
@@ -108,7 +108,7 @@ def test_an_empty_caption_is_as_none_and_told(tmp_path: Path, nothing: str) -> N
     write(tmp_path / "a.txt", nothing)
     assert captions(tmp_path, "a.jpg") == (
         {"a.jpg": Caption(text=PROMPT)},
-        ["a.txt is empty: it is as if it were not there"],
+        ["a.txt is empty, and is ignored"],
     )
 
 
@@ -118,8 +118,8 @@ def test_captions_of_photos_that_are_not_there_are_told(tmp_path: Path) -> None:
     found, told = captions(tmp_path, "a.jpg")
     assert found == {"a.jpg": Caption(text=PROMPT)}
     assert told == [
-        "b.txt is passed over: there is no photo of that name",
-        "line 1 of metadata.jsonl speaks of c.jpg, but there is no such photo",
+        "b.txt is skipped: there is no photo of that name",
+        "line 1 of metadata.jsonl names c.jpg, but there is no such photo",
     ]
 
 

@@ -172,13 +172,13 @@ def test_of_an_animation_the_first_frame_is_taken_and_told(tmp_path: Path, suffi
     frames = [picture(colour=BLUE), picture(colour=GREEN)]
     picture().save(tmp_path / f"a.{suffix}", save_all=True, append_images=frames)
     looks(read_photo(tmp_path / f"a.{suffix}"), RED)
-    assert find_photos(tmp_path).passed_over == [f"a.{suffix} has 3 frames: the first is taken"]
+    assert find_photos(tmp_path).warnings == [f"a.{suffix} has 3 frames: only the first is used"]
 
 
 def test_the_second_picture_that_phones_hide_in_a_jpeg_is_none_of_ours(tmp_path: Path) -> None:
     picture().save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[picture(colour=BLUE)])
     looks(read_photo(tmp_path / "a.jpg"), RED)
-    assert find_photos(tmp_path).passed_over == []
+    assert find_photos(tmp_path).warnings == []
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
@@ -246,7 +246,7 @@ def test_a_small_file_of_huge_pixels_is_refused_unread(tmp_path: Path, side: int
 # --- what is no photo ---
 
 
-def test_other_files_among_the_photos_are_passed_over_and_told(tmp_path: Path) -> None:
+def test_other_files_among_the_photos_are_skipped_with_a_warning(tmp_path: Path) -> None:
     picture().save(tmp_path / "a.png")
     others = ["Thumbs.db", ".DS_Store", "._a.png", "clip.mp4", "notes.json", "desktop.ini", "README"]
     for name in others:
@@ -254,14 +254,14 @@ def test_other_files_among_the_photos_are_passed_over_and_told(tmp_path: Path) -
     (tmp_path / "old").mkdir()
     found = find_photos(tmp_path)
     assert [path.name for path in found.photos] == ["a.png"]
-    assert {sentence.split(" is ")[0] for sentence in found.passed_over} == {*others, "old"}
+    assert {each.name for each in found.skipped} == {*others, "old"}
 
 
 def test_captions_among_the_photos_are_no_news(tmp_path: Path) -> None:
     picture().save(tmp_path / "a.png")
     for name in ("a.txt", "a.caption", "metadata.jsonl"):
         (tmp_path / name).write_text("")
-    assert find_photos(tmp_path).passed_over == []
+    assert find_photos(tmp_path).warnings == []
 
 
 def test_folders_named_as_kohya_does_are_looked_into(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_folders_named_as_kohya_does_are_looked_into(tmp_path: Path) -> None:
         picture().save(tmp_path / name)
     found = find_photos(tmp_path)
     assert [path.relative_to(tmp_path).as_posix() for path in found.photos] == ["10_sks dog/a.png", "2_/c.png", "b.png"]
-    assert found.passed_over[0].startswith("other is passed over: ")
+    assert found.warnings[0].startswith("other is skipped: ")
 
 
 @pytest.mark.parametrize(
@@ -278,8 +278,8 @@ def test_folders_named_as_kohya_does_are_looked_into(tmp_path: Path) -> None:
     [
         (b"", "it is empty"),
         (b"\n<!DOCTYPE html><html>404</html>", "it is a web page"),
-        (b"\0\1\2\3" * 100, "nothing that can be read as one"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EOF", "nothing that can be read as one"),
+        (b"\0\1\2\3" * 100, "its format is not known"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EOF", "its format is not known"),
     ],
 )
 def test_what_is_named_a_photo_and_is_none_is_refused(tmp_path: Path, content: bytes, because: str) -> None:
@@ -290,7 +290,7 @@ def test_what_is_named_a_photo_and_is_none_is_refused(tmp_path: Path, content: b
 def test_a_format_that_is_not_read_is_refused_not_lost(tmp_path: Path) -> None:
     picture().save(tmp_path / "a.png")
     (tmp_path / "b.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
-    with pytest.raises(BadInput, match=r"b\.HEIC is in a format that is not read here"):
+    with pytest.raises(BadInput, match=r"b\.HEIC is in a format that is not supported"):
         find_photos(tmp_path)
 
 
@@ -347,7 +347,7 @@ def test_links_are_followed_unless_they_lead_nowhere(tmp_path: Path) -> None:
     (folder / "5_self").symlink_to(folder)
     assert [path.relative_to(folder).as_posix() for path in find_photos(folder).photos] == ["5_self/a.png", "a.png"]
     (folder / "loop.png").symlink_to(folder / "loop.png")
-    with pytest.raises(BadInput, match=r"loop\.png is no file: a link that leads nowhere"):
+    with pytest.raises(BadInput, match=r"loop\.png is a broken link"):
         find_photos(folder)
 
 
@@ -362,7 +362,7 @@ def test_a_name_that_not_every_system_can_have_is_told_before_anything_is_sent(t
 
 def test_a_folder_without_a_usable_image_says_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"film")
-    with pytest.raises(BadInput, match=r"holds no photos; clip\.mp4 is passed over: not an image") as error:
+    with pytest.raises(BadInput, match=r"holds no photos; clip\.mp4 is skipped: not an image") as error:
         find_photos(tmp_path)
     assert ".jpg" in error.value.hint
 
@@ -417,8 +417,8 @@ def test_of_several_photos_that_cannot_be_read_the_first_by_name_is_named(tmp_pa
 def test_what_is_told_of_photos_that_are_read_at_once_comes_in_their_order(tmp_path: Path) -> None:
     for number in range(2 * READERS):
         picture().save(tmp_path / f"{number}.gif", save_all=True, append_images=[picture(colour=BLUE)])
-    told = [f"{number}.gif has 2 frames: the first is taken" for number in range(2 * READERS)]
-    assert find_photos(tmp_path, threads=READERS).passed_over == told
+    told = [f"{number}.gif has 2 frames: only the first is used" for number in range(2 * READERS)]
+    assert find_photos(tmp_path, threads=READERS).warnings == told
 
 
 def test_one_at_a_time_changes_the_warnings_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_links_are_refused(tmp_path: Path) -> None:
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "dogs.zip", "w") as out:
         out.writestr(link, "/etc/passwd")
-    with pytest.raises(BadInput, match=r"holds a\.png, which is a link"):
+    with pytest.raises(BadInput, match=r"holds a\.png, which is not a regular file"):
         unpacked(tmp_path / "dogs.zip")
 
 
@@ -151,7 +151,7 @@ def test_photos_and_captions_of_a_zip_are_found_in_a_process_of_its_own(tmp_path
     for _ in range(2):  # a server that died in the midst of it looks again
         code, found = looked_at(tmp_path)
         assert (code, found["photos"], found["captions"]) == (0, ["1.png"], ["1.txt"])
-        assert found["told"] == ["notes.doc is passed over: not an image"]
+        assert found["told"] == ["notes.doc is skipped: not an image"]
     assert (tmp_path / PHOTOS / "1.png").read_bytes() == picture()
 
 
@@ -168,7 +168,16 @@ def test_what_was_named_as_a_photo_and_is_none_is_an_error(tmp_path: Path) -> No
     (tmp_path / FETCHED / "page").write_bytes(b"<html>sign in first</html>")
     assert looked_at(tmp_path)[1]["photos"] == ["dog.png"]
     code, found = looked_at(tmp_path, all_are_photos=True)
-    assert (code, found["message"]) == (REFUSED, "page is no photo: not an image")
+    assert (code, found["message"]) == (REFUSED, "page is not a photo: not an image")
+
+
+def test_an_animation_that_was_named_as_a_photo_is_one_by_its_first_frame(tmp_path: Path) -> None:
+    (tmp_path / FETCHED).mkdir()
+    frames = [Image.new("RGB", (64, 64), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / FETCHED / "dog.gif", save_all=True, append_images=frames[1:])
+    code, found = looked_at(tmp_path, all_are_photos=True)
+    assert (code, found["photos"]) == (0, ["dog.gif"]), found
+    assert found["told"] == ["dog.gif has 2 frames: only the first is used"]
 
 
 def test_a_damaged_member_and_folders_without_end_are_refused(tmp_path: Path) -> None:
@@ -181,6 +190,6 @@ def test_a_damaged_member_and_folders_without_end_are_refused(tmp_path: Path) ->
     deep = tmp_path / "deep.zip"
     with zipfile.ZipFile(deep, "w") as packed:
         packed.writestr("a/" * 900 + "a.png", b"")
-    for path, said in ((damaged, "cannot be unpacked"), (deep, "folders in folders")):
+    for path, said in ((damaged, "cannot be unpacked"), (deep, "nested more than")):
         with pytest.raises(BadInput, match=said):
             unpack_zip(path, tmp_path / path.stem, ZipBounds())

@@ -17,19 +17,21 @@ Operation = dict[str, Any]
 SCHEMAS = "#/components/schemas/{model}"
 PROBLEM = {"$ref": SCHEMAS.format(model="ProblemDetails")}
 MEANING = {
-    400: "The request cannot be served: the asking program is newer than this server, or the request is not HTTP as it should be.",
-    401: "Nobody is known by the key or token, or none was given.",
-    403: "The key or token does not reach so far.",
-    404: "There is no such thing; for operators also no such project.",
+    400: "The request cannot be served: it speaks a newer version of the protocol than this server, or it is not valid HTTP.",
+    401: "The key or token is missing, unknown or expired.",
+    403: "The key or token does not allow this operation.",
+    404: "What the path names does not exist, or an operator named a project that does not exist.",
     408: "The body did not arrive in time; the connection is closed.",
-    409: "The lease is lost: nothing that its holder does counts any more.",
-    412: "The key holds other bytes already.",
-    413: "The body is larger than this server takes; the connection is closed.",
-    422: "What was given cannot be used; `problems` names each field.",
-    429: "Too many requests, or too many nodes for the join token: again after `Retry-After`.",
-    503: "Something that is needed is away, or too much is asked for at the moment: again after `Retry-After`.",
+    409: "The lease is lost: the server accepts nothing more from its holder.",
+    412: "The object already exists with other content.",
+    413: "The body is larger than this server accepts; the connection is closed.",
+    422: "The values of the request cannot be used; if fields are invalid, `problems` lists each.",
+    429: "There are too many requests, or too many nodes for the join token: retry after `Retry-After`.",
+    503: "The server lacks something that it needs, such as its database, or is overloaded: retry after `Retry-After`.",
 }
-RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+RETRY_AFTER = {
+    "Retry-After": {"description": "Wait this many seconds before the next try.", "schema": {"type": "integer"}}
+}
 HEADERS = {
     401: {"WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}}},
     429: RETRY_AFTER,
@@ -37,9 +39,9 @@ HEADERS = {
 }
 KEY, NODE, JOIN = "key", "node token", "join token"
 SCHEMES = {
-    KEY: "A key of a project, or an operator's: `gangline keys add` makes one.",
-    NODE: "The token that a node gets when it joins.",
-    JOIN: "What lets nodes into a pool: `gangline join-tokens add` makes one.",
+    KEY: "A key of a project, or an operator's: `gangline keys add` creates one.",
+    NODE: "The token that the server gave to the node when it joined.",
+    JOIN: "A token with which nodes join a pool: `gangline join-tokens add` creates one.",
 }
 OPEN = ("operations", "objects")
 """The tags of operations that need no key. A signed URL carries its own authorization."""

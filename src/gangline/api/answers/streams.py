@@ -70,7 +70,7 @@ class Tail:
         return True
 
     def wake(self) -> None:
-        # A new event instead of `clear`: all who wait wake, and who comes later waits for the next news.
+        # A new event instead of `clear`: all waiters wake, and later ones wait for the next news.
         self.news.set()
         self.news = asyncio.Event()
 
@@ -95,7 +95,7 @@ class Followers:
         Raise `TooMany` if the project has too many streams, `Unreachable` if the server has.
         """
         if self.count >= self._limits.followers_max or self._closing:
-            raise Unreachable("the server has no more room for those who follow", hint="try again later")
+            raise Unreachable("the server has too many open streams", hint="try again later")
         if self._of_projects[project] >= self._limits.followers_per_project_max:
             raise TooMany(
                 f"{self._of_projects[project]} streams of {project} are open, the most that a project may have",
@@ -172,7 +172,7 @@ class Followers:
         except Unreachable:
             return None  # the controller logs it
         except Exception:
-            log.exception("%s could not be read for its followers; the next read tries again", job)
+            log.exception("%s could not be read for its streams; the next read tries again", job)
             return None
 
 
@@ -187,7 +187,7 @@ class _Stream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         except Unreachable as error:
-            log.warning("a stream was ended: %s", error)
+            log.warning("a stream has ended: %s", error)
         finally:
             self._leave()
 

@@ -136,7 +136,7 @@ class Door:
                 async with asyncio.timeout(self._limits.body_idle_s):
                     message = await receive()
             except TimeoutError:
-                raise TooSlow(f"no byte of the body came for {self._limits.body_idle_s:g} s") from None
+                raise TooSlow(f"no byte of the body arrived for {self._limits.body_idle_s:g} s") from None
             left -= len(message.get("body", b""))
             if left < 0:
                 raise _too_large(bytes_max)

@@ -151,7 +151,7 @@ def default_name(source: str) -> str:
 def upload_base(client: "Client", model: "ModelChoice") -> Base:
     from gangline.cli.jobs.plan.files import LocalFiles
 
-    return FilesBase(files=client.hand_in(model.paths, model.below, _tell)) if isinstance(model, LocalFiles) else model
+    return FilesBase(files=client.upload(model.paths, model.below, _tell)) if isinstance(model, LocalFiles) else model
 
 
 def _tell(file: File) -> None:

@@ -90,7 +90,7 @@ def scratch_command(
         print_json(planned) if output is Output.json else None
         return
     check_open(planned)
-    submit_and_watch(client, made.hand_in(client), name, detach, output)
+    submit_and_watch(client, made.upload(client), name, detach, output)
 
 
 def override_recipe(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class ScratchPlan:
         rows.append(("GPUs", f"{spec.needs.slots}, {spec.parallel}" if spec.needs.slots > 1 else "1"))
         return rows
 
-    def hand_in(self, client: "Client") -> ScratchSpec:
+    def upload(self, client: "Client") -> ScratchSpec:
         """Send what is not there yet; the spec that names it by content."""
         from gangline.cli.jobs.plan.files import LocalFiles
 
@@ -194,7 +194,7 @@ class ScratchPlan:
         )
 
         def send(files: LocalFiles) -> tuple[File, ...]:
-            return client.hand_in(files.paths, files.below, tell)
+            return client.upload(files.paths, files.below, tell)
 
         base = FilesBase(files=send(self.base)) if isinstance(self.base, LocalFiles) else self.base
         data = tuple(

@@ -133,7 +133,7 @@ def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Outp
         print_json(planned) if output is Output.json else None
         return None
     check_open(planned)
-    return made.hand_in(client, UploadProgress(made.files_count))
+    return made.upload(client, UploadProgress(made.files_count))
 
 
 def read_recipe(given: str | None, *, kind: str = DEFAULT_KIND) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _names_files(name: str, value: object) -> bool:
 def upload_inputs(client: "Client", photos: Path, base: str, hold_out: list[str], settings: dict[str, Any]) -> LoraSpec:
     """Check everything that can be checked here, then upload the files. Return the spec that names them."""
     plan = plan_lora(photos, settings | {"base": base, "hold_out": hold_out})
-    return plan.hand_in(client, UploadProgress(plan.files_count))
+    return plan.upload(client, UploadProgress(plan.files_count))
 
 
 def ask_and_show_plan(client: "Client", plan: "Planned") -> "PlanDocument":

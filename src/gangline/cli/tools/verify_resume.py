@@ -150,7 +150,7 @@ class _Files:
     def __init__(self) -> None:
         self.at: dict[str, Path] = {}
 
-    def hand_in(self, paths: Iterable[Path], below: Path, _tell: Callable[[File], None]) -> tuple[File, ...]:
+    def upload(self, paths: Iterable[Path], below: Path, _tell: Callable[[File], None]) -> tuple[File, ...]:
         from gangline.adapters.host.trainer_process import described_file
 
         files = {described_file(path, below if below.is_dir() else below.parent): path for path in paths}

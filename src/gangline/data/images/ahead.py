@@ -129,7 +129,7 @@ def _ended(asked: Asked, code: int) -> Exception:
     """Return the error for a process that ended twice on the same photo. Unless a signal ended it, it has written more to the log."""
     name = printable_path(asked.photo)
     if code == -signal.SIGKILL:
-        return MemoryError(f"the process that decodes {name} was killed, perhaps for want of memory")
+        return MemoryError(f"the process that decodes {name} was killed, perhaps because memory ran out")
     if code < 0:
         return BadInput(
             f"{name} crashes its decoder ({signal.Signals(-code).name})",
@@ -139,7 +139,7 @@ def _ended(asked: Asked, code: int) -> Exception:
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None, "it was started with both"
+    assert pipe is not None, "the process has both pipes"
     return pipe
 
 

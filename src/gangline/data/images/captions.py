@@ -58,9 +58,9 @@ def read_captions(
     own = {photo: _own(folder, file, tell) for photo, file in sidecar_files(photos, _sidecars(files)).items()}
     lines = {photo: said for file in _metadata(files) for photo, said in _lines(folder, file, tell)}
     for file in sorted(set(_sidecars(files)) - {said.file for said in own.values()}):
-        tell(f"{file} is passed over: there is no photo of that name")
+        tell(f"{file} is skipped: there is no photo of that name")
     for photo in sorted(lines.keys() - set(photos)):
-        tell(f"{lines[photo].file} speaks of {photo}, but there is no such photo")
+        tell(f"{lines[photo].file} names {photo}, but there is no such photo")
     return {photo: _caption(photo, own.get(photo), lines.get(photo), prompt, tell) for photo in photos}
 
 
@@ -83,7 +83,7 @@ def shuffled(text: str, keep: int, rng: "np.random.Generator") -> str:
 
 def _caption(photo: str, own: CaptionText | None, line: CaptionText | None, prompt: str, tell: TellUser) -> Caption:
     if own and line and own.text and line.text not in ("", own.text):
-        tell(f"{photo} has two captions: the one in {own.file} is taken, not the one in {line.file}")
+        tell(f"{photo} has two captions: the one in {own.file} is used, not the one in {line.file}")
     repeats, words = _of_folder(photo)
     texts = [said.text for said in (own, line) if said and said.text]
     return Caption(text=next(iter(texts), words or prompt), repeats=(line and line.repeats) or repeats)
@@ -119,7 +119,7 @@ def _sidecars(files: list[str]) -> list[str]:
 def _own(folder: Path, file: str, tell: TellUser) -> CaptionText:
     text = _caption_text(_text(folder / file, file, tell), file)
     if not text:
-        tell(f"{file} is empty: it is as if it were not there")
+        tell(f"{file} is empty, and is ignored")
     return CaptionText(file=file, text=text)
 
 
@@ -137,10 +137,12 @@ def _line(line: str, where: str) -> tuple[str, CaptionText]:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadInput(
-            f"{where} is not JSON: {error}", hint='each line is like {"file_name": "a.jpg", "text": "…"}'
+            f"{where} is not JSON: {error}", hint='write each line like {"file_name": "a.jpg", "text": "…"}'
         ) from None
     if not isinstance(value, dict) or not isinstance(value.get("file_name"), str):
-        raise BadInput(f"{where} does not name a photo", hint='each line is like {"file_name": "a.jpg", "text": "…"}')
+        raise BadInput(
+            f"{where} does not name a photo", hint='write each line like {"file_name": "a.jpg", "text": "…"}'
+        )
     text = value.get("text", value.get("caption"))
     if not isinstance(text, str | None):
         raise BadInput(f"{where} has a caption that is not a text: {text!r}")
@@ -152,7 +154,7 @@ def _line(line: str, where: str) -> tuple[str, CaptionText]:
 def _repeats(value: dict[str, Any], where: str) -> int | None:
     repeats = value.get("repeats")
     if repeats is not None and (type(repeats) is not int or not 1 <= repeats <= REPEATS_MAX):
-        raise BadInput(f"{where} has repeats {repeats!r}", hint=f"it is a whole number from 1 to {REPEATS_MAX}")
+        raise BadInput(f"{where} has repeats {repeats!r}", hint=f"give a whole number from 1 to {REPEATS_MAX}")
     return repeats
 
 
@@ -162,7 +164,7 @@ def _caption_text(text: str, where: str) -> str:
     text = " ".join(seen.split())
     if len(text) > CHARACTERS_MAX:
         raise BadInput(
-            f"the caption in {where} has {len(text)} characters", hint=f"at most {CHARACTERS_MAX}: is it a caption?"
+            f"the caption in {where} has {len(text)} characters", hint=f"captions have at most {CHARACTERS_MAX}"
         )
     return text
 
@@ -186,11 +188,11 @@ def text_of(content: bytes, name: str, tell: TellUser = lambda sentence: None) -
     """
     mark = next((mark for mark in MARKS if content.startswith(mark)), b"")
     if not mark and b"\0" in content:
-        raise BadInput(f"{name} is not a text", hint="save it as UTF-8, or take it out of the folder")
+        raise BadInput(f"{name} is not a text file", hint="save it as UTF-8, or take it out of the folder")
     try:
         return content[len(mark) :].decode(MARKS.get(mark, "utf-8"))
     except UnicodeDecodeError:
         if mark:
-            raise BadInput(f"{name} is damaged: its text breaks off", hint="save it as UTF-8") from None
+            raise BadInput(f"{name} is damaged: its text cannot be decoded", hint="save it as UTF-8") from None
     tell(f"{name} is not UTF-8: it is read as Windows-1252")
     return content.decode("cp1252", errors="replace")

@@ -42,10 +42,11 @@ def inspect_folder(folder: Path, bounds: ZipBounds, *, all_are_photos: bool) -> 
             to.parent.mkdir(parents=True, exist_ok=True)
             to.hardlink_to(path)
     found = find_photos(photos)
-    if all_are_photos and found.passed_over:
-        raise UserError(found.passed_over[0].replace(" is passed over: ", " is no photo: "), hint="name photos alone")
+    if all_are_photos and found.skipped:
+        first = found.skipped[0]
+        raise UserError(f"{first.name} is not a photo: {first.because}", hint="give only addresses of photos")
     names = [path.relative_to(photos).as_posix() for path in found.photos]
-    told = list(found.passed_over)
+    told = found.warnings
     read_captions(photos, names, "the prompt", told.append)
     return {"photos": names, "captions": find_captions(photos, names), "told": told[:TOLD_MAX]}
 

@@ -25,12 +25,29 @@ UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", 
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file that is not used as a photo, by its name in messages, and the reason."""
+
+    name: str
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is skipped: {self.because}"
+
+
+@dataclass(frozen=True, slots=True)
 class FoundPhotos:
-    """Photos sorted by name, each one's size as a person sees it, and sentences on what was skipped."""
+    """Photos sorted by name, each one's size as a person sees it, the files that are skipped, and sentences on photos that are used in
+    part."""
 
     photos: list[Path]
     sizes: list[Size]
-    passed_over: list[str]
+    skipped: list[SkippedFile]
+    partial: list[str]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*map(str, self.skipped), *self.partial]
 
 
 def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
@@ -44,21 +61,21 @@ def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
     if not folder.is_dir():
         raise BadInput(f"{folder} is a file, not a folder", hint=f"did you mean {folder.parent}?")
     photos: list[Path] = []
-    passed_over: list[str] = []
+    skipped: list[SkippedFile] = []
     for path in _candidates(folder):
         because = _why_not(path)
         if because:
-            passed_over.append(f"{printable_path(path)} is passed over: {because}")
+            skipped.append(SkippedFile(printable_path(path), because))
         else:
             photos.append(path)
     if not photos:
         raise BadInput(
-            f"{folder} holds no photos" + "".join(f"; {sentence}" for sentence in passed_over[:3]),
+            f"{folder} holds no photos" + "".join(f"; {each}" for each in skipped[:3]),
             hint=f"put images there ({', '.join(SUFFIXES)})",
         )
     read = read_each(lambda path: _checked(path, folder), photos, threads)
-    passed_over += [sentence for _, sentence in read if sentence]
-    return FoundPhotos(photos, [size for size, _ in read], passed_over)
+    partial = [sentence for _, sentence in read if sentence]
+    return FoundPhotos(photos, [size for size, _ in read], skipped, partial)
 
 
 def read_each(read: Callable[[T], U], wanted: Iterable[T], threads: int) -> list[U]:
@@ -87,11 +104,9 @@ def _why_not(path: Path) -> str:
     if path.name.startswith("."):
         return "a hidden file"
     if suffix in UNREADABLE:
-        raise BadInput(f"{printable_path(path)} is in a format that is not read here", hint="save it as JPEG or PNG")
+        raise BadInput(f"{printable_path(path)} is in a format that is not supported", hint="save it as JPEG or PNG")
     if suffix in SUFFIXES and not path.is_file():
-        raise BadInput(
-            f"{printable_path(path)} is no file: a link that leads nowhere", hint="take it out of the folder"
-        )
+        raise BadInput(f"{printable_path(path)} is a broken link", hint="take it out of the folder")
     if suffix in SUFFIXES or (not suffix and path.is_file() and _is_image(path)):
         return ""
     return "not an image"
@@ -110,9 +125,9 @@ def _is_image(path: Path) -> bool:
 def _checked(path: Path, folder: Path) -> tuple[Size, str]:
     """Return the photo's size, and a sentence if only its first frame is used."""
     if not is_safe_path(path.relative_to(folder).as_posix()):
-        raise BadInput(f"{path.name!r} is a name that not every system can have", hint="rename it")
+        raise BadInput(f"the name {path.name!r} is not possible on every system", hint="rename it")
     with opened(path) as image:
         seen = as_seen(image)
         frames = getattr(image, "n_frames", 1)
-    told = f"{printable_path(path)} has {frames} frames: the first is taken" if frames > 1 else ""
+    told = f"{printable_path(path)} has {frames} frames: only the first is used" if frames > 1 else ""
     return Size(width=seen.width, height=seen.height), told

@@ -176,9 +176,7 @@ def _covering(image: Image.Image, side: int) -> tuple[int, int]:
 
 def _too_large(size: str) -> Unreadable:
     because = f"has too many pixels to be read safely{size}"
-    return Unreadable(
-        "too many pixels", because, f"make it smaller first: {PIXELS_MAX // 1_000_000} megapixels at the most"
-    )
+    return Unreadable("too many pixels", because, f"reduce it to at most {PIXELS_MAX // 1_000_000} megapixels")
 
 
 def _kind(file: BinaryIO) -> str:
@@ -186,7 +184,7 @@ def _kind(file: BinaryIO) -> str:
     start = file.read(512).lstrip().lower()
     if not start:
         return "it is empty"
-    return "it is a web page" if start.startswith((b"<!doctype", b"<html")) else "nothing that can be read as one"
+    return "it is a web page" if start.startswith((b"<!doctype", b"<html")) else "its format is not known"
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

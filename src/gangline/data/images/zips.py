@@ -52,7 +52,9 @@ def unpack_zip(path: Path, folder: Path, bounds: ZipBounds) -> ZipBounds:
     except OSError as error:
         if error.errno not in UNPLACEABLE:
             raise
-        raise BadInput(f"{path.name} holds names that no folder can have together", hint="rename the files") from None
+        raise BadInput(
+            f"{path.name} has names that cannot exist together in a folder", hint="rename the files"
+        ) from None
 
 
 def _wanted(packed: zipfile.ZipFile, name: str, bounds: ZipBounds) -> dict[str, zipfile.ZipInfo]:
@@ -81,19 +83,20 @@ def _check(member: zipfile.ZipInfo, name: str) -> None:
     kind, shown = stat.S_IFMT(member.external_attr >> 16), printable(inner)
     if not is_safe_path(inner):
         raise BadInput(
-            f"{name} holds {shown}, a name that leads out of it or that not every system can have", hint="rename it"
+            f"{name} holds {shown}, a name that leads out of it or is not possible on every system", hint="rename it"
         )
     if inner.count("/") > DEPTH_MAX:
-        raise BadInput(f"{name} holds folders in folders, more than {DEPTH_MAX} deep", hint="pack the photos alone")
+        raise BadInput(f"{name} has folders that are nested more than {DEPTH_MAX} deep", hint="pack only the photos")
     if kind not in (0, stat.S_IFREG):
-        raise BadInput(f"{name} holds {shown}, which is a link or no file", hint="pack the file itself")
+        raise BadInput(f"{name} holds {shown}, which is not a regular file", hint="pack the file itself")
     if member.flag_bits & ENCRYPTED:
         raise BadInput(f"{name} is encrypted", hint="pack it without a password")
     if PurePosixPath(inner).suffix.lower() in ARCHIVES:
         raise BadInput(f"{name} holds another archive, {shown}", hint="pack the photos themselves")
     if member.compress_type not in PACKED:
         raise BadInput(
-            f"{name} is packed in a way that is not read here", hint="pack it with `zip`, or as your system does"
+            f"{name} has a compression that is not supported",
+            hint="pack it with `zip`, or with the tool of your system",
         )
 
 

@@ -57,7 +57,7 @@ def convert(
     if made is None or made.info.plan != plan:
         if made is not None:
             raise BadInput(
-                f"there is another data set at {conversion.target.uri}", hint="take another name, or delete it first"
+                f"there is another data set at {conversion.target.uri}", hint="choose another name, or delete it first"
             )
         _begin(conversion, plan)
     shards = conversion.source.shards(entries, conversion.rows)
@@ -87,9 +87,11 @@ def check_conversion(conversion: Conversion) -> None:
     conversion.where.split(early, late)
     if conversion.unique and conversion.unique not in conversion.schema.names:
         columns = ", ".join(name for name in conversion.schema.names if name != "image")
-        raise BadInput(f"there is no column {conversion.unique} to be unique", hint=f"there are {columns}")
+        raise BadInput(
+            f"there is no column {conversion.unique} that could be unique", hint=f"the columns are {columns}"
+        )
     if conversion.unique in ("image", "captions", *conversion.source.latents.names):
-        raise BadInput(f"{conversion.unique} cannot be unique", hint="take sha256 or dhash")
+        raise BadInput(f"{conversion.unique} cannot be unique", hint="use sha256 or dhash")
 
 
 def _begin(conversion: Conversion, plan: str) -> None:
@@ -100,7 +102,7 @@ def _begin(conversion: Conversion, plan: str) -> None:
         return
     if stored is not None and any(name.endswith(".json") for name in notes if name != PLAN):
         raise BadInput(
-            f"a conversion of {stored['source']} to {conversion.target.uri} was begun, with other settings or other files",
+            f"an unfinished conversion of {stored['source']} to {conversion.target.uri} has other settings or other files",
             hint=f"repeat the first command, or delete {conversion.work.uri} to start again",
         )
     _check_vacant(conversion.target)
@@ -112,9 +114,7 @@ def _check_vacant(target: DataPlace) -> None:
     """Raise `BadInput` if there are files that no conversion left."""
     others = [entry.name for entry in target.entries() if not is_data(entry.name)]
     if others:
-        raise BadInput(
-            f"{target.uri} is not empty: it has {others[0]}", hint="take the name of a folder that is not there yet"
-        )
+        raise BadInput(f"{target.uri} is not empty: it has {others[0]}", hint="choose a folder that does not exist yet")
 
 
 def _done(conversion: Conversion, plan: str, shards: list[Shard]) -> list[ConvertedPiece]:
@@ -138,7 +138,9 @@ def _check_alone(conversion: Conversion, done: list[ConvertedPiece]) -> None:
 
 
 def _overtaken(conversion: Conversion) -> BadInput:
-    return BadInput(f"another process made {conversion.target.uri} meanwhile", hint="`gangline data inspect` shows it")
+    return BadInput(
+        f"another process has created {conversion.target.uri} meanwhile", hint="`gangline data inspect` shows it"
+    )
 
 
 def _make(
@@ -182,8 +184,8 @@ def _commit(conversion: Conversion, plan: str, done: list[ConvertedPiece], sourc
         counts = left_out_counts(done)
         reasons = "; ".join(f"{count} {because}" for because, count in counts.items()) or "it has none"
         _sweep(conversion)
-        keeps = "; --keep-uncaptioned takes images without a caption" if UNCAPTIONED in counts else ""
-        raise BadInput(f"no image of {source} is left: {reasons}", hint=f"nothing was made{keeps}")
+        keeps = "; --keep-uncaptioned keeps images without a caption" if UNCAPTIONED in counts else ""
+        raise BadInput(f"no image of {source} is left: {reasons}", hint=f"nothing was created{keeps}")
     info = Info(
         id=secrets.token_hex(16),
         plan=plan,

@@ -52,8 +52,8 @@ class Processes:
             ended = True
         except BrokenProcessPool:
             raise Unreachable(
-                "a process of the conversion was ended from outside, perhaps for want of memory",
-                hint="say the same again with fewer --processes: what is done stays done",
+                "a process of the conversion was killed, perhaps because memory ran out",
+                hint="repeat the command with fewer --processes; finished work is kept",
             ) from None
         finally:
             for process in [] if ended else list((pool._processes or {}).values()):
@@ -83,8 +83,8 @@ class Ray:
             ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, RuntimeError) as error:
             raise Unreachable(
-                f"there is no Ray cluster to be used at {self.address or 'this box'}: {first_line(error)}",
-                hint="`ray status` tells whether one runs; it has the same version of Ray as this box",
+                f"no Ray cluster can be used at {self.address or 'this box'}: {first_line(error)}",
+                hint="`ray status` shows whether one runs; it needs the same version of Ray as this machine",
             ) from error
         try:
             gpus = 1 if self.on_gpus and ray.cluster_resources().get("GPU") else 0
@@ -98,7 +98,7 @@ class Ray:
             if not isinstance(cause, RayError):
                 raise cause from None
             raise Unreachable(
-                f"Ray gave up: {first_line(cause)}", hint="say the same again: what is done stays done"
+                f"Ray failed: {first_line(cause)}", hint="repeat the command; finished work is kept"
             ) from cause
         finally:
             ray.shutdown()
@@ -110,14 +110,14 @@ def _knock(address: str) -> None:
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
-        raise BadInput(f"{address} is no address of a Ray cluster", hint="for example 10.0.0.1:6379")
+        raise BadInput(f"{address} is not an address of a Ray cluster", hint="for example 10.0.0.1:6379")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
     except (OSError, OverflowError, UnicodeError) as error:
         why = (getattr(error, "strerror", None) or str(error)).lower()
         raise Unreachable(
             f"nothing answers at {address}: {why}",
-            hint="start a Ray cluster there, or leave --ray-address out for one on this box",
+            hint="start a Ray cluster there, or omit --ray-address to use one on this machine",
         ) from None
 
 

@@ -25,7 +25,7 @@ TRIES = 3
 WAIT_S = 0.5
 WAIT_S_MAX = 20.0
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-NO_ADDRESS = "no web address"
+NO_ADDRESS = "not a web address"
 NOT_FOR_TRAINING = frozenset({"noai", "noimageai", "noindex", "noimageindex"})
 AGENT = "gangline (makes data sets for training; takes nothing that says noai or noimageai)"
 
@@ -141,9 +141,9 @@ def _once(url: str, client: httpx.Client, until_s: float) -> bytes:
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError):
         raise FetchFailed(NO_ADDRESS) from None
     except httpx.TooManyRedirects:
-        raise FetchFailed("leads in a circle") from None
+        raise FetchFailed("too many redirects") from None
     except httpx.RemoteProtocolError:
-        raise FetchFailed("the answer breaks off", again=True) from None
+        raise FetchFailed("the answer ended early", again=True) from None
     except httpx.DecodingError:
         raise FetchFailed("the answer is damaged") from None
     except httpx.TransportError:
@@ -157,4 +157,4 @@ def _check(answer: httpx.Response) -> None:
         raise FetchFailed(f"HTTP {answer.status_code}", again=answer.status_code in AGAIN, after_s=wait_s)
     said = answer.headers.get("X-Robots-Tag", "").lower()
     if NOT_FOR_TRAINING & {word.strip().rpartition(":")[2].strip() for word in said.split(",")}:
-        raise FetchFailed("its site asks not to use it so")
+        raise FetchFailed("its site opts out of training")

@@ -20,7 +20,7 @@ from gangline.data.where import Where
 
 BATCH = 256
 EXAMPLES_MAX = 3
-NOT_WANTED = "not wanted (--where)"
+NOT_WANTED = "excluded by --where"
 UNCAPTIONED = "no caption"
 
 

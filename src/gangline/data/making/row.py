@@ -52,7 +52,9 @@ def image_row(item: Item, storing: Storing) -> dict[str, Any]:
     try:
         with loaded(BytesIO(content), at_least=storing.short_side) as image:
             if item.latents and image.getexif().get(ExifTags.Base.Orientation, UPRIGHT) != UPRIGHT:
-                raise Unreadable("turned by its EXIF, but not where its latents were drawn", "lies on its side", "")
+                raise Unreadable(
+                    "rotated by its EXIF, unlike its latents", "is rotated by its EXIF, unlike its latents", ""
+                )
             stored, picture = _stored(content, image, storing)
             grey = picture.resize(DHASH, Image.Resampling.BOX, reducing_gap=2.0).convert("L")
     except (OSError, ValueError) as error:

@@ -160,12 +160,12 @@ def check_columns(data: DataSet, columns: tuple[str, ...], where: str) -> None:
     if missing:
         raise BadInput(f"{data.place.uri} has no column {', '.join(missing)}", hint=f"it has {', '.join(there)}")
     if not data.rows:
-        raise BadInput(f"{data.place.uri} has no rows", hint="convert something into it")
+        raise BadInput(f"{data.place.uri} has no rows", hint="convert images into it")
     if where:
         with _condition(data, where):
             found = data.table.scanner(columns=[], filter=enclosed(where), limit=1, with_row_address=True).to_table()
         if not len(found):
-            raise BadInput(f"no row of {data.place.uri} is left by {on_one_line(where)}", hint="ask for less")
+            raise BadInput(f"no row of {data.place.uri} matches {on_one_line(where)}", hint="relax the condition")
 
 
 @contextmanager
@@ -176,12 +176,14 @@ def _condition(data: DataSet, where: str) -> Iterator[None]:
     except ValueError as error:
         said = reason(error, enclosed(where))
         raise BadInput(
-            f"the condition {on_one_line(where)} cannot be used: {said}", hint="see `data inspect`"
+            f"the condition {on_one_line(where)} cannot be used: {said}",
+            hint="`gangline data inspect` shows the columns",
         ) from None
 
 
 def _damaged(data: DataSet, error: Exception) -> Unreachable:
     said = str(error).partition(", /")[0]
     return Unreachable(
-        f"{data.place.uri} cannot be read: {said}", hint="was it changed by something else, or is it damaged?"
+        f"{data.place.uri} cannot be read: {said}",
+        hint="check whether another program has changed it, or it is damaged",
     )

@@ -77,7 +77,7 @@ class Split:
                 continue
             apart = named_apart(name)
             if apart in seen:
-                lost.append(dropped_column(name, "like another's name"))
+                lost.append(dropped_column(name, "too similar to another name"))
                 continue
             cast, kind = self._casts.get(apart, (None, None))
             try:
@@ -109,7 +109,7 @@ def dropped_column(name: str, why: str) -> str:
 def _kind(value: Any) -> str:
     match value:
         case bool():
-            return "a truth value"
+            return "a boolean"
         case int() | float():
             return "a number"
         case str():
@@ -119,7 +119,7 @@ def _kind(value: Any) -> str:
         case dict():
             return "an object"
         case _:
-            return "no number or text"
+            return "neither a number nor a text"
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

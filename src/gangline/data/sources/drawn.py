@@ -61,7 +61,9 @@ def resolution_of(name: str) -> int:
     """Return the resolution in a column's name. Raise `BadInput` if there is none."""
     found = IMAGES.fullmatch(name)
     if not found:
-        raise BadInput(f"{name} is no column of latents", hint="they are called after their resolution: latents_512")
+        raise BadInput(
+            f"{name} is not a column of latents", hint="their names have the resolution, such as latents_512"
+        )
     return int(found[1])
 
 
@@ -71,11 +73,11 @@ def notes_on(names: list[str]) -> tuple[str, ...]:
     notes = []
     if images:
         notes.append(
-            f"{', '.join(images)}: left out; --latents-of MODEL keeps them, which names the model whose VAE made them, and "
-            "`gangline data encode` makes others"
+            f"{', '.join(images)}: skipped; to keep them, name the model whose VAE made them with --latents-of MODEL; "
+            "`gangline data encode` makes new ones"
         )
     if TEXTS in names:
         notes.append(
-            f"{TEXTS}: left out; MosaicML's script embeds no text for every tenth caption, so `gangline data encode --texts` makes them"
+            f"{TEXTS}: skipped; MosaicML's script embeds no text for every tenth caption, so `gangline data encode --texts` makes them"
         )
     return tuple(notes)

@@ -97,7 +97,7 @@ def _of_one_kind(place: DataPlace, entries: list[Entry]) -> list[Entry]:
     if len(of_kind) > 1:
         raise BadInput(
             f"{place.uri} has tables of several kinds: {', '.join(of_kind)}",
-            hint="give one of its files, or move some away",
+            hint="give one of its files, or move the others away",
         )
     return next(iter(of_kind.values()))
 
@@ -114,7 +114,7 @@ def _check_hints(place: DataPlace, kind: str, hints: Hints) -> None:
         if given and kind not in owners:
             raise BadInput(
                 f"{given[0]} names {what}, but {place.uri} is {CALLED[kind]}",
-                hint=f"leave {given[0]} out, or say --from {owners[0]}",
+                hint=f"omit {given[0]}, or give --from {owners[0]}",
             )
 
 
@@ -125,7 +125,7 @@ def _listed(place: DataPlace) -> tuple[DataPlace, list[Entry]]:
     if not single:
         if not place.is_remote and path.is_file():
             raise BadInput(
-                f"{place.uri} is a file that is neither tar nor table",
+                f"{place.uri} is neither a tar nor a table",
                 hint="give a folder of images, or a .tar, .parquet, .arrow, .csv, .tsv, .json or .jsonl file",
             )
         if not place.is_remote and not path.is_dir():

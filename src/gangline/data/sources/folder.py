@@ -142,7 +142,7 @@ def _check_there(place: DataPlace, captions: tuple[str, ...], lines: list[dict[s
     there = dict.fromkeys(name for line in lines for name in line if name != NAME)
     missing = [name for name in captions if name not in there]
     if missing:
-        hint = f"there are {', '.join(there)}" if there else f"columns are those of a {' or '.join(METADATA)}"
+        hint = f"the columns are {', '.join(there)}" if there else f"columns come from {' or '.join(METADATA)}"
         raise BadInput(f"{place.uri} has no column {', '.join(missing)}", hint=hint)
 
 
@@ -161,11 +161,11 @@ def read_metadata(place: DataPlace, files: tuple[str, ...]) -> Lines:
             if not isinstance(name, str) or not name:
                 raise BadInput(
                     f"line {number} of {file} does not name an image",
-                    hint='each has a "file_name", as seen from its own folder',
+                    hint='each needs a "file_name", relative to the folder of the file',
                 )
             image, here = (PurePosixPath(file).parent / name).as_posix(), f"line {number} of {file}"
             if image in found:
-                raise BadInput(f"{here} is about {image}, and so is {named[image]}", hint="keep one of them")
+                raise BadInput(f"{named[image]} and {here} are both about {image}", hint="keep one of them")
             found[image], named[image] = row, here
     return found
 
@@ -191,10 +191,13 @@ def _json_lines(text: str, file: str) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise BadInput(f"line {number} of {file} is not JSON: {error}", hint="each line is an object") from None
+                raise BadInput(
+                    f"line {number} of {file} is not JSON: {error}", hint="write an object on each line"
+                ) from None
             if not isinstance(row, dict):
                 raise BadInput(
-                    f"line {number} of {file} is not an object", hint='like {"file_name": "a.jpg", "text": "…"}'
+                    f"line {number} of {file} is not an object",
+                    hint='write it like {"file_name": "a.jpg", "text": "…"}',
                 )
             yield row
 
@@ -205,7 +208,7 @@ def _cells(text: str, file: str) -> Iterator[Cells]:
         for row in csv.DictReader(io.StringIO(text, newline="")):
             yield Cells({name: value or None for name, value in row.items() if name is not None})
     except csv.Error as error:
-        raise BadInput(f"{file} is no table: {error}", hint="save it as CSV again") from None
+        raise BadInput(f"{file} is not a table: {error}", hint="save it as CSV again") from None
 
 
 def _typed(line: dict[str, Any]) -> dict[str, Any]:

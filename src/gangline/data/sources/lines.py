@@ -71,7 +71,7 @@ def line_shape(place: DataPlace, entry: Entry) -> Shape:
                 if value is not None and str not in types:
                     types.add(typed(value))
     if count and not good:
-        raise BadInput(f"{entry.name} is no table: {first_problem}", hint=_what(entry.name))
+        raise BadInput(f"{entry.name} is not a table: {first_problem}", hint=_what(entry.name))
     return Shape(pa.schema([(name, _widest(types)) for name, types in found.items()]), count, tuple(marks))
 
 
@@ -121,8 +121,8 @@ def _delimiter(name: str) -> str:
 
 def _what(name: str) -> str:
     if _delimiter(name):
-        return "it has the names of its columns in its first line, and as many cells in each line"
-    return "it is an array of objects, or has one object in each line"
+        return "its first line must have the names of the columns, and each line as many cells"
+    return "it must be an array of objects, or have one object on each line"
 
 
 def _records(file: BinaryIO, name: str, mark: LineMark) -> Iterator[Record]:
@@ -200,7 +200,7 @@ def _cells(lines: _Lines, delimiter: str, row: int = 0) -> Iterator[tuple[LineMa
         except csv.Error as error:
             raise BadInput(
                 f"line {mark.line} of {lines.name} cannot be read: {error}",
-                hint="is a quote opened there that is never closed?",
+                hint="check for a quote that is opened there and never closed",
             ) from None
         if lines.quotes % 2 and lines.line > mark.line + 1 and not lines.file.peek(1):  # pyright: ignore[reportAttributeAccessIssue]
             raise BadInput(f"a quote that line {mark.line} of {lines.name} opens is never closed", hint="close it")
@@ -242,8 +242,8 @@ def _object(mark: LineMark, text: str) -> Record:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return Record(mark, {}, "no JSON")
-    return Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "no JSON object")
+        return Record(mark, {}, "not JSON")
+    return Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "not a JSON object")
 
 
 def _array(file: BinaryIO, name: str, begin: LineMark) -> Iterator[Record]:
@@ -258,12 +258,12 @@ def _array(file: BinaryIO, name: str, begin: LineMark) -> Iterator[Record]:
             except (ValueError, RecursionError):
                 if len(text.held) > LINE_BYTES_MAX or not text.grow():
                     raise BadInput(
-                        f"{name} is no JSON from line {mark.line} on, or breaks off", hint=_what(name)
+                        f"{name} is not JSON from line {mark.line} on, or ends early", hint=_what(name)
                     ) from None
         if not text.take(end):
             yield Record(mark, {}, NOT_UTF8)
         else:
-            yield Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "no JSON object")
+            yield Record(mark, value) if isinstance(value, dict) else Record(mark, {}, "not a JSON object")
         row += 1
 
 

@@ -117,11 +117,13 @@ def _listed(place: DataPlace, index: str) -> Iterator[tuple[list[str], Shape]]:
         found = json.loads(place.read(index))
         for shard in found["shards"]:
             if (shard["version"], shard["format"]) != (2, "mds"):
-                raise BadInput(f"{index} lists what is not MDS of version 2", hint="write it again with MDSWriter")
+                raise BadInput(
+                    f"{index} lists files that are not MDS of version 2", hint="write it again with MDSWriter"
+                )
             files = [shard[kind]["basename"] for kind in ("raw_data", "zip_data") if shard[kind]]
             yield files, _shape_of(shard)
     except (ValueError, KeyError, TypeError):
-        raise BadInput(f"{index} is no index of MDS", hint="fetch it again, or write it again") from None
+        raise BadInput(f"{index} is not an index of MDS", hint="download it again, or write it again") from None
 
 
 def _shape_of(shard: dict[str, Any]) -> Shape:
@@ -202,7 +204,7 @@ def _exactly(shard: BinaryIO, size: int, name: str) -> bytes:
 
 
 def _damaged(name: str) -> BadInput:
-    return BadInput(f"{name} is damaged, or no shard of MDS", hint="fetch it again")
+    return BadInput(f"{name} is damaged, or not a shard of MDS", hint="download it again")
 
 
 @contextmanager

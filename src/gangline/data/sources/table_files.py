@@ -67,7 +67,7 @@ def damage_of(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         said = str(error).partition("\n")[0]
-        raise BadInput(f"{name} is damaged, or no table: {said}", hint="take it out, or fetch it again") from None
+        raise BadInput(f"{name} is damaged, or not a table: {said}", hint="remove it, or download it again") from None
 
 
 def arrow_shape(place: DataPlace, entry: Entry) -> Shape:
@@ -87,7 +87,7 @@ def check_names(file: str, names: list[str]) -> None:
     """Raise `BadInput` if several columns have the same name."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise BadInput(f"{file} has several columns of one name: {', '.join(twice)}", hint="rename them")
+        raise BadInput(f"{file} has several columns with the same name: {', '.join(twice)}", hint="rename them")
 
 
 def arrow_rows(place: DataPlace, rows: TableRange, columns: list[str]) -> Iterator[TableRow]:

@@ -204,7 +204,7 @@ def table_source(
     """Return the source, with columns found by name or as given. Raise `BadInput` that lists the columns."""
     shapes = _shapes(place, kind, entries)
     if not any(shape.rows for _, shape in shapes):
-        raise BadInput(f"{name_in_messages(place, entries)} has no rows", hint="give a table that has some")
+        raise BadInput(f"{name_in_messages(place, entries)} has no rows", hint="give a table with rows")
     schema = _schema(kind, shapes)
     roles = _roles(place, kind, schema, given)
     apart = {named_apart(field.name): field.name for field in reversed(list(schema)) if _is_scalar(field.type)}
@@ -253,14 +253,14 @@ def _roles(place: DataPlace, kind: str, schema: pa.Schema, given: NamedColumns) 
         what = "URLs nor one of paths" if kind == "lines" else "images nor one of URLs"
         raise BadInput(
             f"{place.uri} has neither a column of {what}: {_list(schema.names)}",
-            hint="name it: --image-column or --url-column",
+            hint="name it with --image-column or --url-column",
         )
     said = _captions(schema, given.captions, needed=not given.uncaptioned)
     return Roles(images=images, urls=urls, paths=paths, captions=said)
 
 
 def _why_left(column: pa.Field) -> str:
-    return "like another's name" if _is_scalar(column.type) else column_type(column)
+    return "too similar to another name" if _is_scalar(column.type) else column_type(column)
 
 
 def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
@@ -271,22 +271,22 @@ def _together(one: pa.Schema, other: pa.Schema, told: str) -> pa.Schema:
             return pa.unify_schemas([one, other], promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):
         apart = {name for name in one.names if one.field(name).type != other.field(name).type}
-    raise BadInput(f"{told}: {_list(apart)}", hint="convert them apart, and train on both")
+    raise BadInput(f"{told}: {_list(apart)}", hint="convert them separately, and train on both")
 
 
 def _captions(schema: pa.Schema, given: tuple[str, ...], *, needed: bool) -> tuple[str, ...]:
     """Return the given columns, else the first whose name is known, else none if none is needed."""
     missing = [name for name in given if name not in schema.names]
     if missing:
-        raise BadInput(f"there is no column {_list(missing)}", hint=f"there are {_list(schema.names)}")
+        raise BadInput(f"there is no column {_list(missing)}", hint=f"the columns are {_list(schema.names)}")
     if given:
         return given
     by_lower = {name.lower(): name for name in reversed(schema.names)}
     found = next((by_lower[name] for name in CAPTIONS if name in by_lower), "")
     if not found and needed:
         raise BadInput(
-            f"no column is known to hold captions: {_list(schema.names)}",
-            hint="name it: --caption-column; or take images without captions: --keep-uncaptioned",
+            f"no column has a known name for captions: {_list(schema.names)}",
+            hint="name it with --caption-column, or keep images without captions with --keep-uncaptioned",
         )
     return (found,) if found else ()
 
@@ -294,10 +294,11 @@ def _captions(schema: pa.Schema, given: tuple[str, ...], *, needed: bool) -> tup
 def _chosen(schema: pa.Schema, given: str, known: tuple[str, ...], what: str, fits: Any) -> str:
     if given:
         if given not in schema.names:
-            raise BadInput(f"there is no column {given}", hint=f"there are {_list(schema.names)}")
+            raise BadInput(f"there is no column {given}", hint=f"the columns are {_list(schema.names)}")
         if not fits(schema.field(given).type):
             raise BadInput(
-                f"column {given} holds no {what}: it is {column_type(schema.field(given))}", hint="name another one"
+                f"column {given} holds no {what}: its type is {column_type(schema.field(given))}",
+                hint="name another one",
             )
         return given
     by_lower = {field.name.lower(): field.name for field in schema if fits(field.type)}

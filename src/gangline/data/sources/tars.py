@@ -157,7 +157,7 @@ def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:
         if pattern and first and not any(sample.of_kind(endings, pattern) for sample in first):
             there = ", ".join(dict.fromkeys(name for sample in first[:1] for name in sample.names().values()))
             raise BadInput(
-                f"no file of the first {counted(len(first), 'sample')} of {tar.name} fits {pattern}",
+                f"no file of the first {counted(len(first), 'sample')} of {tar.name} matches {pattern}",
                 hint=f"the first sample has {there}",
             )
 
@@ -188,7 +188,7 @@ def _samples(file: BinaryIO) -> Iterator[Sample]:
     except (tarfile.TarError, EOFError, zlib.error):
         whole = False
     if not whole:
-        yield Sample("", {}, "a tar that breaks off")
+        yield Sample("", {}, "a tar that ends early")
 
 
 def _counts(member: tarfile.TarInfo) -> bool:

@@ -29,7 +29,7 @@ def need(run: RunDirectory, parts: tuple[str, ...]) -> None:
     missing = {*parts} & {*json.loads(path.read_text())} if path.exists() else set()
     if missing:
         raise LeftOut(
-            f"{', '.join(sorted(missing))} did not come, and what was prepared with them is not of this machine's kind"
+            f"{', '.join(sorted(missing))}: not downloaded, and the tensors that were prepared do not fit this machine"
         )
 
 
@@ -41,7 +41,7 @@ def find_prepared(run: RunDirectory, key: str) -> Path | None:
         try:
             _check(folder, key)
         except Damaged as error:
-            print(f"{key} is made anew: {error.message}", file=sys.stderr)  # noqa: T201 - the job's log
+            print(f"the prepared tensors {key} are computed again: {error.message}", file=sys.stderr)  # noqa: T201 - the job's log
         else:
             return folder
     return None
@@ -73,6 +73,6 @@ def _check(folder: Path, key: str) -> None:
         raise Damaged("it has no manifest") from None
     prepared = parse_prepared(value)
     if prepared.key != key:
-        raise Damaged(f"it is {prepared.key}")
+        raise Damaged(f"its manifest is of {prepared.key}")
     for file in prepared.files:
         check_file(folder / file.path, file)

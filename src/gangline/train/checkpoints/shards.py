@@ -231,7 +231,7 @@ class Spread:
             raise Damaged(f"its notes cannot be read: {error}") from None
         lacking = [name for name, parts in self.parts.items() if not _is_whole([found for found, _ in parts])]
         if lacking or not self.parts:
-            raise Damaged(f"it has not all rows of {lacking[0] if lacking else 'anything'}")
+            raise Damaged(f"it lacks rows of {lacking[0] if lacking else 'every tensor'}")
 
     def below(self, prefix: str) -> list[str]:
         return [name for name in self.parts if name.startswith(prefix)]

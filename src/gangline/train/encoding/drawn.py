@@ -38,7 +38,7 @@ def drawn_elsewhere(
     if lacking or not there:
         raise BadInput(
             f"{source.place.uri} has no column {lacking[0] if lacking else 'of latents'}",
-            hint=f"it has {', '.join(there.values())}" if there else "leave --latents-of out",
+            hint=f"it has {', '.join(there.values())}" if there else "omit --latents-of",
         )
     chosen = tuple(resolutions or there)
     encoder = Encoder(Encoding(target=source.place, version=0, base=base, vae=None, resolutions=chosen))
@@ -66,7 +66,7 @@ def _check_drawn(drawn: Drawn, shown: list[Item], encoder: Encoder) -> None:
     apart, draws, spread = (np.sqrt(np.mean(np.square(of), axis=1)) for of in (theirs - mean, deviation, mean))
     if np.median(apart / (DRAWS * draws + SMALLER * spread)) > 1:
         raise BadInput(
-            f"{drawn.name} was not made by this VAE, or not multiplied by {drawn.scale:g}: for the first {counted(count, 'image')} it is "
-            f"{np.median(apart):.2g} away from what the VAE makes, where the VAE's own latents are of size {np.median(spread):.2g}",
-            hint="name the model whose VAE it was, or what they were multiplied by: --latents-scaled-by 1 where by nothing",
+            f"{drawn.name} was not made by this VAE, or not multiplied by {drawn.scale:g}: for the first {counted(count, 'image')} it "
+            f"differs by {np.median(apart):.2g} from the VAE's own latents, whose size is {np.median(spread):.2g}",
+            hint="give --latents-of the model whose VAE made them, and --latents-scaled-by their factor (1 if they were not multiplied)",
         )

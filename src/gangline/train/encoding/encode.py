@@ -47,7 +47,10 @@ def forecast_encoding(data: DataSet, encoding: Encoding) -> EncodingForecast:
     names = encoder.schema.names
     there = [name for name in names if name in data.table.schema.names]
     if there:
-        raise BadInput(f"{data.place.uri} has {', '.join(there)} already", hint="train on it, or ask for what it lacks")
+        raise BadInput(
+            f"{data.place.uri} has {', '.join(there)} already",
+            hint="train on it, or encode only the columns that it lacks",
+        )
     with errors_of(data.place):
         rows = data.table.head(BURST, columns=list(READ)).to_batches()[0]
     encoder.encode(rows.slice(0, 1))
@@ -121,7 +124,7 @@ def _done(encoding: Encoding, plan: str) -> dict[int, dict[str, Any]]:
     notes = [json.loads(encoding.work.read(name)) for name in names]
     if any(note["plan"] != plan for note in notes):
         raise BadInput(
-            f"other columns for {encoding.target.uri} were begun, or the data set has changed since",
+            f"an unfinished encoding of {encoding.target.uri} has other columns, or the data set has changed since",
             hint=f"repeat the first command, or delete {encoding.work.uri} to start again",
         )
     lengths = data_lengths(encoding.target) if notes else {}
@@ -155,6 +158,6 @@ def _commit(data: DataSet, encoding: Encoding, done: dict[int, dict[str, Any]]) 
 
 def _changed(encoding: Encoding) -> BadInput:
     return BadInput(
-        f"{encoding.target.uri} was changed while columns were made for it",
-        hint=f"delete {encoding.work.uri} and say the same again: they are made for what is there now",
+        f"{encoding.target.uri} was changed while it was encoded",
+        hint=f"delete {encoding.work.uri} and repeat the command, to encode the data set as it is now",
     )

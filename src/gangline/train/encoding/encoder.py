@@ -73,9 +73,7 @@ class Encoder:
         unit = self.base.latent_factor
         wrong = [side for side in self.encoding.resolutions if side % unit]
         if wrong:
-            raise BadInput(
-                f"resolution {wrong[0]} is no multiple of {unit}, which this VAE needs", hint="take one that is"
-            )
+            raise BadInput(f"resolution {wrong[0]} is not a multiple of {unit}", hint="this VAE needs a multiple")
         hashed = self.vae_digest
         return {
             latents_column(resolution, self.encoding.crop): LatentsColumn(
@@ -132,8 +130,8 @@ class Encoder:
                 raise
             side = max(self.encoding.resolutions)
             raise BadInput(
-                f"memory has no room for {self.encoding.batch_size} pictures of {side} × {side} at a time",
-                hint="take a smaller --batch-size: what is done stays done",
+                f"{self.encoding.batch_size} images of {side} × {side} at a time do not fit into memory",
+                hint="set a smaller --batch-size; finished work is kept",
             ) from error
 
     def _encoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -171,8 +169,8 @@ class Encoder:
         found = torch.stack((posterior.mean, posterior.std), dim=1).float()
         if not found.isfinite().all():
             raise BadInput(
-                f"this VAE gives no finite numbers in {self.encoding.dtype}",
-                hint="compute in float32, or give a VAE that does, for SDXL madebyollin/sdxl-vae-fp16-fix",
+                f"this VAE computes values that are not finite in {self.encoding.dtype}",
+                hint="compute in float32, or use another VAE, for SDXL madebyollin/sdxl-vae-fp16-fix",
             )
         return found.cpu().numpy().astype(STORED).reshape(len(pixels_NHWC), latents.numbers)
 

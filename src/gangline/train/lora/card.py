@@ -18,7 +18,7 @@ from gangline.core.words import counted
 CARD = "README.md"
 KNOWN_AS = {"epsilon": "the noise (ε)", "v_prediction": "the velocity (v)"}
 UNKNOWN_LICENCE = (
-    "not known to Gangline: look where you have the base from. This LoRA can be used only as the base can."
+    "unknown to Gangline; check it where you got the base. You may use this LoRA only as that licence allows."
 )
 
 
@@ -108,18 +108,18 @@ pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}"
 image = pipeline({spec.prompt!r}{_as_trained(spec, facts)}).images[0]
 ```
 
-{UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI a *Load LoRA* node takes it; \
-in the others write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_how(spec, facts)}"""
+{UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI, load it with a *Load LoRA* node; \
+in the others, write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_how(spec, facts)}"""
 
 
 UIS = {False: "ComfyUI, A1111, Forge", True: "ComfyUI, Forge"}
 DORA = """
 
-It is a DoRA with a norm for each output, as PEFT makes them. The two files differ in these norms. diffusers computes it as it was trained \
-from `{diffusers}`, which has them as they were trained; from {kohya} it leaves them out. ComfyUI (0.3.77) and Forge divide the norms by \
-those of the base alone, so in {kohya} they are such that this gives the trained weights, at strength 1; LyCORIS, which divides by those \
-of the sum, would make other ones of it. A1111 takes every DoRA for one with a norm for each input: merge it into the base there, \
-`gangline merge {diffusers} --base BASE --to merged.safetensors`, and use that as the model."""
+This DoRA has a norm for each output, as PEFT trains them, and the two files differ in these norms. In diffusers, load `{diffusers}`, \
+which has the norms as they were trained: diffusers ignores those of {kohya}. ComfyUI (0.3.77) and Forge divide the norms by those of \
+the base's weights alone, so {kohya} has norms that give the trained weights there, at strength 1; LyCORIS divides by the norms of base \
+plus LoRA, and would get other weights from it. A1111 treats every DoRA as one with a norm for each input: merge it into the base with \
+`gangline merge {diffusers} --base BASE --to merged.safetensors`, and use the result as the model."""
 
 ZERO_SNR = """
 
@@ -147,7 +147,7 @@ def _rescale(facts: Facts) -> str:
     if not facts.guidance_rescale:
         return ""
     share = f"{facts.guidance_rescale:g}"
-    return f"\n\nIts pictures were made with CFG rescale {share}: `guidance_rescale={share}` in diffusers, *RescaleCFG* in ComfyUI."
+    return f"\n\nIts pictures were made with CFG rescale {share}: set `guidance_rescale={share}` in diffusers, or use *RescaleCFG* in ComfyUI."
 
 
 def _dora(facts: Facts) -> str:
@@ -162,30 +162,31 @@ def _settings(spec: LoraSpec, facts: Facts) -> str:
     listed = [one for one in fields(spec) if one.name in shown - {"prompt"}]  # already shown above
     changed = [one for one in listed if getattr(spec, one.name) != one.default]
     rows = [f"| {_text(one.name)} | {_cell(value[one.name])} | {_cell(one.default)} |" for one in changed]
-    table = "\n".join(("| setting | here | by default |", "|---|---|---|", *rows))
+    table = "\n".join(("| setting | value | default |", "|---|---|---|", *rows))
     return f"""## Settings
 
-{table if rows else "All are Gangline's defaults."}
+{table if rows else "All settings have Gangline's defaults."}
 
-Computed in {facts.precision}, {counted(facts.microbatch, "image")} at a time. The base predicts {KNOWN_AS[facts.prediction_type]}."""
+Computed in {facts.precision}, {counted(facts.microbatch, "image")} in each forward pass. \
+The base predicts {KNOWN_AS[facts.prediction_type]}."""
 
 
 def _held_out(facts: Facts) -> str:
     if not facts.held_out:
         return ""
     rows = (f"| {_text(one['photo'])} | {one['loss_before']} | {one['loss_after']} |" for one in facts.held_out)
-    head = "## Photos that were not trained on\n\nTheir loss at the same noise, with the base alone and with this LoRA."
+    head = "## Held-out photos\n\nThe loss on photos that were not trained on, at the same noise, with the base alone and with this LoRA."
     return "\n".join((head, "", "| photo | base | LoRA |", "|---|---|---|", *rows))
 
 
 def _numerics(facts: Facts) -> str:
     exact = (
-        "Every step was computed under one fingerprint: an uninterrupted run under it ends with the same bits."
+        "All steps were computed with these numerics: an uninterrupted run with them ends with the same bits."
         if facts.exact
-        else "The run went on under another fingerprint than it began with: it is not exact to the bit."
+        else "The numerics changed during the run, and these are the last: its result is not exact to the bit."
     )
     rows = (f"| {_text(name)} | {_text(value)} |" for name, value in sorted(facts.fingerprint.items()))
-    return "\n".join(("## Numerics", "", exact, "", "| what | value |", "|---|---|", *rows))
+    return "\n".join(("## Numerics", "", exact, "", "| property | value |", "|---|---|", *rows))
 
 
 def _cell(value: Any) -> str:

@@ -98,7 +98,7 @@ class Graphs:
             seed()
             found = [graph.replay(batches), *(weight.grad for weight in self._weights)]
             same = (_same_bits if self._exact else _near)(found, [loss, *gradients])
-            because = "" if same else "its gradient is another"
+            because = "" if same else "its gradient differs"
         except RuntimeError as error:
             torch.cuda.set_stream(here)  # a capture that fails to end leaves its stream as the current one
             because = str(error).strip().splitlines()[0]

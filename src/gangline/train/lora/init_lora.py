@@ -62,7 +62,9 @@ def open_lora(path: Path, family: Family) -> "LoraFile":
         tensors = load_file(path)
         settings = dict(json.loads(header.metadata.get(SETTINGS, "{}")))
     except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
-        raise BadInput(f"{path.name} cannot be read: {error}", hint="is it complete? download it again") from None
+        raise BadInput(
+            f"{path.name} cannot be read: {error}", hint="check that it is complete, or download it again"
+        ) from None
     layers = _by_stem(path.name, tensors)
     check_lora(header, family)
     return LoraFile(
@@ -82,7 +84,7 @@ def _by_stem(name: str, tensors: Tensors) -> LoraWeights:
     if strange or not layers:
         raise BadInput(
             f"{name} is not a LoRA that training can continue from: it has {_some(strange) or 'nothing in it'}",
-            hint="LoHa, LoKr, (IA)³ and whole models are none",
+            hint="LoHa, LoKr, (IA)³ and whole models are not supported",
         )
     return layers
 
@@ -117,7 +119,7 @@ class LoraFile:
         """Return `weight` with the file's update applied, in its shape and in float32."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
-            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="download it again")
+            raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
         down, up = (found[role].float().flatten(1) for role in ("down", "up"))
         if (up.shape[0], down.shape[1]) != tuple(weight.flatten(1).shape):
             raise self._misfit(stem, (up.shape[0], down.shape[1]), tuple(weight.flatten(1).shape))
@@ -135,10 +137,12 @@ class LoraFile:
         """Return the layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
-            raise BadInput(f"{self.name} is damaged: {stem} is not whole", hint="download it again")
+            raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
         rank, rank_wanted = found["down"].shape[0], fresh.down.shape[0]
         if rank > rank_wanted:
-            raise BadInput(f"{self.name} has rank {rank}, the job {rank_wanted}", hint=f"set rank to {rank}")
+            raise BadInput(
+                f"{self.name} has rank {rank}, but the job has rank {rank_wanted}", hint=f"set rank to {rank}"
+            )
         factor = self._scale(part, module, found) / scale
         down, up = fresh.down.detach().clone(), torch.zeros_like(fresh.up)
         down[:rank] = self._shaped(stem, found["down"], (rank, *down.shape[1:]))
@@ -161,7 +165,7 @@ class LoraFile:
             alpha = float(own[0] if own else self.settings.get(f"{part}.lora_alpha", rank))
         except (AttributeError, TypeError, ValueError, re.error) as error:
             raise BadInput(
-                f"{self.name} says in its metadata what is no alpha: {error}", hint="download it again"
+                f"{self.name} has no valid alpha in its metadata: {error}", hint="download it again"
             ) from None
         return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
 
@@ -170,7 +174,7 @@ class LoraFile:
     ) -> torch.Tensor | None:
         magnitude = found.get("magnitude", found.get("dora_scale"))
         if (magnitude is None) != (fresh.magnitude is None):
-            has, value = ("no DoRA", "false") if magnitude is None else ("a DoRA", "true")
+            has, value = ("not a DoRA", "false") if magnitude is None else ("a DoRA", "true")
             raise BadInput(f"{self.name} is {has}", hint=f"set dora to {value}")
         if magnitude is None or fresh.magnitude is None:
             return None
@@ -186,7 +190,7 @@ class LoraFile:
     def _misfit(self, stem: str, has: tuple[int, ...], needed: tuple[int, ...]) -> BadInput:
         return BadInput(
             f"{self.name} does not fit the base: {stem} is {has}, the base needs {needed}",
-            hint="take a LoRA that was trained on a base of this architecture",
+            hint="use a LoRA that was trained on a base of this architecture",
         )
 
     def _shaped(self, stem: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -194,7 +198,7 @@ class LoraFile:
         if [size for size in tensor.shape if size > 1] != [size for size in shape if size > 1]:
             raise self._misfit(stem, tuple(tensor.shape), shape)
         if not torch.isfinite(tensor).all():
-            raise BadInput(f"{self.name} holds values that are no numbers, in {stem}", hint="take an earlier one")
+            raise BadInput(f"{self.name} has values that are not finite, in {stem}", hint="use an earlier one")
         return tensor.float().reshape(shape)
 
     def check_nothing_is_left(self, left: LoraWeights, parts: Mapping[str, LoraPart]) -> None:

@@ -193,7 +193,9 @@ def _draw(base: LoadedBase, spec: LoraSpec, words: Embedded, silence: Embedded, 
     drawing = class_drawing_of(base, spec)
     drawn = sample_latents(base, drawing, words, silence, number, "class image").float().cpu()
     if not drawn.isfinite().all():
-        raise BadInput("the base draws class images that are not finite", hint="try --precision bf16 or fp32")
+        raise BadInput(
+            "the base draws class images with values that are not finite", hint="try --precision bf16 or fp32"
+        )
     print(f"class image {number + 1} of {spec.class_images_drawn}", file=sys.stderr)  # noqa: T201 - the job's log
     return drawn
 

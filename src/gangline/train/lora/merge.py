@@ -52,8 +52,8 @@ def merge_lora(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merg
         tensors |= _layers_left_out(model.family, tensors)
     if left:
         raise BadInput(
-            f"{lora.name} has weights for {len(left)} modules that {base.name} lacks, {next(iter(left))} is one",
-            hint="take the base that it was trained on",
+            f"{lora.name} has weights for {len(left)} modules that {base.name} lacks, such as {next(iter(left))}",
+            hint="use the base that it was trained on",
         )
     _check_can_be_read(model, tensors)
     _write(target, tensors, {"modelspec.merged_from": f"{base.name}, {lora.name}"})
@@ -141,7 +141,7 @@ def _check_can_be_read(base: LoadedBase, tensors: Tensors) -> None:
         ours, theirs = _for_each_level(own.get(name, 1), levels), _for_each_level(found[name], levels)
         if ours != theirs:
             raise BadInput(
-                f"the base cannot be one file: its U-Net's {name} is {ours}, and tools would read {theirs} from its shapes",
+                f"the base cannot be written as one file: its U-Net's {name} is {ours}, but tools would infer {theirs} from its shapes",
                 hint="load the base and the LoRA with diffusers",
             )
 

@@ -153,8 +153,8 @@ def encode_examples(base: LoadedBase, pictures: list[Example], decoded: Iterator
             mean = posterior.mean.float() * scale
             if not mean.isfinite().all():
                 raise BadInput(
-                    f"the base's VAE gives no finite numbers for {picture.photo.name} in {base.vae.dtype}",
-                    hint="give a VAE that does: --vae, for SDXL madebyollin/sdxl-vae-fp16-fix",
+                    f"the base's VAE computes values that are not finite for {picture.photo.name} in {base.vae.dtype}",
+                    hint="use another VAE (--vae), for SDXL madebyollin/sdxl-vae-fp16-fix",
                 )
             means.append(mean.cpu())
             deviations.append((posterior.std.float() * scale).cpu())

@@ -98,7 +98,7 @@ def measure_held_out(
     found = list[dict[str, Any]]()
     if not inputs.held_out:
         return found
-    with left_out_without_memory("the loss of held out photos is"):
+    with left_out_without_memory("the loss of held-out photos is"):
         spoken = spoken_now(base, inputs, adapter)
         for photo in inputs.held_out:
             caption = inputs.words.texts.index(photo.caption)

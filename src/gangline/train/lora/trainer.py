@@ -204,7 +204,7 @@ class Lora:
                     raise
             self.optimizer.zero_grad(set_to_none=True)  # not in `except`: its traceback keeps the passes' tensors alive
             if held and self.graphs:
-                self.graphs.stop("memory has no room for them")
+                self.graphs.stop("out of memory")
             else:
                 self._halve()
 
@@ -240,7 +240,7 @@ class Lora:
     def _halve(self) -> None:
         """Halve the microbatch. If steps were already taken with the larger one, the run is no longer exact to the bit."""
         self.microbatch //= 2
-        print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
+        print(f"out of memory: continuing with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
         fingerprint = self.identity.fingerprint | {"microbatch": str(self.microbatch)}
         self.identity = replace(self.identity, fingerprint=fingerprint, exact=self.identity.exact and not self.began)
         torch.cuda.empty_cache()

@@ -136,7 +136,7 @@ def load_base(
     if zero and prediction == "epsilon":
         raise BadInput(
             "zero_terminal_snr needs v-prediction: from noise alone there is no noise to predict (Lin et al. 2023, §3.2)",
-            hint="set prediction_type to v_prediction, or leave zero_terminal_snr out",
+            hint="set prediction_type to v_prediction, or omit zero_terminal_snr",
         )
     check_clip_skip(model.family, clip_skip)
     return LoadedBase(
@@ -165,6 +165,6 @@ def check_resolution(base: LoadedBase, resolution: int) -> None:
     unit = base.side_unit
     if resolution % unit:
         raise BadInput(
-            f"resolution {resolution} does not suit this base, which needs a multiple of {unit}",
+            f"resolution {resolution} is not possible with this base, which needs a multiple of {unit}",
             hint=f"take {max(unit, round(resolution / unit) * unit)}",
         )

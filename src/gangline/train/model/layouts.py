@@ -134,8 +134,8 @@ class SingleFile:
         unknown = [name for name in self.header.tensors if name.startswith(UNET) and name not in used]
         if unknown:
             raise BadInput(
-                f"{self.path.name} is of another architecture: its U-Net has {len(unknown)} more tensors, {unknown[0]} is one",
-                hint="give it as a folder in diffusers' layout, if its authors have one",
+                f"{self.path.name} has another architecture: its U-Net has {len(unknown)} more tensors, such as {unknown[0]}",
+                hint="give it as a folder in diffusers' layout, if its authors publish one",
             )
 
 
@@ -167,7 +167,7 @@ def fill(module: Any, source: Callable[[str], original.TensorSource], path: Path
         missing = [name for name in wanted if source(name).name not in there]
         if missing:
             what = f"{len(missing)} of {len(wanted)} tensors of a {type(module).__name__}"
-            raise BadInput(f"{path.name} lacks {what}, {source(missing[0]).name} is one", hint="is it complete?")
+            raise BadInput(f"{path.name} lacks {what}, such as {source(missing[0]).name}", hint="is it complete?")
         tensors = {name: _taken(file, source(name), tensor.shape, dtype) for name, tensor in wanted.items()}
         module.load_state_dict(tensors, assign=True)
     return module
@@ -199,7 +199,7 @@ def _from_folder(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
         )
     missing = sorted(key for key in found["missing_keys"] if not NOT_WEIGHTS.search(key))
     if missing:
-        raise BadInput(f"the base's {name} lacks {len(missing)} tensors, {missing[0]} is one", hint="is it complete?")
+        raise BadInput(f"the base's {name} lacks {len(missing)} tensors, such as {missing[0]}", hint="is it complete?")
     return module
 
 
@@ -210,4 +210,6 @@ def as_bad_input(what: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, RuntimeError, StopIteration, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadInput(f"{what} cannot be loaded: {reason}", hint="is it complete, and in safetensors?") from None
+        raise BadInput(
+            f"{what} cannot be loaded: {reason}", hint="check that it is complete, and in safetensors"
+        ) from None

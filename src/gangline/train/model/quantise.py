@@ -122,7 +122,7 @@ def _refuse_wrong(name: str, layer: QuantisedLinear) -> None:
     off = float((restored - wanted).double().norm() / wanted.double().norm())
     raise GanglineError(
         f"{name}: bitsandbytes {importlib.metadata.version('bitsandbytes')} restores this layer's {layer.bits}-bit weights "
-        f"{off:.1%} off on this {layer.codes.device.type}",
+        f"with an error of {off:.1%} on this {layer.codes.device.type}",
         hint="set base_precision to full, or install another version of bitsandbytes on this machine",
     )
 

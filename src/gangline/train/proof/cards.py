@@ -49,7 +49,7 @@ def examine(shown: str) -> tuple[dict[str, str], dict[str, str]]:
         except RuntimeError as error:
             return {CARD: f"{name} cannot multiply two matrices: {_first_line(error)}"}, measured
         if found.problem:
-            return {BURST: f"{name} computes wrong: {found.problem}"}, measured
+            return {BURST: f"{name} computes wrongly: {found.problem}"}, measured
         measured[f"burst {number}"] = f"{found.tflops:.0f} TFLOP/s in {found.dtype}"
     return {}, measured
 
@@ -70,7 +70,7 @@ def burst(device: torch.device, *, size: int = 4096, repeats_s: float = REPEATS_
         if not error < TOLERANCES[dtype]:  # NaN counts as an error too
             problem = problem or f"a product in {_name(dtype)} is off by {error:.1e}"
         elif not torch.equal(first, last):
-            problem = problem or f"the same product in {_name(dtype)} differs from one time to the next"
+            problem = problem or f"the same product in {_name(dtype)} differs between repetitions"
     return Burst(problem, tflops, _name(half))
 
 

@@ -77,7 +77,7 @@ def lack_of(kind: JobKind) -> str:
     try:
         importlib.import_module(kind.loads)
     except Exception as error:  # whatever a broken library raises
-        words = (str(error) or "without a word").splitlines()[0]
+        words = (str(error) or "no message").splitlines()[0]
         return f"its libraries do not load: {type(error).__name__}: {words}"
     return ""
 
@@ -96,6 +96,6 @@ def _await_cards(cards: "subprocess.Popen[bytes]") -> dict[str, Any]:
         cards.kill()
         return {"problems": {CARD: f"the card did not answer in {CARDS_S_MAX:.0f} s"}, "measured": {}}
     if cards.returncode != 0:
-        sentence = f"trying the card ended the process with exit code {cards.returncode}"
+        sentence = f"the test of the card ended with exit code {cards.returncode}"
         return {"problems": {CARD: sentence}, "measured": {}}
     return json.loads(said)

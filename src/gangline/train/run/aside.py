@@ -15,4 +15,4 @@ def left_out_without_memory(what: str) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        print(f"{what} left out: memory ran out", file=sys.stderr)  # noqa: T201 - the job's log
+        print(f"{what} skipped: memory ran out", file=sys.stderr)  # noqa: T201 - the job's log

@@ -55,7 +55,7 @@ def _differences(file: str, expected: dict[str, TensorEntry], found: dict[str, T
         elif before["data"] != after["data"]:
             off, whole = _distance(before, after)
             yield Difference(
-                file=file, tensor=name, because="other bytes", relative_l2=(off / whole) ** 0.5 if whole else None
+                file=file, tensor=name, because="the bytes differ", relative_l2=(off / whole) ** 0.5 if whole else None
             )
 
 
@@ -89,4 +89,4 @@ def _same(expected: Path, found: Path) -> bool:
 def _because(expected: Path, found: Path) -> str:
     if not found.is_file():
         return "not in the interrupted run's result"
-    return "other bytes" if expected.is_file() else "not in the uninterrupted run's result"
+    return "the bytes differ" if expected.is_file() else "not in the uninterrupted run's result"

@@ -86,7 +86,7 @@ class LossMeter:
             raise Diverged(f"the loss became {loss}: a lower learning rate may help")
         if endless >= IN_A_ROW:
             raise Diverged(
-                f"the gradient was infinite or no number in {endless:.0f} steps in a row, so that nothing is learned: set precision to "
+                f"the gradient was infinite or NaN in {endless:.0f} steps in a row, so that nothing is learned: set precision to "
                 "bf16 or fp32, or a lower learning_rate"
             )
         if zero >= IN_A_ROW:

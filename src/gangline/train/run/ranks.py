@@ -43,8 +43,8 @@ class Ranks:
             return torch.device("cpu")
         if self.local >= torch.cuda.device_count():
             raise BadInput(
-                f"{self.count} GPUs are to share this run (needs.slots), and here are {torch.cuda.device_count()}",
-                hint="--set needs.slots=…, or run it where there are as many",
+                f"this run needs {self.count} GPUs (needs.slots), but this machine has {torch.cuda.device_count()}",
+                hint="set needs.slots to fewer, or run it on a machine with that many",
             )
         torch.cuda.set_device(self.local)
         return torch.device("cuda", self.local)

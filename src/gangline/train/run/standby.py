@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Load the libraries of trainers, and wait for a run.")
     parser.add_argument("modules", nargs="*")
     parser.add_argument("--report", type=int, help="the file descriptor to write a proof to")
-    parser.add_argument("--card", default="", help="the name of the first card, as the driver has it")
+    parser.add_argument("--card", default="", help="the name of the first card, as the driver reports it")
     asked = parser.parse_args()
     cards = start_cards(asked.card)
     for module in asked.modules:

@@ -77,8 +77,8 @@ def data_cache() -> BlockCache | None:
         return BlockCache(Path(folder), round(float(given) * 1e9)) if folder else None
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"no data can be kept as GANGLINE_DATA_CACHE={folder} and GANGLINE_DATA_CACHE_GB={given} say: {error}",
-            hint="mend the environment of this node's worker",
+            f"data cannot be cached with GANGLINE_DATA_CACHE={folder} and GANGLINE_DATA_CACHE_GB={given}: {error}",
+            hint="correct these variables in the environment of this node's worker",
         ) from None
 
 
@@ -195,7 +195,7 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
         with loaded(BytesIO(content), at_least=view.target.width) as image:
             return np.asarray(cut_view(as_seen(image), view))
     except Unreadable as error:
-        raise BadInput(f"the picture with SHA-256 {sha256} {error.because}", hint="convert the data again") from None
+        raise BadInput(f"the image with SHA-256 {sha256} {error.because}", hint="convert the data again") from None
 
 
 class ScratchBatches:

@@ -25,7 +25,7 @@ def folder_of(base: LoadedBase) -> Path:
     """Return the base's folder, in whose layout the result is written. Raise `BadInput` if the base is a single file."""
     if not isinstance(base.layout, FolderLayout):
         raise BadInput(
-            f"{base.path.name} is a single file; a model to train from is a folder in diffusers' layout",
+            f"{base.path.name} is a single file; training needs a folder in diffusers' layout",
             hint="`StableDiffusionPipeline.from_single_file(…).save_pretrained(…)` makes one",
         )
     return base.path

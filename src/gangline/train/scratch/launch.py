@@ -33,7 +33,7 @@ def main() -> int:
         description="Train in a directory that keeps the trainer contract, by several ranks."
     )
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--ranks", type=int, help="how many; as the job's needs.slots says, where this is not given")
+    parser.add_argument("--ranks", type=int, help="the number of ranks (default: the job's needs.slots)")
     asked = parser.parse_args()
     ranks = asked.ranks or _slots(asked.directory)
     if ranks == 1:
@@ -76,7 +76,7 @@ class Launcher:
         while (code := self._run_once()) == EXIT_OUT_OF_MEMORY and not self._stopping:
             limits = sorted(read_limits(self._directory).items())
             tried = ", ".join(f"{samples} samples at a time in phases.{phase}" for phase, samples in limits)
-            print(f"out of memory: starting again with {tried}", file=sys.stderr)  # noqa: T201 - the job's log
+            print(f"out of memory: restarting with {tried}", file=sys.stderr)  # noqa: T201 - the job's log
         for number in HANDED_ON:  # Python removes its handlers at shutdown, and a late signal would look like a crash
             signal.signal(number, signal.SIG_IGN)
         if code == EXIT_OUT_OF_MEMORY:

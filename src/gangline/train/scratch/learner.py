@@ -141,7 +141,7 @@ class Learner:
         self._compute_by(self.microbatch // 2)
         self.identity = replace(self.identity, exact=self.identity.exact and not self.began)
         self.began = False
-        print(f"out of memory: going on with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
+        print(f"out of memory: continuing with {self.microbatch} samples at a time", file=sys.stderr)  # noqa: T201
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 

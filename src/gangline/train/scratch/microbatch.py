@@ -95,6 +95,6 @@ def too_large(samples: int, resolution: int) -> MemoryError:
 def must_stay(phase: int, samples: int) -> MemoryError:
     """Return the error for a run whose bits must stay the same."""
     return MemoryError(
-        f"{samples} samples at a time, as its steps had so far, do not fit into this GPU's memory any more, and with fewer the bits would "
-        f"be others, which exact = required forbids: set phases.{phase}.microbatch to fewer, or let it run on a GPU with more memory"
+        f"{samples} samples at a time, as in its steps so far, no longer fit into this GPU's memory, and fewer would change the bits, "
+        f"which exact = required forbids: set phases.{phase}.microbatch to fewer, or run it on a GPU with more memory"
     )

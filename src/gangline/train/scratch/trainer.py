@@ -117,8 +117,8 @@ def check_shares(spec: ScratchSpec, ranks: Ranks) -> None:
     for phase in spec.phases:
         if phase.batch_size % ranks.count:
             raise BadInput(
-                f"a batch of {phase.batch_size} cannot be shared by {ranks.count} GPUs: it is no multiple of that",
-                hint="give another batch_size, or another number of GPUs",
+                f"a batch of {phase.batch_size} cannot be divided among {ranks.count} GPUs: it is not a multiple of that",
+                hint="set another batch_size, or another number of GPUs",
             )
 
 

@@ -79,11 +79,11 @@ class FetchedPlan:
         ]
         return rows + ([("class", class_row(spec))] if spec.class_prompt else [])
 
-    def hand_in(self, client: "Client", tell: Callable[[File], None]) -> dict[str, Any]:
+    def upload(self, client: "Client", tell: Callable[[File], None]) -> dict[str, Any]:
         """Upload what lies here, and return the spec for the server to complete."""
 
         def sent(files: LocalFiles) -> tuple[File, ...]:
-            return client.hand_in(files.paths, files.below, tell)
+            return client.upload(files.paths, files.below, tell)
 
         read = to_json(spec_with_files(self.spec, self.files, self.models, sent))
         named = (*self.settings, *self.models, *self.files)

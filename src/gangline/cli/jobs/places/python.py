@@ -47,7 +47,7 @@ def train_lora(
 
 
 def _submit(client: "Client", plan: "LoraPlan | FetchedPlan", name: str) -> "JobView":
-    return client.submit(plan.hand_in(client, _silent), name=name)
+    return client.submit(plan.upload(client, _silent), name=name)
 
 
 def _silent(file: File) -> None:

@@ -89,11 +89,11 @@ class LoraPlan:
         images = self.spec.steps * self.spec.batch_size
         return round(images * repeats[0] / sum(repeats)), round(images * repeats[-1] / sum(repeats))
 
-    def hand_in(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
+    def upload(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
 
         def send(files: LocalFiles) -> tuple[File, ...]:
-            return client.hand_in(files.paths, files.below, tell)
+            return client.upload(files.paths, files.below, tell)
 
         return spec_with_files(self.spec, self.files, self.models, send)
 
@@ -119,7 +119,7 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
     models, known = find_models(given.base, given.vae, look_up)
     spec, base = with_model(spec, known["base"]), known["base"].model
     found = find_photos(given.photos, threads=READERS)
-    notes = list(found.passed_over)
+    notes = found.warnings
     photos = LocalFiles(given.photos, found.photos)
     sizes = dict(zip(photos.names, found.sizes, strict=True))
     files = _split(photos, given.hold_out)
@@ -230,7 +230,7 @@ def _picture(name: str, size: Size, caption: Caption, prompt: str) -> PhotoFacts
 def find_class_photos(folder: Path, prompt: str, tell: TellUser) -> dict[str, LocalFiles]:
     """Return photos of the class and their captions, by the fields of the spec."""
     found = find_photos(folder, threads=READERS)
-    for sentence in found.passed_over:
+    for sentence in found.warnings:
         tell(sentence)
     photos = LocalFiles(folder, found.photos)
     read_captions(folder, photos.names, prompt, tell)

@@ -12,7 +12,7 @@ from tests.conftest import BASE
 from tests.unit.cli.test_plan import safetensors
 
 
-def test_captions_masks_and_a_lora_are_handed_in_with_the_photos(tmp_path: Path) -> None:
+def test_captions_masks_and_a_lora_are_uploaded_with_the_photos(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     (photos / "3_sks dog").mkdir(parents=True)
     (tmp_path / "masks").mkdir()

@@ -172,7 +172,7 @@ class SimObjects:
         if method != "PUT" or (size, sha256) != (file.bytes, file.sha256):
             raise Damaged("the upload is not what was signed for")
         if key in self.objects and self.objects[key].sha256 != sha256:
-            raise BadInput(f"{key} is taken by other bytes")
+            raise BadInput(f"{key} already has other content")
         if key not in self.objects:
             self._put(key, Object(file.bytes, sha256, self._world.now_ms))
 

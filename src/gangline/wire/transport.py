@@ -98,8 +98,8 @@ def not_ours(server: str, answer: httpx.Response) -> GanglineError:
         return Unreachable(f"{server} uses TLS", hint=f"try {server.replace('http://', 'https://', 1)}")
     if status == 413:
         return UserError(
-            f"the proxy in front of {server} refuses a request of this size",
-            hint="raise its limit (nginx: client_max_body_size)",
+            f"{server} refuses a request of this size",
+            hint="if a proxy is in front of it, raise the proxy's limit (nginx: client_max_body_size)",
         )
     if status >= 500:
         return Unreachable(f"{server} failed (HTTP {status})", hint="see its log, or that of the proxy in front of it")

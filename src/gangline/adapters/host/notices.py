@@ -60,8 +60,8 @@ class Notices:
         answer = self._client.get(f"{base}/latest/meta-data/spot/instance-action", headers=known)
         if answer.status_code != 200:
             return ""
-        told = answer.json()
-        return f"Amazon will {told['action']} this machine at {told['time']}"
+        notice = answer.json()
+        return f"Amazon will {notice['action']} this machine at {notice['time']}"
 
     def _gcp(self) -> str:
         host = self._environment.get("GCE_METADATA_HOST", "metadata.google.internal")

@@ -89,7 +89,7 @@ class FolderObjects:
                     self._name(coming, key)
             except FileExistsError:
                 if self.read(key) != content:
-                    raise BadInput(f"{key} is taken by other bytes") from None
+                    raise BadInput(f"{key} already has other content") from None
 
     def read(self, key: str) -> bytes:
         with self._reached(key):

@@ -197,7 +197,7 @@ class LocalObjects:
             if not path.is_file():
                 raise
             if _attested(path, attested) != sha256:
-                raise BadInput(f"{key} is taken by other bytes") from None
+                raise BadInput(f"{key} already has other content") from None
         else:
             _attest(attested, sha256)
 

@@ -190,7 +190,7 @@ class S3Objects:
         except (NotFoundError, FileNotFoundError):
             raise NotFound(f"there is no object {key}") from None
         except (AlreadyExistsError, PreconditionError):
-            raise BadInput(f"{key} is taken by other bytes") from None
+            raise BadInput(f"{key} already has other content") from None
         except BaseError as error:
             raise Unreachable(
                 f"a request to the object store at {self._wire.place} failed ({type(error).__name__})"

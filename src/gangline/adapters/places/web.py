@@ -145,7 +145,7 @@ class Web:
                     raise Unreachable(f"{url.shown} cannot be fetched ({type(error).__name__})") from None
         raise BadInput(
             f"{check_url(text).shown} redirects more than {REDIRECTS_MAX} times",
-            hint="give the address that they lead to",
+            hint="give the final address",
         )
 
     def _check_plain(self, url: Url, guarded: Guarded) -> None:

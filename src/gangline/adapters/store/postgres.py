@@ -35,7 +35,7 @@ TRIES_MAX = 4
 MIGRATING = 0x67616E67
 """The number of the advisory lock that a migrating server holds."""
 LOCK_WAIT_S = 3
-"""A migration waits this long for a table, then lets other transactions go on and retries."""
+"""A migration waits this long for a table, then lets other transactions continue and retries."""
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c TimeZone=UTC"
 """Every statement uses its index, and one plan, whatever the statistics say of a table that was empty a moment ago."""
 

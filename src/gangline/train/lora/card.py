@@ -147,7 +147,7 @@ def _rescale(facts: Facts) -> str:
     if not facts.guidance_rescale:
         return ""
     share = f"{facts.guidance_rescale:g}"
-    return f"\n\nIts pictures were made with CFG rescale {share}: set `guidance_rescale={share}` in diffusers, or use *RescaleCFG* in ComfyUI."
+    return f"\n\nIts pictures were made with CFG rescale {share}: set `guidance_rescale={share}` in diffusers, *RescaleCFG* in ComfyUI."
 
 
 def _dora(facts: Facts) -> str:

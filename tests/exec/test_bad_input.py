@@ -135,7 +135,7 @@ def test_a_disk_that_is_full_already(line: Line, place: S3Objects, tmp_path: Pat
     disk.mkdir()
     words = (*GANGLINE, "exec", "--checkpoints", disk / "out", "--to", line.to, "--", "touch", tmp_path / "touched")
     ran = run_on_a_disk_of("32k", disk, *map(str, words), **line.environment)
-    assert ran.returncode == 2 and "No space left on device" in ran.stderr and "hint: make room" in ran.stderr
+    assert ran.returncode == 2 and "No space left on device" in ran.stderr and "hint: free some space" in ran.stderr
     assert not (tmp_path / "touched").exists() and not list(place.list(""))
 
 

@@ -329,7 +329,7 @@ def test_what_lacks_its_last_checkpoint_has_not_come_to_its_end(line: Line) -> N
     script = r"mkdir -p out/step_1; echo x > 'out/step_1/a\b'; echo > out/step_1/done"
     for number in (1, 2):
         running = line.start("a", command=("bash", "-c", script), options=("--complete-when", "step_*/done"))
-        assert running.end()[0] == 0 and "let the script give it another one" in running.text
+        assert running.end()[0] == 0 and "let the script give the file another one" in running.text
         assert f"run {number} " in running.text and "has already finished this command" not in running.text
 
 

@@ -108,7 +108,7 @@ def test_a_file_is_not_fetched_where_the_disk_has_no_room_for_it(service: Servic
     assert said.startswith(
         f"its photos are being fetched: 1 of 2; this server's disk has no room for {site.url}/two.png: "
     )
-    assert "may have 1,000.0 GB" in said and "is tried again in 10 s" in said
+    assert "may take 1,000.0 GB" in said and "is tried again in 10 s" in said
     assert [path.name for path in (tmp_path / "imports" / job / "fetched").iterdir()] == ["one.png"]
     site.length = lambda path: str(len(site.files[path]))
     service.wait(PAUSE_S_FIRST + 1)

@@ -104,7 +104,7 @@ def test_images_without_any_caption_become_a_data_set_where_that_is_asked(
     assert gangline("convert", source, tmp_path / "made.lance", "--keep-uncaptioned", "--processes", 1)[0] == 0
     code, printed, _ = gangline("inspect", tmp_path / "made.lance", "--pictures", tmp_path / "look.png")
     assert code == 0
-    assert "0.00 an image, none" in printed
+    assert "0.00 per image, none" in printed
 
 
 def test_one_is_told_in_the_singular(gangline: Typed, tmp_path: Path) -> None:

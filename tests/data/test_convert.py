@@ -392,10 +392,10 @@ def test_a_wrong_hint_is_told(hints: Hints, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "hints", "said", "hint"),
     [
-        ("imagefolder", Hints(captions=("nope",)), "has no column nope", "there are text, score"),
+        ("imagefolder", Hints(captions=("nope",)), "has no column nope", "the columns are text, score"),
         ("folder", Hints(captions=("nope",)), "has no column nope", "columns come from metadata.jsonl"),
         ("folder", Hints(image="image"), "--image-column names a column of a table, but", "or give --from tables"),
-        ("tars", Hints(url="url"), "--url-column names a column of a table, but", "leave --url-column out"),
+        ("tars", Hints(url="url"), "--url-column names a column of a table, but", "omit --url-column"),
         ("parquet", Hints(image="image", url="url"), "--image-column and --url-column are both given", "give one"),
     ],
 )

@@ -139,7 +139,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     columns = {"image": "bytes", "caption": "str", "bad": "pkl"}
     source = made.write_mds(tmp_path / "source", columns, [[row]])
     assert converted(source, tmp_path / "made.lance")[0].rows == 1
-    with pytest.raises(BadInput, match="column bad holds no image: it is pkl"):
+    with pytest.raises(BadInput, match="column bad holds no image: its type is pkl"):
         converted(source, tmp_path / "other.lance", hints=Hints(image="bad"))
 
 

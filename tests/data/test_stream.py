@@ -99,7 +99,7 @@ def test_conditions_leave_rows_out(data: DataSet) -> None:
         ({"where": "colour = 1"}, "cannot be used"),
         ({"where": "width > 43 and and"}, "cannot be used"),
         ({"where": "width > 43 height < 9"}, "cannot be used"),
-        ({"where": "width > 1000"}, "no row of .* is left"),
+        ({"where": "width > 1000"}, "no row of .* matches"),
         ({"columns": ("image", "latents_64")}, "has no column latents_64"),
     ],
 )

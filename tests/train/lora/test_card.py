@@ -56,7 +56,7 @@ def test_nothing_is_said_of_a_licence_or_a_base_that_nobody_knows() -> None:
     own = replace(SPEC, base=FilesBase(files=(File(path="dream.safetensors", bytes=7, sha256=SHA),)))
     text = text_of(own, licence=None)
     assert not {"license", "base_model"} & ModelCard(text).data.to_dict().keys()
-    assert "- Licence of the base: not known" in text
+    assert "- Licence of the base: unknown to Gangline" in text
     assert "- Base: `dream.safetensors`" in text
     assert "from_single_file('path/to/the/base'" in text
 

@@ -108,8 +108,8 @@ pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}"
 image = pipeline({spec.prompt!r}{_as_trained(spec, facts)}).images[0]
 ```
 
-{UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI, load it with a *Load LoRA* node; in \
-the others, write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_how(spec, facts)}"""
+{UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI, a *Load LoRA* node loads it; \
+in the others, write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_how(spec, facts)}"""
 
 
 UIS = {False: "ComfyUI, A1111, Forge", True: "ComfyUI, Forge"}

@@ -4,7 +4,7 @@ upload      the rate of a training that saves 66 MB again and again: by itself, 
             checkpoint and uploads the archive, as a published tool did; a real S3 server on this machine, in turns
 intervals   what saving costs by interval beside what an interruption costs, from what `upload` measures here and published figures
 scan        how much of a core looking for results costs, by the number of files beside the checkpoints
-foreign     how much of a core `gangline exec` takes where 10,000 files that are no checkpoints lie, and while such files are written
+foreign     how much of a core `gangline exec` takes beside 10,000 files that are not checkpoints, beside none, and while they are written
 """
 
 import sys
@@ -230,16 +230,17 @@ while not stop.exists():
 """
 
 
-def foreign(seconds: float, count: int = 10_000) -> None:
+def foreign(seconds: float) -> None:
     """The processor time of the process, once it has sent what lay there; its command is another process, and does not count."""
     print(f"\n{'files':>8} {'where':>14} {'written a second':>18} {'of a core':>10} {'a file':>10}")
-    for where, rate in (
-        (".", 0.0),
-        ("samples", 0.0),
-        ("epoch_1", 0.0),
-        ("checkpoint-1", 0.0),
-        (".", 20.0),
-        (".", 100.0),
+    for count, where, rate in (
+        (0, ".", 0.0),
+        (10_000, ".", 0.0),
+        (10_000, "samples", 0.0),
+        (10_000, "epoch_1", 0.0),
+        (10_000, "checkpoint-1", 0.0),
+        (10_000, ".", 20.0),
+        (10_000, ".", 100.0),
     ):
         used_s = _foreign(count, where, rate, seconds)
         each = f"{used_s / seconds / rate * 1000:7.2f} ms" if rate else ""

@@ -264,7 +264,7 @@ def _foreign(count: int, where: str, rate: float, seconds: float) -> float:
             0,
             0 if where == "checkpoint-1" else count,
         )
-        while waited_s < 15 or (waited_s < 200 and sum(1 for _ in sent.rglob("*.png")) < wanted):
+        while waited_s < 15 or (waited_s < 900 and sum(1 for _ in sent.rglob("*.png")) < wanted):
             time.sleep(5)  # noqa: TID251 - of what happens meanwhile only its end counts
             waited_s += 5
         before = _used_s(process.pid)

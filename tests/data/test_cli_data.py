@@ -187,7 +187,7 @@ def test_a_bucket_is_a_place(
         (
             ("convert", "source", "gs://a/b"),
             "the place of data is gs://a/b, and Google Cloud Storage is not supported",
-            "take a bucket that speaks S3",
+            "use a bucket with the S3 API",
         ),
         (
             ("convert", "source", "made.lance", "--ray-address", "x"),

@@ -39,7 +39,7 @@ def test_without_a_gpu_in_the_cluster_tasks_of_ray_do_without(monkeypatch: pytes
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")
 def test_a_process_of_ray_that_dies_each_time_is_told_in_a_sentence() -> None:
-    with pytest.raises(Unreachable, match="Ray gave up") as told:
+    with pytest.raises(Unreachable, match="Ray failed") as told:
         list(Ray(processes=1).run(os._exit, [1]))
     assert "finished work is kept" in told.value.hint
 

@@ -54,7 +54,7 @@ def test_the_caption_may_be_any_member_that_is_named(tmp_path: Path) -> None:
 def test_a_pattern_that_no_member_fits_is_told_with_the_members_that_there_are(tmp_path: Path) -> None:
     source = tar_of(tmp_path / "source", jpg=PICTURES[0], txt=b"said", json=json.dumps({}).encode())
     for hints in (Hints(image_member="*.image.jpg"), Hints(caption_member="*.image.jpg")):
-        with pytest.raises(BadInput, match=r"no file .* fits \*\.image\.jpg") as told:
+        with pytest.raises(BadInput, match=r"no file .* matches \*\.image\.jpg") as told:
             converted(source, tmp_path / "made.lance", hints=hints)
         assert "b.jpg, b.txt, b.json" in told.value.hint
 

@@ -122,7 +122,7 @@ def test_results_are_compared_by_names_types_shapes_and_bytes_of_tensors(tmp_pat
     save_file(changed, tmp_path / "other" / "w.safetensors", {"made": "tuesday"})
     found = compare_folders(tmp_path / "one", tmp_path / "other")
     assert [(difference.tensor, difference.because) for difference in found.differences] == [
-        ("b", "other bytes"),
+        ("b", "the bytes differ"),
         ("c", "F32 [2, 2] became F32 [4]"),
         ("d", "not in the interrupted run's result"),
         ("e", "not in the uninterrupted run's result"),
@@ -146,4 +146,4 @@ def test_a_result_without_tensors_is_compared_by_the_bytes_of_its_files(tmp_path
         (tmp_path / name).mkdir()
         (tmp_path / name / "weights.bin").write_text(name)
     found = compare_folders(tmp_path / "one", tmp_path / "other")
-    assert not found.equal and str(found.differences[0]) == "weights.bin (other bytes)"
+    assert not found.equal and str(found.differences[0]) == "weights.bin (the bytes differ)"

@@ -108,7 +108,7 @@ def test_a_jobs_failure_is_no_failure_of_the_run(gangline, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [
-        (("no_such",), "there is no scenario no_such", "there are "),
+        (("no_such",), "there is no scenario no_such", "the scenarios are "),
         (("TINY", "--set", "policy.idel_s=3"), "policy has no field idel_s", "did you mean idle_s?"),
         (("TINY", "--set", "policy.idle_s"), "--set policy.idle_s does not name a setting", "write --set NAME=VALUE"),
         (("TINY", "--set", "=3"), "--set  does not name a setting", "write --set NAME=VALUE"),

@@ -142,7 +142,7 @@ def test_where_it_goes_changes_no_result(service: Service, shelf: Shelf) -> None
         ("s3://gangline/elsewhere/", "has no source for s3://gangline/elsewhere/"),
         ("s3://gangline/photos/", "results may not be delivered to s3://gangline/photos/"),
         ("hf://another/timber", "has no source for hf://another/timber"),
-        ("/tmp/results", "is no place for results"),
+        ("/tmp/results", "is not a place for results"),
     ],
 )
 def test_a_place_that_the_operator_did_not_open_is_refused_at_once(

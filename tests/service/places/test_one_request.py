@@ -62,7 +62,7 @@ def test_a_line_of_a_batch_may_be_written_so_too(named: Service, site: Site) -> 
         ({"name": "a\nb"}, "name"),
         ({"name": 5}, "name"),
         ({"phots": "x"}, "phots"),
-        ({"photos": "dogs/"}, "no address that this server can fetch from"),
+        ({"photos": "dogs/"}, "is not an address that this server can fetch from"),
         ({"photos": "s3://bucket/dogs/"}, "has no source for s3://bucket/dogs/"),
     ],
 )

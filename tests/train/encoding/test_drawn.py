@@ -194,7 +194,7 @@ def test_latents_with_another_scale_are_refused_unless_it_is_said(base: Path, tm
     written = write(tmp_path, base, scale=1.0)
     with pytest.raises(BadInput, match=r"latents_16 was not made by this VAE, or not multiplied by 0\.18215") as told:
         kept(written, base=base)
-    assert "--latents-scaled-by 1" in told.value.hint
+    assert "--latents-scaled-by their factor (1 if" in told.value.hint
     data, _ = converted(kept(written, 32, base=base, scaled_by=1.0), tmp_path / "made.lance")
     row = data.table.to_table().to_pylist()[0]
     drawn = written.latents[row["captions"][0], 32]

@@ -173,7 +173,7 @@ def test_any_setting_of_a_recipe_is_given_anew_as_toml(typed: Typed, recipe: Pat
         (("--base", "./nowhere"), "there is no base"),
         (("--data", "nowhere.lance"), "there is no data set at"),
         (("--set", "held_out = 'colour = 1'"), "the condition `colour = 1` cannot be used"),
-        (("--set", "held_out = 'width < 3'"), "is left by `(width < 3)`"),
+        (("--set", "held_out = 'width < 3'"), "matches `(width < 3)`"),
         (
             ("--set", "phases = [{steps = 1, resolution = 32, batch_size = 4}, " + LATER),
             "the condition `widht > 3` cannot be used",

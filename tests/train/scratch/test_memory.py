@@ -142,7 +142,7 @@ def test_ranks_without_memory_for_one_sample_say_what_to_do(tmp_path: Path, base
     run = laid_out(tmp_path / "run", base, data)
     code, said = launched(run, samples=0, ranks=ONE)
     assert code == EXIT_FAILED
-    assert [words for words in said.splitlines() if "starting again" in words] == [
+    assert [words for words in said.splitlines() if "restarting" in words] == [
         f"out of memory: restarting with {count} samples at a time in phases.0" for count in (2, 1)
     ]
     (failure,) = failures(run)
@@ -158,7 +158,7 @@ def test_what_ends_one_rank_is_the_failure_of_the_run_and_not_that_another_one_e
     code, said = launched(run, kind="other", ranks=[rank], passes=2)
     assert code == EXIT_FAILED
     assert failures(run) == [{"kind": "crashed", "because": "this fault was made up"}]
-    assert "starting again" not in said
+    assert "restarting" not in said
 
 
 @pytest.mark.nightly

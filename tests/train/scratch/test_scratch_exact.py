@@ -193,6 +193,7 @@ def test_an_interrupted_run_ends_with_the_same_bits_whatever_is_switched_on(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1200)  # kernels are compiled for minutes where none was before
 def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(tmp_path: Path, data: DataSet) -> None:
     """The process that goes on sees the second phase's shapes first, and those of a batch that does not divide evenly."""
     base = save_smallest(tmp_path / "sd15")
@@ -214,6 +215,7 @@ def test_a_compiled_run_interrupted_in_its_second_phase_ends_with_the_same_bits(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1200)  # kernels are compiled for minutes where none was before
 @pytest.mark.parametrize("parallel", ["fsdp", "ddp"])
 def test_two_ranks_with_compiled_blocks_killed_between_phases_end_with_the_same_bits(
     tmp_path: Path, data: DataSet, parallel: str

@@ -236,7 +236,10 @@ def test_a_batch_that_memory_has_no_room_for_is_told_with_what_to_do(data: DataS
     encoder = Encoder(encoding(data, resolutions=(1024,), batch_size=ROWS))
     rows = data.table.to_table(columns=["image", "sha256", "captions"]).combine_chunks().to_batches()[0]
     encoder.encode(rows.slice(0, 1))
-    with memory_for_no_more_than(2**28), pytest.raises(BadInput, match="12 images of 1024 × 1024 at a time do not fit into memory") as told:
+    with (
+        memory_for_no_more_than(2**28),
+        pytest.raises(BadInput, match="12 images of 1024 × 1024 at a time do not fit into memory") as told,
+    ):
         encoder.encode(rows)
     assert "a smaller --batch-size" in told.value.hint and "finished work is kept" in told.value.hint
 

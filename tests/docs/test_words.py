@@ -21,5 +21,7 @@ def test_a_word_is_found_in_prose_alone_across_lines_and_in_capitals(text: str, 
 
 def test_docstrings_messages_and_comments_of_code_are_read_and_names_are_not(tmp_path: Path) -> None:
     code = tmp_path / "code.py"
-    code.write_text('def go_on(anew):\n    """Goes on."""\n    raise Error(f"told {anew} anew")  # said of\n')
-    assert sorted(texts_of(code)) == [" anew", "# said of", "Goes on.", "told "]
+    code.write_text(
+        'def go_on(anew):\n    """Goes on."""\n    raise Error(f"told {anew} anew")  # said of\n    "Handed " f"in {1}"\n'
+    )
+    assert sorted(texts_of(code)) == [" anew", "# said of", "Goes on.", "Handed in ", "told "]

@@ -20,6 +20,7 @@ from rich.text import Text
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.money.cost import CostPart
+from gangline.core.words import listed
 
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells have it: 128 + SIGINT."""
@@ -169,11 +170,7 @@ def cost_in_words(amount: float, lacks: Sequence[CostPart]) -> str:
     if not lacks:
         return usd(amount)
     known = "unknown" if cost(amount, lacks) == "unknown" else usd(amount)
-    return f"{known} (no price is set for {_listed(lacks)}: `gangline docs money`)"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return f"{known} (no price is set for {listed(lacks)}: `gangline docs money`)"
 
 
 def duration(seconds: float | None) -> str:

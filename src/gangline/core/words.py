@@ -1,9 +1,20 @@
-"""Format counts and nouns for people."""
+"""Format counts, nouns and lists for people."""
+
+from collections.abc import Sequence
 
 
 def counted(count: int, noun: str) -> str:
     """Return the count with its noun, such as `1 photo` or `2 photos`, for nouns whose plural ends in s."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def listed(words: Sequence[str], conjunction: str = "and") -> str:
+    """Return the words as one list.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"], "or")
+    ('a', 'a and b', 'a, b or c')
+    """
+    return f" {conjunction} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def one(noun: str) -> str:

@@ -22,6 +22,7 @@ from gangline.compose.buckets import data_place
 from gangline.compose.settings import needing
 from gangline.core.errors import BadInput
 from gangline.core.specs.fields import RESOLUTION_MAX
+from gangline.core.words import listed
 from gangline.posix import cores
 
 if TYPE_CHECKING:
@@ -232,8 +233,10 @@ def inspect_data_command(
     if pictures is not None:
         check_place(pictures, "--pictures")
         if pictures.suffix.lower() not in SHEET_SUFFIXES:
-            names = f"{', '.join(SHEET_SUFFIXES[:-1])} or {SHEET_SUFFIXES[-1]}"
-            raise BadInput(f"{pictures} does not name a picture file", hint=f"end its name in {names}, e.g. look.png")
+            raise BadInput(
+                f"{pictures} does not name a picture file",
+                hint=f"end its name in {listed(SHEET_SUFFIXES, 'or')}, e.g. look.png",
+            )
         sheet(data, seed).save(pictures)
         say(f"the sheet is in {pictures}")
     seen = summarise(data)

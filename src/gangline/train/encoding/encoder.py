@@ -177,8 +177,9 @@ class Encoder:
     def _embed(self, said: list[str], made: dict[str, list[np.ndarray]]) -> None:
         unique = tokenize(self.base, said)
         one_piece = type(unique)(unique.texts, tuple(ids[:, :1] for ids in unique.ids))
-        found = embed_all(self.base, one_piece)
-        rows = [unique.index(text) for text in said]
+        found = embed_all(self.base, one_piece, at_once=self.encoding.batch_size)
+        row_of = {text: row for row, text in enumerate(unique.texts)}
+        rows = [row_of[text] for text in said]
         made[TEXTS].append(found.tokens[rows].flatten(1).numpy().astype(STORED))
         if found.pooled is not None:
             made[POOLED].append(found.pooled[rows].numpy().astype(STORED))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gangline.train.lora.batches import LoraBatch
+from gangline.train.model.replay import run_on
 
 SHAPES_MAX = 32
 """Limit of the graphs that are kept: each takes memory of the host and of the driver."""
@@ -51,7 +52,7 @@ class Graphs:
         seed()
         if shapes in self._graphs:
             return self._graphs[shapes].replay(batches)
-        loss = self._one_by_one(batches)
+        loss = run_on(self._stream, lambda: self._passes(batches))
         self._seen[shapes] += 1
         # Not at the first batch of a shape: a capture takes seconds and memory, which a shape that never returns would not repay.
         if self._seen[shapes] == 2 and not self._because and len(self._graphs) < SHAPES_MAX:
@@ -74,15 +75,6 @@ class Graphs:
         self._seen: Counter[GraphShapes] = Counter()
         self._pool = torch.cuda.graph_pool_handle()
         self._kept: list[torch.Tensor] = []
-
-    def _one_by_one(self, batches: list[LoraBatch]) -> torch.Tensor:
-        """Run the passes on the capture stream, so that libraries have set up all they need there before a capture."""
-        here = torch.cuda.current_stream()
-        self._stream.wait_stream(here)
-        with torch.cuda.stream(self._stream):
-            loss = self._passes(batches)
-        here.wait_stream(self._stream)
-        return loss
 
     def _capture(
         self, shapes: GraphShapes, batches: list[LoraBatch], seed: Callable[[], None], loss: torch.Tensor

@@ -1,5 +1,6 @@
 """Denoise latents with a base in its current state: with its LoRA switched on or off."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 from gangline.core.specs.spec import Spec
 from gangline.train.model.base import LoadedBase
+from gangline.train.model.replay import Replayed
 from gangline.train.model.text import Embedded, condition
 from gangline.train.run import chance
 from gangline.train.run.memory import is_out_of_memory
@@ -83,9 +85,7 @@ def sample_latents(
     guided = _Guided(base, _told(base, drawing, words, silence), drawing)
     for timestep in scheduler.timesteps:
         seen = scheduler.scale_model_input(latents, timestep).to(base.dtype)
-        with torch.autocast(device.type, base.dtype, enabled=base.dtype != torch.float32):
-            predicted = guided(seen, timestep)
-        latents = scheduler.step(predicted, timestep, latents, generator=generator).prev_sample
+        latents = scheduler.step(guided(seen, timestep), timestep, latents, generator=generator).prev_sample
     return latents
 
 
@@ -108,12 +108,13 @@ def _told(base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded
 
 class _Guided:
     """A U-Net with classifier-free guidance: prompt and empty prompt go through it in one pass or, once memory ran out for that, in one
-    pass each."""
+    pass each. On a GPU a pass is a CUDA graph."""
 
     def __init__(self, base: LoadedBase, told: dict[str, Any], drawing: Drawing) -> None:
-        self._unet = base.unet
-        self._passes = [told]
+        self._base = base
+        self._told = told
         self._drawing = drawing
+        self._passes = [self._pass(told)]
 
     def __call__(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
         predicted = self._predicted(seen_1CHW, timestep)
@@ -126,16 +127,23 @@ class _Guided:
     def _predicted(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
         while True:
             try:
-                return torch.cat([self._pass(seen_1CHW, timestep, told) for told in self._passes])
+                return torch.cat([predict(seen_1CHW, timestep) for predict in self._passes])
             except (RuntimeError, MemoryError) as error:
-                whole = self._passes[0]
-                if len(whole["encoder_hidden_states"]) == 1 or not is_out_of_memory(error):
+                apart = len(self._passes) == len(self._told["encoder_hidden_states"])
+                if apart or not is_out_of_memory(error):
                     raise
-            self._passes = [_only(whole, slice(0, 1)), _only(whole, slice(1, 2))]
+            self._passes = [self._pass(_only(self._told, slice(number, number + 1))) for number in range(2)]
 
-    def _pass(self, seen_1CHW: torch.Tensor, timestep: torch.Tensor, told: dict[str, Any]) -> torch.Tensor:
-        count = len(told["encoder_hidden_states"])
-        return self._unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
+    def _pass(self, told: dict[str, Any]) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        """Return the prediction for these texts as a function of latents and timestep. It has its own autocast context: weights that one
+        casts are freed at its end, and so must not be part of a graph."""
+        base, count = self._base, len(told["encoder_hidden_states"])
+
+        def predict(seen_1CHW: torch.Tensor, timestep: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(base.device.type, base.dtype, enabled=base.dtype != torch.float32):
+                return base.unet(seen_1CHW.expand(count, -1, -1, -1), timestep, **told).sample.float()
+
+        return Replayed(predict) if base.device.type == "cuda" else predict
 
 
 def rescaled(guided: torch.Tensor, towards: torch.Tensor, by: float) -> torch.Tensor:

@@ -82,9 +82,10 @@ def _final_norm(encoder: Any) -> Any:
 
 
 @torch.no_grad()
-def embed_all(base: LoadedBase, texts: Texts) -> Embedded:
-    """Embed one text at a time, so that no text's bits depend on the others. The result is on the CPU."""
-    each = [embed(base, tuple(ids[[number]] for ids in texts.ids)) for number in range(len(texts.texts))]
+def embed_all(base: LoadedBase, texts: Texts, *, at_once: int = 1) -> Embedded:
+    """Embed `at_once` texts at a time; one at a time, no text's bits depend on the others. The result is on the CPU."""
+    starts = range(0, len(texts.texts), at_once)
+    each = [embed(base, tuple(ids[start : start + at_once] for ids in texts.ids)) for start in starts]
     pooled = [one.pooled for one in each if one.pooled is not None]
     embedded = Embedded(torch.cat([one.tokens for one in each]).cpu(), torch.cat(pooled).cpu() if pooled else None)
     said = torch.tensor([text != "" for text in texts.texts])

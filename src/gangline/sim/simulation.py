@@ -175,12 +175,12 @@ class Simulation:
         """Submit the rest of a batch. While the server is down, retry with the same request ids, so that no job is submitted twice."""
         for done, index in enumerate(left):
             try:
-                self.service.run("submit", lambda index=index: self._hand_in(batch, index))
+                self.service.run("submit", lambda index=index: self._submit_one(batch, index))
             except Unreachable:
                 self.world.after(5, "submit again", lambda rest=left[done:]: self._submit(batch, rest))
                 return
 
-    def _hand_in(self, batch: Jobs, index: int) -> None:
+    def _submit_one(self, batch: Jobs, index: int) -> None:
         photo = File(path="photo.png", bytes=300_000, sha256=hashlib.sha256(f"photo {index}".encode()).hexdigest())
         spec = LoraSpec(
             base=FilesBase(files=(self._base(batch),)),

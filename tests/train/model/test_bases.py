@@ -354,9 +354,9 @@ def test_weights_that_a_folder_lacks_are_not_made_up(tmp_path: Path) -> None:
         tensors.pop(gone, None) if gone in tensors else tensors.pop("final_layer_norm.weight")
         save_file(tensors, file, metadata={"format": "pt"})
     base = load_base(tmp_path / "base", CPU, torch.float32)
-    with pytest.raises(BadInput, match=r"unet lacks 1 tensors, such as conv_in\.weight"):
+    with pytest.raises(BadInput, match=r"unet lacks 1 tensor, such as conv_in\.weight"):
         base.unet.train()
-    with pytest.raises(BadInput, match="text_encoder lacks 1 tensors"):
+    with pytest.raises(BadInput, match="text_encoder lacks 1 tensor"):
         base.text_encoders[0].train()
 
 

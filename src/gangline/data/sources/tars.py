@@ -157,7 +157,7 @@ def _check_members(tar: Entry, first: list[Sample], members: Members) -> None:
         if pattern and first and not any(sample.of_kind(endings, pattern) for sample in first):
             there = ", ".join(dict.fromkeys(name for sample in first[:1] for name in sample.names().values()))
             raise BadInput(
-                f"no file of the first {counted(len(first), 'sample')} of {tar.name} matches {pattern}",
+                f"no file of the {counted(len(first), 'sample')} at the start of {tar.name} matches {pattern}",
                 hint=f"the first sample has {there}",
             )
 

@@ -18,6 +18,7 @@ from gangline.core.errors import BadInput
 from gangline.core.models.bases import INDEX, variant_of
 from gangline.core.models.families import Family, TextEncoder
 from gangline.core.models.recognition import UNET, Header
+from gangline.core.words import counted
 from gangline.data.bases import read_json, single_file_of
 from gangline.data.safetensors_header import read_header, refuse_pickle
 from gangline.train.model import original
@@ -199,7 +200,9 @@ def _from_folder(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
         )
     missing = sorted(key for key in found["missing_keys"] if not NOT_WEIGHTS.search(key))
     if missing:
-        raise BadInput(f"the base's {name} lacks {len(missing)} tensors, such as {missing[0]}", hint="is it complete?")
+        raise BadInput(
+            f"the base's {name} lacks {counted(len(missing), 'tensor')}, such as {missing[0]}", hint="is it complete?"
+        )
     return module
 
 

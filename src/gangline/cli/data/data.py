@@ -157,7 +157,7 @@ def encode_data_command(
     precision: Annotated[
         options.LatentsPrecision, typer.Option(help="Compute in this precision; the results are stored in fp16.")
     ] = "fp32",
-    batch_size: Annotated[int, typer.Option(min=1, help="Encode this many images at a time.")] = 8,
+    batch_size: Annotated[int, typer.Option(min=1, help="Encode this many images, and captions, at a time.")] = 8,
     processes: Annotated[
         int, typer.Option(min=1, help="Run this many processes on this machine, each on its own GPU.")
     ] = 1,

@@ -13,7 +13,7 @@ import pytest
 
 from gangline.adapters.pools import local
 from gangline.adapters.pools.local import LocalPool
-from gangline.ports.pool import Instance, NoCapacity, Offer, Pool
+from gangline.ports.pool import Instance, NoCapacity, Offer, Pool, Rental
 from tests.processes import is_running
 
 PLACES = 2
@@ -29,7 +29,6 @@ def local_pool(homes: Path, program: str = POLITE) -> LocalPool:
         nodes_max=PLACES,
         offer=OFFER,
         server="http://nowhere",
-        join_token="a secret",
         command=(sys.executable, "-c", program),
     )
 
@@ -47,8 +46,12 @@ def pool(request: pytest.FixtureRequest, homes: Path) -> Iterator[Pool]:
     made.stop_all()
 
 
+def rental(name: str) -> Rental:
+    return Rental(name=name, server="http://nowhere", token="a secret")
+
+
 def start(pool: Pool, name: str) -> Instance:
-    pool.start(pool.offers()[0].id, name)
+    pool.start(pool.offers()[0].id, rental(name))
     (found,) = [instance for instance in pool.list() if instance.name == name and instance.billed_to_ms is None]
     return found
 
@@ -106,6 +109,11 @@ def test_to_stop_again_or_what_never_was_is_no_error(pool: Pool) -> None:
     pool.stop(instance.id)
 
 
+def test_a_second_request_with_one_name_rents_nothing(pool: Pool) -> None:
+    instance = start(pool, "node-a")
+    assert start(pool, "node-a") == instance and len(pool.list()) == 1
+
+
 def test_stopping_one_leaves_the_others(pool: Pool) -> None:
     first, second = start(pool, "node-a"), start(pool, "node-b")
     pool.stop(first.id)
@@ -117,7 +125,7 @@ def test_where_there_is_no_room_start_says_so_and_starts_nothing(pool: Pool) -> 
     for name in ("node-a", "node-b"):
         start(pool, name)
     with pytest.raises(NoCapacity):
-        pool.start(pool.offers()[0].id, "node-c")
+        pool.start(pool.offers()[0].id, rental("node-c"))
     assert {instance.name for instance in pool.list()} == {"node-a", "node-b"}
 
 
@@ -131,7 +139,7 @@ def test_room_that_became_free_can_be_rented_again_and_every_instance_has_its_ow
 
 def test_an_offer_that_is_not_there_cannot_be_had(pool: Pool) -> None:
     with pytest.raises(NoCapacity):
-        pool.start("no such offer", "node-a")
+        pool.start("no such offer", rental("node-a"))
     assert pool.list() == []
 
 
@@ -182,15 +190,15 @@ def test_once_all_are_stopped_nothing_starts_any_more(pool: LocalPool) -> None:
     pool.stop_all()
     assert not is_running(pid_of(instance)) and found(pool, "node-a").billed_to_ms is not None
     with pytest.raises(NoCapacity):
-        pool.start("local", "node-b")
+        pool.start("local", rental("node-b"))
 
 
 def test_a_node_outlives_the_thread_that_asked_for_it(pool: Pool) -> None:
-    asking = Thread(target=pool.start, args=("local", "node-a"))
+    asking = Thread(target=pool.start, args=("local", rental("node-a")))
     asking.start()
     asking.join()
     pid = pid_of(found(pool, "node-a"))
-    pool.start("local", "node-b")
+    pool.start("local", rental("node-b"))
     assert is_running(pid) and found(pool, "node-a").billed_to_ms is None
 
 
@@ -227,5 +235,5 @@ def test_a_record_that_was_cut_off_keeps_no_server_from_starting(homes: Path) ->
 
 
 def test_a_box_that_is_to_have_no_nodes_offers_none(homes: Path) -> None:
-    pool = LocalPool(homes, nodes_max=0, offer=OFFER, server="http://nowhere", join_token="a secret")
+    pool = LocalPool(homes, nodes_max=0, offer=OFFER, server="http://nowhere")
     assert pool.offers() == []

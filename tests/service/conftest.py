@@ -168,9 +168,8 @@ class Service:
     def join(self, name: str = "node-a", **facts: Any) -> str:
         """A rented node into the pool that it was rented for."""
         pool = load_node(self.deployment, facts["node"]).pool if "node" in facts else DEFAULT_POOL
-        return join_pool(
-            self.deployment, Join(machine=f"machine-of-{name}", name=name, **facts), pool, self.now_ms
-        ).node
+        request = Join(machine=f"machine-of-{name}", name=name, **facts)
+        return join_pool(self.deployment, request, pool, self.now_ms, rental=facts.get("node")).node
 
     def claim(self, node: str) -> Assignment:
         assignment = claim(self.deployment, node, self.now_ms)

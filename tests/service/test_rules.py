@@ -425,7 +425,16 @@ def rent(service: Service, node: str, pool: str) -> None:
     """As the fleet does before it asks the provider."""
     what = {"gpu": "", "gpu_memory_gb": 0, "trust": 0, "slots": 1, "price_micro_usd_per_hour": PRICE, "price_known": 1}
     service.store.apply(
-        write("rent_node", called="rented", id=node, pool=pool, because="a job waits", now=service.now_ms, **what)
+        write(
+            "rent_node",
+            called="rented",
+            offer="any",
+            id=node,
+            pool=pool,
+            because="a job waits",
+            now=service.now_ms,
+            **what,
+        )
     )
 
 

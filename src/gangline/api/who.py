@@ -101,13 +101,16 @@ def _node(identity: Identity) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JoinToken:
+    """`rental` is the one that a rented node's token is for."""
+
     id: str
     pool: str
+    rental: str | None
 
 
 def _join_token(identity: Identity) -> JoinToken:
     assert identity.pool is not None, "a join token names its pool"
-    return JoinToken(identity.id, identity.pool)
+    return JoinToken(identity.id, identity.pool, identity.rental)
 
 
 async def _node_id(identity: Annotated[Later[Identity], Depends(_has_role("node"))]) -> Later[str]:

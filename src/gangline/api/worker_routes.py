@@ -35,7 +35,7 @@ router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
 @router.post("/nodes", status_code=201)
 def join(deployment: ThisDeployment, now: Now, token: JoinsWith, request: Join) -> Joined:
     """Join a pool. 429 if the join token admits no more nodes now."""
-    return nodes.join_pool(deployment, request, token.pool, now, join_token=token.id)
+    return nodes.join_pool(deployment, request, token.pool, now, join_token=token.id, rental=token.rental)
 
 
 @router.delete("/nodes/self", status_code=204)

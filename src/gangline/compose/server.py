@@ -86,6 +86,7 @@ def _deployed(
             new_secret=new_secret,
             up_since_ms=store.now_ms(),
             pools=pools,
+            url=access.url,
             settings_of_pools=settings.pools,
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
@@ -177,7 +178,6 @@ def _nodes_of_this_box(
         nodes_max=nodes_max,
         offer=offer,
         server=access.url,
-        join_token=access.join_token,
         # A worker looks for a file of settings where its server did.
         command=("env", f"GANGLINE_HOME={home}", *WORKER, "--cache", str(home / "cache"), *file, *limit),
     )

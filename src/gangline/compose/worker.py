@@ -63,6 +63,7 @@ def make_agent(settings: WorkerSettings) -> "Agent":
         machine=machine,
         name=of.name or socket.gethostname(),
         node=of.node,
+        place=of.place,
         slots=of.slots,
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),

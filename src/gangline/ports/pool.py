@@ -1,7 +1,7 @@
 """A pool driver: the code for one provider of nodes. Every call may raise `Unreachable`, and may have taken effect all the same."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from gangline.core.errors import GanglineError
 
@@ -26,11 +26,31 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rental:
+    """What the worker of a rented node needs to join. The provider's object is named `name`, and a second request with it rents nothing.
+
+    The worker joins the server at `server` with `token`, which opens the pool to this rental alone, for as long as it lives.
+    """
+
+    name: str
+    server: str
+    token: str = field(repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that `gangline worker` reads."""
+        return {"GANGLINE_SERVER": self.server, "GANGLINE_TOKEN": self.token, "GANGLINE_NODE": self.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """A rented machine as the provider lists it. `name` is the one that `start` was given.
 
     It is billed from `billed_from_ms` (None: not yet) to `billed_to_ms` (None: still running). One that has ended stays in the list long
     enough to be noticed. `ended` says why it ended, as far as is known.
+
+    `place` identifies the machine that it is on, for a provider that moves instances by itself: another place is another machine under the
+    same name. It is empty while it has none, and always for a provider that moves nothing. `moved` says why it left its last place.
+    `progress` says for people how far its start is.
     """
 
     id: str
@@ -38,13 +58,16 @@ class Instance:
     billed_from_ms: int | None
     billed_to_ms: int | None
     ended: str = ""
+    place: str = ""
+    moved: str = ""
+    progress: str = ""
 
 
 class Pool(Protocol):
     def offers(self) -> list[Offer]: ...
 
-    def start(self, offer: str, name: str) -> None:
-        """Rent a node that will run a worker for `name`. Raise `NoCapacity`. `list` will show whether it was created."""
+    def start(self, offer: str, rental: Rental) -> None:
+        """Rent a node that will run a worker for the rental. Raise `NoCapacity`. `list` will show whether it was created."""
         ...
 
     def stop(self, instance: str) -> None:
@@ -53,4 +76,22 @@ class Pool(Protocol):
 
     def list(self) -> list[Instance]:
         """Return all instances of this pool, and those that ended recently."""
+        ...
+
+
+@runtime_checkable
+class WithLogs(Protocol):
+    """A driver that can fetch what an instance printed."""
+
+    def logs(self, instance: str) -> str:
+        """Return the last lines that the instance printed, for people: why did it never join?"""
+        ...
+
+
+@runtime_checkable
+class WithReallocation(Protocol):
+    """A driver whose provider can move an instance to another machine on request."""
+
+    def reallocate(self, instance: str, because: str) -> None:
+        """Ask for another machine for this instance: its list will show a new place."""
         ...

@@ -29,7 +29,8 @@ LOG_CHUNK_BYTES_MAX = 256 * 1024
 class Join:
     """A node that joins. Its join token decides which pool it joins.
 
-    `machine` is the same whenever a worker starts on this machine; `node` is given to a rented one. `gpu` is the class of its GPUs,
+    `machine` is the same whenever a worker starts on this machine; `node` is the rental that a rented one was given, and `place` what its
+    provider calls the machine, where it moves rentals between machines. `gpu` is the class of its GPUs,
     `gpu_memory_gb` the memory of each in GB; `bases` are those in its cache. `kinds`, `problems` and `measured` are the findings of its
     probe (`gangline.core.runs.proof`).
     """
@@ -37,6 +38,7 @@ class Join:
     machine: Id
     name: Name
     node: Annotated[Label, MaxLen(100)] = ""
+    place: Annotated[Label, MaxLen(200)] = ""
     slots: Annotated[int, Ge(1), Le(1024)] = 1
     gpu: Label = ""
     gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0

@@ -25,14 +25,18 @@ class RentedPool:
     driver: Pool
     nodes_called: str = ""
 
+    @property
+    def called(self) -> str:
+        return self.nodes_called or self.limits.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """A server with its ports and settings.
 
     `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name. `server`
-    identifies this server among several over one store, and stays the same across restarts. A server without a `fetcher` fetches no photos,
-    one without a `deliverer` delivers no results.
+    identifies this server among several over one store, and stays the same across restarts; `url` is where rented nodes reach it. A server
+    without a `fetcher` fetches no photos, one without a `deliverer` delivers no results.
     """
 
     store: Store
@@ -43,6 +47,7 @@ class Deployment:
     new_secret: Callable[[str], str]
     up_since_ms: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)
+    url: str = ""
     settings_of_pools: Mapping[str, PoolSettings] = field(default_factory=dict)
     server: str = "server"
     trackers: tuple[Tracker, ...] = ()

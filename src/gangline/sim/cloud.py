@@ -6,7 +6,7 @@ from random import Random
 
 from gangline.core.errors import Denied, Unreachable
 from gangline.core.money.cost import time_cost_micro_usd
-from gangline.ports.pool import Instance, NoCapacity, Offer
+from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 from gangline.ports.server import Join
 from gangline.sim.faults import Faults
 from gangline.sim.node.host import SimHost
@@ -18,7 +18,6 @@ from gangline.sim.world import World
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 
-POOL = "default"
 STEP_S = 0.2
 """The least seconds between two steps of an agent, as in the agent's loop."""
 
@@ -30,7 +29,7 @@ SEEN_MS = 3_600_000
 class SimNode:
     """A rented machine that runs the real agent."""
 
-    def __init__(self, cloud: "Cloud", name: str, machine: MachineModel) -> None:
+    def __init__(self, cloud: "Cloud", name: str, machine: MachineModel, token: str) -> None:
         self.machine = machine
         self.name = name
         self.alive = True
@@ -63,7 +62,7 @@ class SimNode:
             struck=cloud.struck,
             rng=rng,
         )
-        self.link = Link(self._world, cloud.service, cloud.faults, rng)
+        self.link = Link(self._world, cloud.service, cloud.faults, rng, token)
         edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=rng)
         self.agent = Agent(
             edges,
@@ -132,11 +131,12 @@ class SimNode:
 
 
 @dataclass(slots=True)
-class Rental:
-    """An instance of the provider, rented under the name of a node."""
+class SimInstance:
+    """An instance of the provider, with the name and the join token that `start` was given."""
 
     id: str
     name: str
+    token: str
     machine: MachineModel
     node: SimNode | None = None
     from_ms: int | None = None
@@ -157,10 +157,10 @@ class Cloud:
         self.objects = objects
         self.faults = faults
         self.rng = world.rng("cloud")
-        self.rentals: dict[str, Rental] = {}
+        self.rentals: dict[str, SimInstance] = {}
         self.skews_clocks = False
         self._fleet = fleet
-        self._listed: dict[str, Rental] = {}
+        self._listed: dict[str, SimInstance] = {}
         self._free: dict[str, list[MachineModel]] = {}
         self._offers: dict[str, Offer] = {}
         for machine in machines:
@@ -181,7 +181,7 @@ class Cloud:
         self._answer()
         return list(self._offers.values())
 
-    def start(self, offer: str, name: str) -> None:
+    def start(self, offer: str, rental: Rental) -> None:
         self._answer()
         self._perhaps_refuse()
         if not self._free[offer]:
@@ -189,11 +189,11 @@ class Cloud:
         times_out = self.faults.happens(self.rng, "start timed out", self.faults.rates.start_times_out)
         if times_out and self.rng.random() < 0.5:
             raise Unreachable("the provider's API timed out")
-        self._rent(offer, name)
+        self._rent(offer, rental)
         if times_out:
             self.struck("created although timed out")
             if self.rng.random() < 0.5 and self._free[offer]:
-                self._rent(offer, name)  # a duplicate, from a retry inside the provider
+                self._rent(offer, rental)  # a duplicate, from a retry inside the provider
             raise Unreachable("the provider's API timed out")
 
     def stop(self, instance: str) -> None:
@@ -261,15 +261,16 @@ class Cloud:
         if self.faults.happens(self.rng, "no capacity", self.faults.rates.no_capacity):
             raise NoCapacity("the provider has no capacity")
 
-    def _rent(self, offer: str, name: str) -> None:
+    def _rent(self, offer: str, given: Rental) -> None:
         free = self._free[offer]
         machine = free.pop(self.rng.randrange(len(free)))
-        rental = Rental(id=f"instance-{len(self.rentals):06d}", name=name, machine=machine)
+        number = len(self.rentals)
+        rental = SimInstance(id=f"instance-{number:06d}", name=given.name, token=given.token, machine=machine)
         self.rentals[rental.id] = self._listed[rental.id] = rental
         seconds = self._fleet.start_s * self.rng.lognormvariate(0, self._fleet.start_spread)
         self.world.after(seconds, "instance starts", lambda: self._run(rental))
 
-    def _run(self, rental: Rental) -> None:
+    def _run(self, rental: SimInstance) -> None:
         if rental.to_ms is not None:
             return
         rental.from_ms = self.world.now_ms
@@ -279,18 +280,18 @@ class Cloud:
             self.world.after(lifetime_s, "reclaimed", lambda: self._taken_back(rental))
         self.world.after(self._fleet.boot_s, "node boots", lambda: self._boot(rental))
 
-    def _boot(self, rental: Rental) -> None:
+    def _boot(self, rental: SimInstance) -> None:
         if rental.to_ms is None:
             if rental.machine.slowness >= 2:
                 self.struck(f"slow {rental.machine.slowness:g}x")
-            rental.node = SimNode(self, rental.name, rental.machine)
+            rental.node = SimNode(self, rental.name, rental.machine, rental.token)
 
-    def _taken_back(self, rental: Rental) -> None:
+    def _taken_back(self, rental: SimInstance) -> None:
         if rental.to_ms is None:
             self.struck("node killed")
             self._end(rental)
 
-    def _end(self, rental: Rental) -> None:
+    def _end(self, rental: SimInstance) -> None:
         rental.to_ms = self.world.now_ms
         if rental.from_ms is None:
             rental.from_ms = rental.to_ms

@@ -33,7 +33,8 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.service.access.access import ensure_secret, identify
+from gangline.service.access.access import DEFAULT_PROJECT, identify
+from gangline.service.access.projects import create_project
 from gangline.service.content import prepared
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
@@ -46,7 +47,7 @@ from gangline.sim.objects import SimObjects
 from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import World
 
-JOIN_TOKEN = "gl_join_simulated"  # noqa: S105 - opens nothing
+POOL = "default"
 TIMED_OUT = "the request timed out"
 
 
@@ -89,7 +90,7 @@ class SimService:
         self._lives = 0
         self.doing: list[str] = []
         self.start()
-        ensure_secret(self.deployment, JOIN_TOKEN, "join", now_ms=world.now_ms)
+        create_project(self.deployment, DEFAULT_PROJECT)
 
     @property
     def life(self) -> int | None:
@@ -163,7 +164,7 @@ class SimService:
             deployment = self.deployment if len(self.doing) == 1 else replace(self.deployment, recent=Recent())
             needed, now_ms = "join" if what == "join" else "node", self._world.now_ms
             identity = identify(deployment, token, needed, now_ms)
-            return act(deployment, identity.node or identity.pool or "", now_ms)
+            return act(deployment, identity.node or identity.rental or "", now_ms)
 
         stale = self._checks.before(hold)
         try:
@@ -175,17 +176,21 @@ class SimService:
 class Link:
     """The `server` port of one node. Messages are lost, delayed and duplicated, and so reordered."""
 
-    def __init__(self, world: World, service: SimService, faults: Faults, rng: Random) -> None:
+    def __init__(self, world: World, service: SimService, faults: Faults, rng: Random, join_token: str) -> None:
         self._world = world
         self._service = service
         self._faults = faults
         self._rng = rng
-        self._token = JOIN_TOKEN
+        self._join_token = self._token = join_token
         self._sent = 0
 
     def join(self, request: Join) -> Joined:
-        self._token = JOIN_TOKEN
-        joined = self._send("join", None, lambda deployment, pool, now: nodes.join_pool(deployment, request, pool, now))
+        self._token = self._join_token
+        joined = self._send(
+            "join",
+            None,
+            lambda deployment, rental, now: nodes.join_pool(deployment, request, POOL, now, rental=rental),
+        )
         self._token = joined.token
         return joined
 

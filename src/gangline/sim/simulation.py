@@ -24,12 +24,12 @@ from gangline.service.jobs import steer
 from gangline.service.jobs.submit import blob_here, submit
 from gangline.sim.checks import Checks
 from gangline.sim.cleaning import age_all, sweep_all
-from gangline.sim.cloud import POOL, Cloud, SimNode, draw_machines
+from gangline.sim.cloud import Cloud, SimNode, draw_machines
 from gangline.sim.faults import FaultRates, Faults
 from gangline.sim.objects import Object, SimObjects
 from gangline.sim.promises.audit import Audit
 from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario
-from gangline.sim.service import SimService
+from gangline.sim.service import POOL, SimService
 from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import START_MS, World
 

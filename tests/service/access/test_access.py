@@ -20,7 +20,8 @@ from gangline.core.access import is_project_name
 from gangline.core.errors import Denied, Forbidden
 from gangline.core.files import is_safe_path
 from gangline.ports.store import write
-from gangline.service.access.access import identify
+from gangline.service.access.access import adding_rental, identify
+from gangline.service.fleet.nodes import gone
 from tests.service.access.test_who_may_ask import ROUTES
 from tests.service.conftest import JOIN, OPERATOR, PROJECT, START_MS, Service
 from tests.service.test_http import problem
@@ -142,14 +143,48 @@ def test_a_worker_is_in_the_pool_of_its_join_token_whatever_it_says(service: Ser
     assert [node["pool"] for node in service.ask("GET", "/v1/nodes").json()] == ["home"]
 
 
-def test_a_join_token_of_another_pool_does_not_make_a_rented_node(service: Service) -> None:
+def rent(service: Service, node: str) -> str:
+    """As the scaler does; returns the token that the node's worker is given."""
     what = {"gpu": "", "gpu_memory_gb": 0, "trust": 1, "slots": 1, "price_micro_usd_per_hour": 1, "price_known": 1}
-    service.store.apply(
-        write("rent_node", called="rented", id="node-r", pool="cloud", because="", now=service.now_ms, **what)
-    )
-    strange, its = service.join_token(pool="home")["secret"], service.join_token(pool="cloud")["secret"]
-    problem(service.join_with(strange, node="node-r"), 401, "denied")
-    assert service.join_with(its, node="node-r").status_code == 201
+    renting = {"called": "rented", "offer": "any", "id": node, "pool": "cloud", "because": "", "now": service.now_ms}
+    secret = service.deployment.new_secret("join")
+    service.store.apply(write("rent_node", **renting, **what), adding_rental(secret, node, "cloud", service.now_ms))
+    return secret
+
+
+def test_only_a_rentals_own_token_makes_its_node(service: Service) -> None:
+    token, other = rent(service, "node-r"), rent(service, "node-s")
+    for strange in (other, service.join_token(pool="cloud")["secret"]):
+        said = problem(service.join_with(strange, node="node-r"), 401, "denied")["detail"]
+        assert said == "this join token does not belong to the node node-r"
+    assert service.join_with(token, node="node-r").json()["node"] == "node-r"
+    assert service.join_with(other).json()["node"] == "node-s"
+    assert service.ask("GET", "/v1/join-tokens").json()[-1]["pool"] == "cloud", "people see only what people made"
+
+
+def test_a_rental_has_one_worker_and_its_token_ends_with_it(service: Service) -> None:
+    token = rent(service, "node-r")
+    assert service.join_with(token, "first").status_code == 201
+    assert service.join_with(token, "first").status_code == 201, "it restarted"
+    refused = problem(service.join_with(token, "second"), 401, "denied")
+    assert refused["detail"] == "another machine works as node-r"
+    gone(service.deployment, "node-r", "the provider took it back", service.now_ms)
+    refused = problem(service.join_with(token, "first"), 401, "denied")
+    assert refused["detail"] == "this server no longer rents this node"
+
+
+def test_a_rental_that_its_provider_moved_has_its_next_node_at_the_new_place_alone(service: Service) -> None:
+    token = rent(service, "node-r")
+    first = service.join_with(token, "first", place="place-1").json()
+    problem(service.join_with(token, "second", place="place-2"), 401, "denied")
+    moving = {"id": "node-t", "left": "node-r", "place": "place-2"}
+    following = write("move_rental", **moving, because="Priority", now=service.now_ms)
+    gone(service.deployment, "node-r", "Priority", service.now_ms, then=[following])
+    problem(service.ask("POST", "/v1/claims", first["token"]), 401, "denied")
+    said = problem(service.join_with(token, "first", place="place-1"), 401, "denied")["detail"]
+    assert said == "the provider does not show node-r on this machine"
+    second = service.join_with(token, "second", place="place-2").json()
+    assert second["node"] == "node-t" and service.ask("POST", "/v1/claims", second["token"]).status_code == 200
 
 
 def test_nobody_joins_with_a_revoked_or_expired_token_and_nodes_that_have_stay(service: Service) -> None:

@@ -227,7 +227,9 @@ def rented(service: Service, name: str, nodes_min: int = 0) -> str:
         "price_micro_usd_per_hour": PRICE,
         "price_known": 1,
     }
-    service.store.apply(write("rent_node", called="rented", id=name, because="work", now=service.now_ms, **row))
+    service.store.apply(
+        write("rent_node", called="rented", offer="any", id=name, because="work", now=service.now_ms, **row)
+    )
     return service.join(name, node=name)
 
 

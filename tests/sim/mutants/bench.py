@@ -18,7 +18,7 @@ from gangline.core.server.settings import PoolSettings
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.objects import Stat
-from gangline.ports.pool import Instance, NoCapacity, Offer
+from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -80,16 +80,19 @@ class Provider:
         self._offers = offers
         self._instances: dict[str, Instance] = {}
         self._numbers = count()
+        self.tokens: dict[str, str] = {}
+        """Of rentals, by name."""
         self.has_capacity = True
         self.away = False
 
     def offers(self) -> list[Offer]:
         return self._offers
 
-    def start(self, offer: str, name: str) -> None:
+    def start(self, offer: str, rental: Rental) -> None:
         if not self.has_capacity:
             raise NoCapacity("none left")
-        self.add(name)
+        self.tokens[rental.name] = rental.token
+        self.add(rental.name)
 
     def add(self, name: str) -> str:
         instance = f"instance-{next(self._numbers)}"
@@ -104,6 +107,10 @@ class Provider:
             self._instances[instance] = Instance(
                 id=found.id, name=found.name, billed_from_ms=found.billed_from_ms, billed_to_ms=self._world.now_ms
             )
+
+    def move(self, instance: str, place: str, because: str = "") -> None:
+        """Another machine has it."""
+        self._instances[instance] = replace(self._instances[instance], place=place, moved=because)
 
     def lose(self, instance: str) -> None:
         """It is not in the list any more."""
@@ -251,7 +258,7 @@ class Bench:
         """Without a `pool`: a rented node into the one that it was rented for."""
         pool = pool or (POOL if "node" in facts else DEFAULT_POOL)
         request = Join(machine=machine or f"machine-{name}", name=name, **facts)
-        return nodes.join_pool(self.deployment, request, pool, self.now_ms).node
+        return nodes.join_pool(self.deployment, request, pool, self.now_ms, rental=facts.get("node")).node
 
     def claim(self, node: str) -> Assignment:
         answer = claim(self.deployment, node, self.now_ms)

@@ -147,16 +147,6 @@ def a_token_opens_what_it_is_for_and_that_of_a_node_that_is_gone_opens_nothing(b
 
 
 @probe()
-def a_join_token_of_another_pool_makes_nobody_a_rented_node(bench: Bench) -> None:
-    bench.submit()
-    bench.tend()
-    [node] = bench.rented()
-    assert refused(Denied, lambda: bench.join("strange", pool="another's", node=node))
-    assert bench.node(node)["state"] == "starting"
-    assert bench.join("expected", node=node) == node
-
-
-@probe()
 def a_key_opens_nothing_once_its_time_is_over(bench: Bench) -> None:
     made = create_key(bench.deployment, "admin", PROJECT, "viewer", name="a", lasts_s=60, now_ms=bench.now_ms)
     assert identify(bench.deployment, made.secret, "viewer", bench.now_ms).project == PROJECT

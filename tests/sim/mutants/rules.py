@@ -131,9 +131,15 @@ RULES = [
         "if False:",
     ),
     rule(
-        "7: a join token of another pool makes nobody a rented node",
-        "service.fleet.nodes:join_pool",
-        "if request.node and _pool_of(deployment, request.node) != pool:",
+        "7: a join token of another rental makes nobody its node",
+        "service.fleet.nodes:_node_of_rental",
+        'if rental is None or request.node not in ("", rental):',
+        "if rental is None:",
+    ),
+    rule(
+        "7: the token of a rental that has ended opens nothing",
+        "service.access.access:recognize",
+        'if found["rental_ended"]:',
         "if False:",
     ),
     rule(
@@ -485,7 +491,7 @@ RULES = [
         'elif node.state in ("draining", "quarantined") and',
         "elif False and",
     ),
-    rule("4: what was taken back is gone", "core.fleet.autoscale:reconcile", "if node.id in ended:", "if False:"),
+    rule("4: what was taken back is gone", "core.fleet.autoscale:reconcile", "if node.rental in ended:", "if False:"),
     rule(
         "4: what is not in the list is gone",
         "core.fleet.autoscale:reconcile",

@@ -20,6 +20,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_heirs,
     probes_of_metrics,
     probes_of_places,
+    probes_of_pools,
     probes_of_prices,
     probes_of_proofs,
     probes_of_retention,

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from gangline.core.fleet.autoscale import (
     LISTS_WITHOUT_MAX,
+    MOVED,
     Adopt,
     Demand,
     Drain,
     GiveUp,
+    MoveNode,
     OfferRate,
+    PlaceNode,
     PoolLimits,
     Rented,
     SeenInstance,
@@ -28,10 +31,17 @@ from tests.unit.examples import POLICY
 NOW_MS = 10**9
 LONG_AGO_MS = 0
 BUSY = Rented(
-    id="busy", state="ready", since_ms=NOW_MS, idle_since_ms=None, heard_ms=NOW_MS, instance="i-busy", missing=0
+    id="busy",
+    rental="busy",
+    state="ready",
+    since_ms=NOW_MS,
+    idle_since_ms=None,
+    heard_ms=NOW_MS,
+    instance="i-busy",
+    missing=0,
 )
-IDLE = replace(BUSY, id="idle", idle_since_ms=LONG_AGO_MS, instance="i-idle")
-STARTING = replace(BUSY, id="starting", state="starting", idle_since_ms=NOW_MS, instance=None)
+IDLE = replace(BUSY, id="idle", rental="idle", idle_since_ms=LONG_AGO_MS, instance="i-idle")
+STARTING = replace(BUSY, id="starting", rental="starting", state="starting", idle_since_ms=NOW_MS, instance=None)
 NO_WORK = Demand(takable=0, stuck=0)
 LIMITS = PoolLimits(name="pool", nodes_min=0, nodes_max=10)
 
@@ -61,7 +71,7 @@ def drained(actions: Sequence[object]) -> list[str]:
 
 
 def some(node: Rented, count: int) -> list[Rented]:
-    return [replace(node, id=f"{node.id}-{number}") for number in range(count)]
+    return [replace(node, id=f"{node.id}-{number}", rental=f"{node.id}-{number}") for number in range(count)]
 
 
 def test_without_work_nothing_is_rented_and_what_has_been_idle_for_long_goes() -> None:
@@ -111,7 +121,7 @@ def test_the_minimum_is_kept_and_idle_nodes_count_towards_it() -> None:
 
 
 def test_a_node_that_never_came_is_given_up_and_another_is_asked_for() -> None:
-    late = replace(STARTING, id="late", since_ms=NOW_MS - round(1000 * POLICY.starting_s) - 1)
+    late = replace(STARTING, id="late", rental="late", since_ms=NOW_MS - round(1000 * POLICY.starting_s) - 1)
     actions = scaled([late], takable=1)
     assert isinstance(actions[0], GiveUp) and actions[0].node == "late" and "60 min" in actions[0].because
     assert starts(actions) == 1
@@ -121,6 +131,7 @@ nodes = st.lists(
     st.builds(
         Rented,
         id=st.uuids().map(str),
+        rental=st.uuids().map(str),
         state=st.sampled_from(["starting", "ready", "on_trial", "draining", "quarantined"]),
         since_ms=st.integers(NOW_MS - 2 * round(1000 * POLICY.starting_s), NOW_MS),
         idle_since_ms=st.none() | st.integers(NOW_MS - 100_000, NOW_MS),
@@ -178,7 +189,7 @@ def test_a_pool_that_got_what_it_asked_for_asks_for_nothing_more(
     known: list[Rented], demand: Demand, bounds: PoolLimits
 ) -> None:
     count = starts(scale(bounds, known, demand, NOW_MS, POLICY).actions)
-    after = [*known, *(replace(STARTING, id=f"new-{number}") for number in range(count))]
+    after = [*known, *(replace(STARTING, id=f"new-{number}", rental=f"new-{number}") for number in range(count))]
     assert starts(scale(bounds, after, demand, NOW_MS, POLICY).actions) == 0
 
 
@@ -189,7 +200,10 @@ def test_without_work_a_pool_comes_to_rest(known: list[Rented], bounds: PoolLimi
     for _ in range(2):
         actions = scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions
         here = [node for node in here if node.id not in drained(actions)]
-        here += [replace(IDLE, id=f"{len(here)}-{number}") for number in range(starts(actions))]
+        here += [
+            replace(IDLE, id=f"{len(here)}-{number}", rental=f"{len(here)}-{number}")
+            for number in range(starts(actions))
+        ]
     assert scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions == []
 
 
@@ -238,6 +252,27 @@ def test_a_node_is_missed_for_a_few_lists_and_a_lease_time_before_it_is_given_up
     assert agreed([replace(missing, heard_ms=NOW_MS)]) == []  # it beats: the list is wrong
 
 
+HERE = replace(BUSY, place="place-1")
+
+
+def test_a_node_that_its_provider_moved_ends_and_the_reason_is_the_providers() -> None:
+    moved = replace(ALIVE, place="place-2", moved="Priority")
+    assert agreed([HERE], moved) == [MoveNode("busy", "place-2", "Priority")]
+    assert agreed([HERE], replace(moved, moved="")) == [MoveNode("busy", "place-2", MOVED)]
+    assert agreed([HERE], replace(moved, place="place-1")) == agreed([HERE], replace(moved, place="")) == []
+
+
+def test_where_nobody_has_joined_from_another_place_a_new_one_is_only_noted() -> None:
+    coming = replace(STARTING, instance="i-busy", place="place-1")
+    found = SeenInstance(id="i-busy", name="starting", place="place-2")
+    assert agreed([coming], found) == [PlaceNode("starting", "place-2")]
+    assert agreed([replace(coming, instance=None)], found) == [
+        Adopt("starting", "i-busy"),
+        PlaceNode("starting", "place-2"),
+    ]
+    assert agreed([BUSY], replace(ALIVE, place="place-2")) == [PlaceNode("busy", "place-2")]
+
+
 instances = st.lists(
     st.builds(
         SeenInstance,
@@ -250,9 +285,8 @@ instances = st.lists(
 )
 rented = st.lists(
     st.builds(
-        replace,
-        st.just(BUSY),
-        id=st.sampled_from(["n-1", "n-2"]),
+        lambda rental, **facts: replace(BUSY, id=rental, rental=rental, **facts),
+        st.sampled_from(["n-1", "n-2"]),
         state=st.sampled_from(["starting", "ready", "draining", "gone"]),
         instance=st.none() | st.sampled_from("abcdef"),
         idle_since_ms=st.none() | st.just(0),

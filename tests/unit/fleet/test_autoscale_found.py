@@ -11,7 +11,7 @@ from gangline.adapters.store.sqlite import SqliteStore
 from gangline.core.fleet.autoscale import Demand, Drain, PoolLimits, Rented, StartNode, scale
 from gangline.core.policy import Policy
 from gangline.core.specs.spec import parse_spec
-from gangline.ports.pool import Instance, Offer
+from gangline.ports.pool import Instance, Offer, Rental
 from gangline.ports.store import write
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.fleet import tend
@@ -19,7 +19,9 @@ from gangline.service.jobs.submit import queue
 
 POLICY = Policy()
 NOW_MS = 10_000_000
-IDLE = Rented(id="a", state="ready", since_ms=0, idle_since_ms=NOW_MS, heard_ms=NOW_MS, instance="i", missing=0)
+IDLE = Rented(
+    id="a", rental="a", state="ready", since_ms=0, idle_since_ms=NOW_MS, heard_ms=NOW_MS, instance="i", missing=0
+)
 NO_WORK = Demand(takable=0, stuck=0)
 SMALL = Offer(id="small", gpu="RTX 3060", gpu_memory_gb=12, price_micro_usd_per_hour=100)
 LARGE = Offer(id="large", gpu="H100", gpu_memory_gb=80, price_micro_usd_per_hour=9_000)
@@ -42,7 +44,7 @@ def test_a_node_that_leaves_is_within_the_maximum_until_it_is_gone() -> None:
 
 
 def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> None:
-    full = [replace(IDLE, idle_since_ms=0), replace(IDLE, id="b", idle_since_ms=0)]
+    full = [replace(IDLE, idle_since_ms=0), replace(IDLE, id="b", rental="b", idle_since_ms=0)]
     actions = scale(limits(0, 2), full, Demand(takable=2, stuck=2), NOW_MS, POLICY).actions
     assert [action.node for action in actions if isinstance(action, Drain)] == ["a", "b"]
 
@@ -62,7 +64,7 @@ class Shop:
     def offers(self) -> list[Offer]:
         return list(self._offers)
 
-    def start(self, offer: str, name: str) -> None:
+    def start(self, offer: str, rental: Rental) -> None:
         self.started.append(offer)
 
     def stop(self, instance: str) -> None:
@@ -94,7 +96,7 @@ def test_only_a_node_that_a_waiting_job_could_have_is_rented(
         hub=HuggingFaceHub(""),
         policy=POLICY,
         new_id=lambda kind: f"{kind}-{len(shop.started)}",
-        new_secret=lambda kind: f"{kind} secret",
+        new_secret=lambda kind: f"{kind} secret {len(shop.started)}",
         up_since_ms=0,
         pools={"default": RentedPool(limits(0, 4), shop)},
     )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangline.ports.pool import Instance, NoCapacity, Offer
+from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 from gangline.posix import die_with_parent
 
 WORKER = (sys.executable, "-m", "gangline.cli.main", "worker")
@@ -86,7 +86,9 @@ class _Rented:
 
 
 class LocalPool:
-    """Runs at most `nodes_max` nodes at a time. Several threads may call it; no call but `stop_all` waits for a node."""
+    """Runs at most `nodes_max` nodes at a time, which reach the server at its own address on this box. Several threads may call it; no call
+    but `stop_all` waits for a node.
+    """
 
     def __init__(
         self,
@@ -95,13 +97,11 @@ class LocalPool:
         nodes_max: int,
         offer: Offer,
         server: str,
-        join_token: str,
         command: Sequence[str] = WORKER,
     ) -> None:
         self._offer = offer
         self._homes = [homes / str(number) for number in range(1, nodes_max + 1)]
         self._server = server
-        self._join_token = join_token
         self._command = command
         self._lock = threading.Lock()
         self._closed = False
@@ -112,16 +112,19 @@ class LocalPool:
     def offers(self) -> list[Offer]:
         return [self._offer] if self._homes else []
 
-    def start(self, offer: str, name: str) -> None:
+    def start(self, offer: str, rental: Rental) -> None:
+        name = rental.name
         with self._lock:
             self._look()
+            if any(rented.name == name and rented.running for rented in self._rented):
+                return
             home = self._free_home()
             if self._closed or offer != self._offer.id:
                 raise NoCapacity(f"this box is stopping, or has no offer {offer}")
             if home is None:
                 raise NoCapacity(f"all {len(self._homes)} places for nodes on this box are taken")
             from_ms = _now_ms()
-            node = self._start(name, home)
+            node = self._start(rental, home)
             instance = f"local-{from_ms}-{node.process.pid}"
             rented = _Rented(id=instance, name=name, home=home, from_ms=from_ms, running=node)
             self._rented.append(rented)
@@ -160,15 +163,15 @@ class LocalPool:
         self.list()
         self._starter.shutdown()
 
-    def _start(self, name: str, home: Path) -> LocalNode:
+    def _start(self, rental: Rental, home: Path) -> LocalNode:
         try:
             return self._starter.submit(
                 start_node,
-                name=name,
+                name=rental.name,
                 home=home,
                 server=self._server,
-                join_token=self._join_token,
-                node=name,
+                join_token=rental.token,
+                node=rental.name,
                 command=self._command,
             ).result()
         except OSError as error:

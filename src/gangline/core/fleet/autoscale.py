@@ -27,16 +27,19 @@ def may_rent(limits: PoolLimits | None, *, rented: int, gives_back: int) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
-    """A node of the pool. `idle_since_ms` is None while it works; `missing` counts the provider's last lists in a row without it, before
-    this one."""
+    """A node of the pool, which its provider knows by the name of its `rental`. `idle_since_ms` is None while it works; `missing` counts
+    the provider's last lists in a row without it, before this one. `place` is the machine as the provider calls it, if it ever moves one.
+    """
 
     id: str
+    rental: str
     state: NodeState
     since_ms: int
     idle_since_ms: int | None
     heard_ms: int
     instance: str | None
     missing: int
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,23 @@ class Adopt:
 
     node: str
     instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceNode:
+    """The action to record where the provider shows a node that has not joined from elsewhere."""
+
+    node: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveNode:
+    """The action to end a node whose rental the provider has moved, and to expect the rental's next node at `place`."""
+
+    node: str
+    place: str
+    because: str
 
 
 LISTS_WITHOUT_MAX = 3
@@ -158,26 +178,32 @@ def starts_max(
 
 
 TAKEN_BACK = "the provider took it back"
+MOVED = "the provider moved it to another machine"
+Reconciling = Adopt | StopInstance | GiveUp | PlaceNode | MoveNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenInstance:
-    """An instance in the provider's list; `ended` says why it no longer exists, and is empty while it does."""
+    """An instance in the provider's list; `ended` says why it no longer exists, and is empty while it does. `place` is where it is, and
+    `moved` says why it left its last place."""
 
     id: str
     name: str
     ended: str = ""
+    place: str = ""
+    moved: str = ""
 
 
 def reconcile(
     nodes: Sequence[Rented], instances: Sequence[SeenInstance], now_ms: int, policy: Policy
-) -> list[Adopt | StopInstance | GiveUp]:
-    """Compare our nodes with the provider's list: stop instances that we do not want, and give up nodes that it no longer has.
+) -> list[Reconciling]:
+    """Compare our nodes with the provider's list: stop instances that we do not want, give up nodes that it no longer has, and follow those
+    that it moved.
 
     A node that is missing is given up only after `LISTS_WITHOUT_MAX` lists and if it is silent: a list may be incomplete.
     """
-    actions: list[Adopt | StopInstance | GiveUp] = []
-    ours = {node.id: node for node in nodes}
+    actions: list[Reconciling] = []
+    ours = {node.rental: node for node in nodes}
     alive = [instance for instance in instances if not instance.ended]
     listed = {instance.id for instance in instances}
     for instance in alive:
@@ -185,22 +211,33 @@ def reconcile(
         if node is None or node.state == "gone":
             actions.append(StopInstance(instance.id, "it belongs to none of our nodes"))
         elif node.instance is None:
-            ours[node.id] = replace(node, instance=instance.id, missing=0)
+            ours[node.rental] = replace(node, instance=instance.id, missing=0)
             actions.append(Adopt(node.id, instance.id))
+            actions += _follow(node, instance)
         elif node.instance != instance.id:  # a request that timed out and was repeated may have started two
             actions.append(StopInstance(instance.id, f"a duplicate of {node.id}"))
         elif node.state in ("draining", "quarantined") and node.idle_since_ms is not None:
             actions.append(StopInstance(instance.id, f"{node.id} is {node.state}"))
+        else:
+            actions += _follow(node, instance)
     running = {instance.name for instance in alive}
     ended = {instance.name: instance.ended for instance in instances if instance.ended and instance.name not in running}
     for node in ours.values():
         if node.state == "gone":
             continue
-        if node.id in ended:
-            actions.append(GiveUp(node.id, ended[node.id]))
+        if node.rental in ended:
+            actions.append(GiveUp(node.id, ended[node.rental]))
         elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
             actions.append(GiveUp(node.id, f"missing from {node.missing + 1} lists of the provider"))
     return actions
+
+
+def _follow(node: Rented, instance: SeenInstance) -> list[Reconciling]:
+    if instance.place in ("", node.place):
+        return []
+    if node.state == "starting" or not node.place:
+        return [PlaceNode(node.id, instance.place)]
+    return [MoveNode(node.id, instance.place, instance.moved or MOVED)]
 
 
 def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:

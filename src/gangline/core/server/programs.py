@@ -133,6 +133,11 @@ class WorkerProgram:
         SettingOrigin("GANGLINE_NODE", in_file=False),
         "The node that this machine was rented as; the server that rents it sets it.",
     ] = ""
+    place: Annotated[
+        Word,
+        SettingOrigin("GANGLINE_PLACE", in_file=False),
+        "What the provider calls this machine, where it moves nodes between machines; the node's start sets it.",
+    ] = ""
     slots: Annotated[
         Annotated[int, Ge(1), Le(1024), Exact()],
         SettingOrigin(option="--slots"),

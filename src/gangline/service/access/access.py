@@ -21,7 +21,9 @@ FIRST = "made at the first start"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The holder of a credential. `project` is None for an operator; a join token has a `pool`, a node's token a `node`."""
+    """The holder of a credential. `project` is None for an operator; a join token has a `pool`, and a rented node's its `rental` too; a
+    node's token has a `node`.
+    """
 
     id: str
     role: Role
@@ -29,6 +31,7 @@ class Identity:
     pool: str | None
     node: str | None
     used_ms: int | None
+    rental: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,8 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
         raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another")
     if found["node_state"] == "gone":
         raise Denied("this node was given up", hint="start the worker again; it then joins as a new node")
+    if found["rental_ended"]:
+        raise Denied("this server no longer rents this node", hint="its provider was asked to stop it")
     return Identity(**{name: found[name] for name in Identity.__slots__})
 
 
@@ -102,6 +107,11 @@ def ensure_secret(deployment: Deployment, secret: str, role: Role, *, now_ms: in
 
 def adding_node(secret: str, node: str, now_ms: int) -> Write:
     return _adding(secret, "node", name=node, node=node, now_ms=now_ms)
+
+
+def adding_rental(secret: str, rental: str, pool: str, now_ms: int) -> Write:
+    """Return the write of a rented node's join token, which is valid as long as the rental has a node that is not gone."""
+    return _adding(secret, "join", name=rental, pool=pool, rental=rental, now_ms=now_ms)
 
 
 def create_key(
@@ -176,10 +186,11 @@ def _adding(
     project: str | None = None,
     pool: str | None = None,
     node: str | None = None,
+    rental: str | None = None,
     expires_ms: int | None = None,
     terms: Terms = NO_TERMS,
 ) -> Write:
-    owner = {"project": project, "pool": pool, "node": node}
+    owner = {"project": project, "pool": pool, "node": node, "rental": rental}
     identity = {"id": _id(role, secret), "hash": _hash(secret), "role": role, "name": name}
     return write("add_credential", **identity, **owner, **terms.columns(), expires_ms=expires_ms, now=now_ms)
 

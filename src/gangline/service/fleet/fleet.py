@@ -10,7 +10,9 @@ from gangline.core.fleet.autoscale import (
     Demand,
     Drain,
     GiveUp,
+    MoveNode,
     OfferRate,
+    PlaceNode,
     Rented,
     SeenInstance,
     StartNode,
@@ -21,8 +23,9 @@ from gangline.core.fleet.autoscale import (
     starts_max,
 )
 from gangline.core.money.cost import DAY_MS, HOUR_MS
-from gangline.ports.pool import Instance, Offer
+from gangline.ports.pool import Instance, Offer, Rental
 from gangline.ports.store import guard, write
+from gangline.service.access.access import adding_rental
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.demand import find_demand, suits
 from gangline.service.fleet.nodes import gone
@@ -66,7 +69,19 @@ def _agree(deployment: Deployment, pool: RentedPool, instances: list[Instance], 
                 pool.driver.stop(action.instance)
             case GiveUp():
                 gone(deployment, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
+            case PlaceNode():
+                deployment.store.apply(write("place_node", id=action.node, place=action.place))
+            case MoveNode():
+                _move(deployment, action, now_ms)
     return _rented(deployment, pool, now_ms) if actions else ours
+
+
+def _move(deployment: Deployment, move: MoveNode, now_ms: int) -> None:
+    """End the node of a rental that its provider has moved, and expect the next: its worker joins from the new place."""
+    node = deployment.new_id("node")
+    following = write("move_rental", id=node, left=move.node, place=move.place, because=move.because, now=now_ms)
+    gone(deployment, move.node, move.because, now_ms, then=[following])
+    log.info("node %s becomes %s: %s", move.node, node, move.because)
 
 
 def give_back(deployment: Deployment, node: str) -> None:
@@ -100,6 +115,8 @@ def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rente
     return [
         Rented(
             id=row["id"],
+            rental=row["rental"],
+            place=row["place"],
             state=row["state"],
             since_ms=row["since_ms"],
             # A node could not claim while the service was down: that time does not count as idle.
@@ -177,7 +194,13 @@ def _rate(deployment: Deployment, offer: Offer, now_ms: int) -> OfferRate:
 
 def _seen(instance: Instance) -> SeenInstance:
     ended = instance.billed_to_ms is not None
-    return SeenInstance(id=instance.id, name=instance.name, ended=(instance.ended or TAKEN_BACK) if ended else "")
+    return SeenInstance(
+        id=instance.id,
+        name=instance.name,
+        ended=(instance.ended or TAKEN_BACK) if ended else "",
+        place=instance.place,
+        moved=instance.moved,
+    )
 
 
 def _rent(
@@ -190,13 +213,14 @@ def _rent(
     for offer in ranked:
         if offer.id in refused:
             continue
-        node = deployment.new_id("node")
+        node, token = deployment.new_id("node"), deployment.new_secret("join")
         deployment.store.apply(
             write(
                 "rent_node",
                 id=node,
+                offer=offer.id,
                 pool=pool.limits.name,
-                called=pool.nodes_called or pool.limits.name,
+                called=pool.called,
                 because=action.because,
                 gpu=offer.gpu,
                 gpu_memory_gb=offer.gpu_memory_gb,
@@ -205,10 +229,11 @@ def _rent(
                 price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
                 price_known=int(offer.price_known),
                 now=now_ms,
-            )
+            ),
+            adding_rental(token, node, pool.limits.name, now_ms),
         )
         try:
-            pool.driver.start(offer.id, node)
+            pool.driver.start(offer.id, Rental(name=node, server=deployment.url, token=token))
         except Unreachable:
             return True  # the node may have been rented all the same: the provider's list will show it
         except GanglineError as error:
@@ -223,7 +248,7 @@ def _rent(
 def settle(deployment: Deployment) -> None:
     """Make the ledger agree with the provider's bill for every node that has ended together with its instance."""
     for row in deployment.store.load("instances_to_settle"):
-        known = deployment.store.load("known_bill", node=row["node"])[0]["micro_usd"]
+        known = deployment.store.load("known_bill", rental=row["node"])[0]["micro_usd"]
         settled = sum(
             bill.bill_of(row["price_micro_usd_per_hour"], before)
             for before in deployment.store.load("settled_instances", node=row["node"])

@@ -1,7 +1,7 @@
 """Let nodes join and leave, and give up those that are silent."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gangline.core.canonical import canonical_json, digest
@@ -10,7 +10,7 @@ from gangline.core.errors import Denied
 from gangline.core.job import NodeState
 from gangline.core.runs.proof import BURST, kinds_text, limits, unfit
 from gangline.ports.server import Join, Joined
-from gangline.ports.store import guard, write
+from gangline.ports.store import Row, Write, guard, write
 from gangline.service.access.access import adding_node
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
@@ -22,16 +22,21 @@ log = logging.getLogger("gangline.nodes")
 
 
 def join_pool(
-    deployment: Deployment, request: Join, pool: str, now_ms: int, *, join_token: str | None = None
+    deployment: Deployment,
+    request: Join,
+    pool: str,
+    now_ms: int,
+    *,
+    join_token: str | None = None,
+    rental: str | None = None,
 ) -> Joined:
-    """Let a node join a pool. A worker on a node that was rented for `pool` becomes that node; any other becomes a new node, whose price
+    """Let a node join a pool. A worker that joins with the token of a `rental` becomes its node; any other becomes a new node, whose price
     and trust are its join token's (an id), else those of the pool's settings.
 
-    A node that failed its probe joins, but gets no job. Raise `Denied` for a node that was given up or belongs to another pool, and
-    `TooMany` if the join token admits no more now.
+    A node that failed its probe joins, but gets no job. Raise `Denied` for a worker whose rental has ended, has the worker of another
+    machine or is elsewhere by the provider's list, and `TooMany` if the join token admits no more now.
     """
-    if request.node and _pool_of(deployment, request.node) != pool:
-        raise _not_waited_for(request.node)
+    rented = _node_of_rental(deployment, request, rental) if rental or request.node else None
     request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
     deployment.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
     state, because = _welcome(deployment, request, now_ms)
@@ -50,15 +55,18 @@ def join_pool(
         "proof_failed": int(bool(unfit(request.kinds, request.problems))),
         "now": now_ms,
     }
-    node = request.node or deployment.new_id("node")
+    node = rented["id"] if rented else deployment.new_id("node")
     admission = [adding_node(token, node, now_ms), *(write("add_base", node=node, base=base) for base in request.bases)]
     if BURST in request.problems:
         # it may pass the next time: one failure proves nothing
         admission.append(write("put_on_trial", id=request.machine))
-    if request.node:
-        admitted = deployment.store.apply(guard("node_joined", id=node, **facts), *admission)
+    if rented:
+        admitted = deployment.store.apply(guard("node_joined", id=node, place=request.place, **facts), *admission)
         if not admitted and not _joined_before(deployment, node, request.machine):
-            raise _not_waited_for(node)
+            raise Denied(
+                f"another machine works as {request.node or rental}",
+                hint="a rented node has one worker; another one can join once the provider shows that the node has moved",
+            )
         if not admitted:
             # The same worker joins again and needs a new token, as the store has only the hash of the first.
             deployment.store.apply(*admission)
@@ -79,15 +87,22 @@ def _as_words(said: Mapping[str, str]) -> dict[str, str]:
     return {name: as_words(sentence) for name, sentence in said.items()}
 
 
-def _pool_of(deployment: Deployment, node: str) -> str | None:
-    rows = deployment.store.load("node", id=node)
-    return rows[0]["pool"] if rows else None
-
-
-def _not_waited_for(node: str) -> Denied:
-    return Denied(
-        f"this server does not expect the node {node}", hint="it was given up; its provider will be asked to stop it"
-    )
+def _node_of_rental(deployment: Deployment, request: Join, rental: str | None) -> Row:
+    """Return the node that a rented machine becomes. Raise `Denied` if it is none of this rental."""
+    if rental is None or request.node not in ("", rental):
+        raise Denied(
+            f"this join token does not belong to the node {request.node}",
+            hint="a rented node joins with its own token; a machine of yours joins without GANGLINE_NODE",
+        )
+    rows = deployment.store.load("node_of_rental", rental=rental)
+    if not rows:
+        raise Denied(f"this server no longer rents the node {rental}", hint="its provider will be asked to stop it")
+    if rows[0]["place"] not in ("", request.place):
+        raise Denied(
+            f"the provider does not show {rental} on this machine",
+            hint="if it has only just moved here, its provider's list will show that soon",
+        )
+    return rows[0]
 
 
 def _joined_before(deployment: Deployment, node: str, machine: str) -> bool:
@@ -125,8 +140,19 @@ def give_up_silent(deployment: Deployment, now_ms: int) -> None:
         gone(deployment, row["id"], f"no request for {deployment.policy.node_silent_s:.0f} s", now_ms)
 
 
-def gone(deployment: Deployment, node_id: str, because: str, now_ms: int, *, ended_ms: int | None = None) -> None:
-    """Give a node up for good: bill its idle time up to now, or to when its instance ended (`ended_ms`), and interrupt its attempts."""
+def gone(
+    deployment: Deployment,
+    node_id: str,
+    because: str,
+    now_ms: int,
+    *,
+    ended_ms: int | None = None,
+    then: Sequence[Write] = (),
+) -> None:
+    """Give a node up for good: bill its idle time up to now, or to when its instance ended (`ended_ms`), and interrupt its attempts.
+
+    The writes `then` are a part of the transaction that makes it gone.
+    """
     until_ms = min(now_ms, ended_ms or now_ms)
     for _ in range(TRIES_MAX):
         end_attempts_of_node(deployment, node_id, now_ms, told=False)
@@ -135,7 +161,7 @@ def gone(deployment: Deployment, node_id: str, because: str, now_ms: int, *, end
             return
         metered = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
         why = node.because if node.state in ("draining", "quarantined") else because
-        if deployment.store.apply(*metered, guard("node_gone", id=node_id, because=why)):
+        if deployment.store.apply(*metered, guard("node_gone", id=node_id, because=why), *then):
             log.info("node %s is gone: %s", node_id, why)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

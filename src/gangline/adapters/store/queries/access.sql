@@ -1,17 +1,19 @@
 -- Credentials and what each gives access to: keys of people, join tokens, tokens of nodes.
 
 -- name: credential
--- Read the credential with this hash, and its node's state.
+-- Read the credential with this hash, its node's state, and whether the rental that it is for has ended.
 SELECT credential.id, credential.role, credential.project, credential.pool, credential.node, credential.expires_ms,
-       credential.revoked_ms, credential.used_ms, node.state AS node_state
+       credential.revoked_ms, credential.used_ms, credential.rental, node.state AS node_state,
+       CASE WHEN credential.rental IS NULL OR EXISTS (SELECT 1 FROM node AS rented WHERE rented.rental = credential.rental
+                                                      AND rented.state <> 'gone') THEN 0 ELSE 1 END AS rental_ended
 FROM credential LEFT JOIN node ON node.id = credential.node
 WHERE credential.hash = :hash
 
 -- name: add_credential
 INSERT INTO credential (id, hash, role, name, project, pool, node, made_ms, expires_ms, price_micro_usd_per_hour, trust,
-                        nodes_max, nodes_per_hour)
+                        nodes_max, nodes_per_hour, rental)
 VALUES (:id, :hash, :role, :name, :project, :pool, :node, :now, :expires_ms, :price_micro_usd_per_hour, :trust,
-        :nodes_max, :nodes_per_hour)
+        :nodes_max, :nodes_per_hour, :rental)
 ON CONFLICT (hash) DO NOTHING
 
 -- name: use_credential
@@ -29,15 +31,15 @@ UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now)
 WHERE id = :id AND role NOT IN ('join', 'node') AND (CAST(:project AS TEXT) IS NULL OR project = :project)
 
 -- name: join_tokens
--- List join tokens, each with the number of nodes that joined with it and are not gone.
+-- List the join tokens that people made, each with the number of nodes that joined with it and are not gone.
 SELECT id, name, pool, made_ms, expires_ms, revoked_ms, used_ms, price_micro_usd_per_hour, trust, nodes_max, nodes_per_hour,
        (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.state <> 'gone') AS nodes
 FROM credential
-WHERE node IS NULL AND role = 'join'
+WHERE node IS NULL AND role = 'join' AND rental IS NULL
 ORDER BY made_ms, id
 
 -- name: revoke_join_token
-UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join'
+UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join' AND rental IS NULL
 
 -- name: join_token
 -- Read a token's settings for its nodes, how many of them are not gone, how many joined since `:since`, and when the first of these did.

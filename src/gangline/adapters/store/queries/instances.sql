@@ -24,11 +24,13 @@ INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:
 ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
 
 -- name: instances_to_settle
--- List instances of nodes that are gone, once all instances of the node have ended: then nothing more is billed to it.
+-- List instances of rentals whose nodes are gone, once all their instances have ended: then nothing more is billed. An instance has the
+-- name of its rental, which is that of the rental's first node.
 SELECT instance.id, instance.node, instance.billed_from_ms, instance.billed_to_ms,
        node.joined_ms, node.price_micro_usd_per_hour, node.instance
 FROM instance JOIN node ON node.id = instance.node
 WHERE instance.settled = 0 AND node.state = 'gone'
+  AND NOT EXISTS (SELECT 1 FROM node AS later WHERE later.rental = node.id AND later.state <> 'gone')
   AND NOT EXISTS (SELECT 1 FROM instance AS other WHERE other.node = node.id AND other.billed_to_ms IS NULL)
 
 -- name: settle
@@ -36,9 +38,9 @@ WHERE instance.settled = 0 AND node.state = 'gone'
 UPDATE instance SET settled = 1 WHERE id = :id AND settled = 0
 
 -- name: known_bill
--- Sum what the ledger has for the node's time so far.
+-- Sum what the ledger has so far for the time of all nodes of the rental.
 SELECT CAST(COALESCE(SUM(ledger.micro_usd), 0) AS BIGINT) AS micro_usd FROM ledger
-WHERE ledger.node = :node AND ledger.cause NOT IN ('storage', 'egress')
+WHERE ledger.node IN (SELECT :rental UNION SELECT id FROM node WHERE rental = :rental) AND ledger.cause NOT IN ('storage', 'egress')
 
 -- name: settled_instances
 SELECT billed_from_ms, billed_to_ms FROM instance WHERE node = :node AND settled = 1

@@ -9,19 +9,34 @@ VALUES (:id, :machine, :name, :pool, :state, :because, :gpu, :gpu_memory_gb, :tr
         :kinds, :problems, :proof_failed, :price_micro_usd_per_hour, :price_known, :join_token, 0, 0, :now, :now, :now, :now)
 
 -- name: rent_node
--- Add a node that a provider was asked for; its worker joins under this id.
-INSERT INTO node (id, machine, name, number, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots, capabilities,
-                  price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
-SELECT :id, '', :called || '-' || next.number, next.number, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots,
+-- Add the first node of a rental that a provider is asked for; both have this id.
+INSERT INTO node (id, rental, offer, machine, name, number, pool, state, because, gpu, gpu_memory_gb, trust, numerics, slots,
+                  capabilities, price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
+SELECT :id, :id, :offer, '', :called || '-' || next.number, next.number, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots,
        '{}', :price_micro_usd_per_hour, :price_known, 1, 0, :now, :now, :now
 FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool) AS next
 
+-- name: move_rental
+-- Add the next node of a rental, which its provider moved to another place. The schema refuses it while the rental has a node.
+INSERT INTO node (id, rental, offer, instance, place, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics,
+                  slots, capabilities, price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
+SELECT :id, rental, offer, instance, :place, '', name, pool, 'starting', :because, gpu, gpu_memory_gb, trust, '',
+       slots, '{}', price_micro_usd_per_hour, price_known, 1, 0, :now, :now, :now
+FROM node WHERE id = :left
+
+-- name: node_of_rental
+SELECT id, pool, state, machine, place, since_ms, price_micro_usd_per_hour FROM node WHERE rental = :rental AND state <> 'gone'
+
+-- name: place_node
+-- Record the place that the provider shows for a node that nobody joined as yet, or that joined without one.
+UPDATE node SET place = :place WHERE id = :id AND (state = 'starting' OR place = '')
+
 -- name: node_joined
--- The worker of a rented node joins. The state is the guard: of two workers that use the id, only the first joins.
-UPDATE node SET machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
+-- The worker of a rented node joins. The state is the guard: of two workers with the rental's token, only the first joins.
+UPDATE node SET place = CASE WHEN place = '' THEN :place ELSE place END, machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
        numerics = :numerics, slots = :slots, capabilities = :capabilities, kinds = :kinds,
        problems = :problems, proof_failed = :proof_failed, joined_ms = :now, seen_ms = :now, meter_ms = :now
-WHERE id = :id AND state = 'starting'
+WHERE id = :id AND state = 'starting' AND place IN ('', :place)
 
 -- name: node
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
@@ -56,7 +71,8 @@ SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> '
 
 -- name: nodes_of_pool
 -- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
-SELECT node.id, node.state, node.since_ms, node.instance, node.missing, node.rented, node.seen_ms, node.meter_ms,
+SELECT node.id, COALESCE(node.rental, node.id) AS rental, node.place, node.state, node.since_ms, node.instance, node.missing,
+       node.rented, node.seen_ms, node.meter_ms,
        (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
 FROM node
 WHERE node.pool = :pool AND node.state <> 'gone'

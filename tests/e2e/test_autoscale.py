@@ -2,8 +2,9 @@
 
 import os
 import signal
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -66,6 +67,19 @@ def is_training(box: Box, job: str, *, committed: int = 0) -> Callable[[], bool]
 
 def has_ended(box: Box, job: str) -> Callable[[], bool]:
     return lambda: box.client.job(job).summary.ended_ms is not None
+
+
+def test_a_node_is_rented_within_two_seconds_of_the_job_however_seldom_the_server_ticks(tmp_path: Path) -> None:
+    with Box(tmp_path / "box", lease_s=45.0, heartbeat_interval_s=10.0, up_nodes="0..1") as box:
+        submit(box)
+        with closing(sqlite3.connect(box.home / "server" / "gangline.sqlite")) as database:
+
+            def waited_ms() -> list[int]:
+                asked = "SELECT node.since_ms - job.queued_ms FROM job, node WHERE node.rented = 1"
+                return [row[0] for row in database.execute(asked)]
+
+            until(lambda: bool(waited_ms()))
+            assert waited_ms()[0] < 2_000
 
 
 @pytest.mark.tenths

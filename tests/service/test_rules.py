@@ -21,6 +21,7 @@ from gangline.ports.store import write
 from gangline.service.access.projects import project, set_allowance
 from gangline.service.attempts import load_node
 from gangline.service.deployment import RentedPool
+from gangline.service.driving import AtOnce
 from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.claim import claim
@@ -397,7 +398,7 @@ def test_who_went_on_trial_is_not_counted_among_those_that_were_sent_away(servic
 def test_the_only_machine_of_a_pool_that_can_rent_another_is_quarantined(service: Service) -> None:
     a_contrast(service)
     limits = PoolLimits(name="cloud", nodes_min=0, nodes_max=1)
-    service.deployment = replace(service.deployment, pools={"cloud": RentedPool(limits, Shop())})
+    service.deployment = replace(service.deployment, pools={"cloud": RentedPool(limits, AtOnce(Shop()))})
     rent(service, "node-1", pool="cloud")
     node = service.join("node-1", node="node-1")
     misbehave(service, node)
@@ -820,7 +821,7 @@ def test_a_node_gets_a_job_whose_base_it_holds_first_but_no_job_waits_longer_for
 def test_a_job_that_has_just_come_is_left_to_the_idle_node_of_the_minimum(service: Service) -> None:
     shop = Shop(Offer(id="offer"))
     limits = PoolLimits(name="cloud", nodes_min=1, nodes_max=2)
-    service.deployment = replace(service.deployment, pools={"cloud": RentedPool(limits, shop)})
+    service.deployment = replace(service.deployment, pools={"cloud": RentedPool(limits, AtOnce(shop))})
     rent(service, "node-1", pool="cloud")
     node = service.join("node-1", node="node-1")
     service.wait(POLICY.idle_s + 1)

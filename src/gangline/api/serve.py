@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
@@ -37,6 +38,8 @@ TELLING_ENDS_S = 15.0
 """Seconds to wait for a tracker at the end. What it did not get by then, the next server sends."""
 
 
+GLANCE_S = 0.5
+"""Seconds between two looks for work that has just come, for which a node is rented at once."""
 SIGNAL_S = 1.0
 """Seconds between two checks for a signal.
 
@@ -144,10 +147,13 @@ def _collect_seldom() -> None:
 
 
 def _keep_ticking(deployment: Deployment, stopping: threading.Event) -> None:
-    controller = Controller(deployment)
-    while not stopping.wait(deployment.policy.tick_interval_s):
+    controller, tick_s = Controller(deployment), deployment.policy.tick_interval_s
+    due_s = time.monotonic()
+    while not stopping.wait(min(GLANCE_S, max(0.0, due_s - time.monotonic()))):
+        is_due = time.monotonic() >= due_s
+        due_s = time.monotonic() + tick_s if is_due else due_s
         try:
-            controller.tick(deployment.store.now_ms())
+            (controller.tick if is_due else controller.glance)(deployment.store.now_ms())
         except Exception:
             log.exception("a tick failed; the next one tries again")
 

@@ -47,6 +47,7 @@ def run_server(
         from gangline.api.serve import listen, serve
     from gangline.adapters.objects.local import LocalObjects
     from gangline.service.deployment import RentedPool
+    from gangline.service.driving import OwnThread
 
     of, home = settings.server, settings.server.home
     users_umask = keep_files_private()
@@ -55,7 +56,8 @@ def run_server(
         access = keep_access(home, f"http://{of.host}:{listening.getsockname()[1]}")
         lock.tell(url=access.url)
         local = _nodes_of_this_box(of, nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
-        pools = {nodes.name: RentedPool(nodes, local, nodes_called="local")}
+        driving = OwnThread(nodes.name, local, limit_s=settings.policy.provider_answers_s)
+        pools = {nodes.name: RentedPool(nodes, driving, nodes_called="local")}
         with _deployed(access, settings, pools, make_trackers(of, users_umask)) as deployment:
             objects = deployment.objects
             app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None, settings.limits)

@@ -179,6 +179,9 @@ class Policy:
     # Autoscaling
     scale_interval_s: Annotated[Above0, "The server compares the rented nodes with the demand this often."] = 15.0
     idle_s: Annotated[From0, "A rented node that has had no work for this long is returned."] = 60.0
+    provider_answers_s: Annotated[
+        Above0, "A call to a provider of nodes that takes longer than this is given up; the pool is shown as away."
+    ] = 60.0
     starting_s: Annotated[From0, "A rented node that has not joined after this long is returned."] = 3_600.0
     start_pause_s: Annotated[
         From0,

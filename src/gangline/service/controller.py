@@ -13,7 +13,7 @@ from gangline.service.fleet.nodes import give_up_silent
 from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.placing.waiting import fail_unmatched, yield_bans
 from gangline.service.jobs.samples import drop_late, give_way
-from gangline.service.outage import take_turn
+from gangline.service.outage import has_turn, take_turn
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 
 PRUNE_S = 600.0
@@ -45,6 +45,16 @@ class Controller:
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
         self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads)
+
+    def glance(self, now_ms: int) -> None:
+        """Between two ticks: rent at once for work that has just come, and act on what a provider has just refused."""
+        deployment, last_ms = self._deployment, self._last_ms.get(tend.__name__)
+        if last_ms is None or not deployment.pools or not has_turn(deployment, now_ms):
+            return
+        news = any(pool.driving.has_news for pool in deployment.pools.values())
+        if news or deployment.store.load("queued_since", since=last_ms):
+            self._last_ms[tend.__name__] = now_ms
+            tend(deployment, now_ms)
 
     def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:
         for part in parts:

@@ -11,9 +11,9 @@ from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
 from gangline.ports.places.deliverer import Deliverer
 from gangline.ports.places.fetcher import Fetcher
-from gangline.ports.pool import Pool
 from gangline.ports.store import Store
 from gangline.ports.tracker import Tracker
+from gangline.service.driving import Driving
 from gangline.service.recent import Recent
 
 
@@ -22,7 +22,7 @@ class RentedPool:
     """A pool whose nodes are rented and returned by a driver. Nodes are named `nodes_called` and a number; default: the pool's name."""
 
     limits: PoolLimits
-    driver: Pool
+    driving: Driving
     nodes_called: str = ""
 
     @property

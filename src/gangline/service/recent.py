@@ -3,9 +3,9 @@
 Losing this state costs work, but breaks no promise: the writes have guards that hold without it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from gangline.core.jobs.claim import ClaimCandidate
@@ -21,10 +21,15 @@ RIVALS_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """A provider's last answer: its offers, and the ids of those that had no capacity left. `offers` is None if it did not answer."""
+    """A provider's last answer: its offers, None if it did not answer, and `away` says why. `refused` has the ids of offers of which it had
+    nothing left at the last request, each with the time until which it is not asked for again."""
 
     offers: tuple[Offer, ...] | None
-    exhausted: frozenset[str] = frozenset()
+    away: str = ""
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+NOT_ASKED = Offers(None)
 
 
 class Recent:
@@ -35,6 +40,7 @@ class Recent:
         """The number of claims that are running now."""
         self._lock = Lock()
         self._offers: dict[str, Offers] = {}
+        self._looks: dict[str, int] = {}
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
         self._lost_ms = -RIVALS_MS
@@ -85,18 +91,38 @@ class Recent:
         """Return whether other servers assigned the same jobs within the last `RIVALS_MS`."""
         return 0 <= now_ms - self._lost_ms < RIVALS_MS
 
-    def note_offers(self, pool: str, offers: Iterable[Offer] | None, exhausted: Iterable[str] | None = ()) -> None:
-        """Record a provider's answer.
+    def note_offers(self, pool: str, offers: Iterable[Offer] | None, away: str = "") -> None:
+        """Record a provider's answer. `offers` is None if it did not answer, and `away` then says why."""
+        before = self._offers.get(pool, NOT_ASKED)
+        self._offers[pool] = replace(before, offers=None if offers is None else tuple(offers), away=away)
 
-        `offers` is None if it did not answer; `exhausted` is None if no node was requested, which keeps the last known ids.
-        """
-        before = self._offers.get(pool)
-        known = before.exhausted if before and exhausted is None else frozenset(exhausted or ())
-        self._offers[pool] = Offers(None if offers is None else tuple(offers), known)
+    def note_refusal(self, pool: str, offer: str, until_ms: int) -> None:
+        """Record that the provider has nothing of an offer; it is not asked for that before `until_ms`."""
+        before = self._offers.get(pool, NOT_ASKED)
+        self._offers[pool] = replace(before, refused={**before.refused, offer: until_ms})
+
+    def forget_refusal(self, pool: str, offer: str) -> None:
+        """Forget that an offer was refused, as the provider is asked for it again."""
+        before = self._offers.get(pool, NOT_ASKED)
+        if offer in before.refused:
+            rest = {name: until_ms for name, until_ms in before.refused.items() if name != offer}
+            self._offers[pool] = replace(before, refused=rest)
 
     def offers_of(self, pool: str) -> Offers | None:
         """Return the last answer of the pool's provider; None if it was not asked yet."""
         return self._offers.get(pool)
+
+    def is_refused(self, pool: str, offer: str, now_ms: int) -> bool:
+        """Return whether the provider had nothing of this offer at the last request, a short time ago."""
+        return self._offers.get(pool, NOT_ASKED).refused.get(offer, now_ms) > now_ms
+
+    def is_new_look(self, pool: str, number: int) -> bool:
+        """Return whether this look at the pool has not been acted on yet. Asking again answers False."""
+        with self._lock:
+            if self._looks.get(pool) == number:
+                return False
+            self._looks[pool] = number
+            return True
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
         return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

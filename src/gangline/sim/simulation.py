@@ -20,6 +20,7 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
 from gangline.service.access.projects import set_allowance
 from gangline.service.deployment import RentedPool
+from gangline.service.driving import AtOnce
 from gangline.service.jobs import steer
 from gangline.service.jobs.submit import blob_here, submit
 from gangline.sim.checks import Checks
@@ -66,7 +67,7 @@ class Simulation:
         machines = draw_machines(list(scenario.machines), self.world.rng("machines"))
         self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
         limits = PoolLimits(name=POOL, nodes_min=scenario.fleet.nodes_min, nodes_max=scenario.fleet.nodes_max)
-        pools = {POOL: RentedPool(limits, self.cloud)}
+        pools = {POOL: RentedPool(limits, AtOnce(self.cloud))}
         dearest = max(machine.price_micro_usd_per_hour for machine in machines)
         late_s = self.policy.heartbeat_interval_s + self.policy.stop_grace_s
         self.checks.overshoot = round(scenario.fleet.nodes_max * dearest * late_s / 3600)

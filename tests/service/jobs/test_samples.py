@@ -35,6 +35,7 @@ from gangline.ports.server import (
 )
 from gangline.ports.store import write
 from gangline.service.deployment import RentedPool
+from gangline.service.driving import AtOnce
 from gangline.service.fleet.demand import find_demand
 from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import checkpoint, query, samples, steer
@@ -217,7 +218,7 @@ def test_samples_alone_start_no_node(service: Service) -> None:
 def rented(service: Service, name: str, nodes_min: int = 0) -> str:
     """A node of a pool that rents."""
     limits = PoolLimits(name="default", nodes_min=nodes_min, nodes_max=9)
-    service.deployment = replace(service.deployment, pools={"default": RentedPool(limits, Shop())})
+    service.deployment = replace(service.deployment, pools={"default": RentedPool(limits, AtOnce(Shop()))})
     row = {
         "pool": "default",
         "gpu": "",

@@ -40,6 +40,7 @@ from gangline.service.access.access import DEFAULT_POOL, ensure_secret
 from gangline.service.access.projects import create_project, set_allowance
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.driving import AtOnce
 from gangline.service.fleet import nodes
 from gangline.service.fleet.fleet import tend
 from gangline.service.jobs import checkpoint, query, renew
@@ -162,7 +163,7 @@ class Bench:
             new_secret=lambda _kind: f"secret-{next(self._ids)}",
             up_since_ms=0,
             settings_of_pools=dict.fromkeys((DEFAULT_POOL, POOL), PoolSettings(price_usd_per_hour=PRICE / 1e6)),
-            pools={POOL: RentedPool(limits, self.provider)},
+            pools={POOL: RentedPool(limits, AtOnce(self.provider))},
         )
         ensure_secret(self.deployment, "operator's", "operator", now_ms=0)
         self.wait(0)

@@ -14,6 +14,7 @@ from gangline.service.access.access import create_join_token, create_key, identi
 from gangline.service.attempts import end_overdue
 from gangline.service.controller import Controller
 from gangline.service.deployment import RentedPool
+from gangline.service.driving import AtOnce
 from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import checkpoint, query, steer
 from gangline.service.jobs.finish import finish
@@ -392,6 +393,8 @@ def a_job_that_nothing_can_run_fails_in_the_end_and_no_other(bench: Bench) -> No
     bench.wait(bench.policy.unmatched_s + 1)
     bench.join(gpu="T4")
     bench.tick()
+    assert bench.state(job) == "queued", "its provider had not said yet what it offers"
+    bench.tick()
     assert (bench.state(job), bench.state(other)) == ("failed", "queued")
     assert bench.because(job) == "no node that fits came within 24 h (an H200)"
 
@@ -679,7 +682,7 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     large = bench.submit(needs=Needs(gpu_memory_gb=80))
     bench.provider.away = True
     bench.tend()
-    assert bench.because(large).endswith("; the provider of cloud did not answer")
+    assert bench.because(large).endswith("; the provider of cloud did not answer: the provider is away")
     bench.provider.away = False
     bench.tend()
     assert bench.because(large).endswith("; no pool offers a GPU with 80 GB: the largest offer has 0 GB")
@@ -1351,7 +1354,9 @@ def jobs_that_fit_no_offer_hide_none_that_does(bench: Bench) -> None:
 @probe(nodes_max=2)
 def what_other_pools_cover_hides_nothing_that_they_do_not(bench: Bench) -> None:
     limits = bench.deployment.pools[POOL].limits
-    small = RentedPool(replace(limits, name="small", nodes_max=1), Provider(bench.world, bench.provider.offers()))
+    small = RentedPool(
+        replace(limits, name="small", nodes_max=1), AtOnce(Provider(bench.world, bench.provider.offers()))
+    )
     bench.deployment = replace(
         bench.deployment,
         pools={POOL: replace(bench.deployment.pools[POOL], limits=replace(limits, nodes_max=8)), "small": small},
@@ -1365,7 +1370,7 @@ def what_other_pools_cover_hides_nothing_that_they_do_not(bench: Bench) -> None:
 @probe()
 def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
     limits = bench.deployment.pools[POOL].limits
-    other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
+    other = RentedPool(replace(limits, name="other"), AtOnce(Provider(bench.world, bench.provider.offers())))
     bench.deployment = replace(bench.deployment, pools={**bench.deployment.pools, "other": other})
     bench.submit()
     for _ in range(3):
@@ -1379,7 +1384,7 @@ def one_job_is_rented_for_in_one_pool(bench: Bench) -> None:
 @probe(nodes_min=2)
 def nodes_of_a_pool_are_numbered_and_no_two_have_one_name(bench: Bench) -> None:
     limits = bench.deployment.pools[POOL].limits
-    other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
+    other = RentedPool(replace(limits, name="other"), AtOnce(Provider(bench.world, bench.provider.offers())))
     bench.deployment = replace(bench.deployment, pools={**bench.deployment.pools, "other": other})
     bench.tend()
     names = bench.look("SELECT name FROM node WHERE rented = 1 ORDER BY name")
@@ -1393,7 +1398,7 @@ def nodes_of_a_pool_are_numbered_and_no_two_have_one_name(bench: Bench) -> None:
 @probe()
 def where_one_pool_has_no_capacity_another_rents(bench: Bench) -> None:
     limits = bench.deployment.pools[POOL].limits
-    other = RentedPool(replace(limits, name="other"), Provider(bench.world, bench.provider.offers()))
+    other = RentedPool(replace(limits, name="other"), AtOnce(Provider(bench.world, bench.provider.offers())))
     bench.deployment = replace(bench.deployment, pools={**bench.deployment.pools, "other": other})
     bench.provider.has_capacity = False
     bench.submit()

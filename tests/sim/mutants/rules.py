@@ -642,15 +642,23 @@ RULES = [
     rule("6: that its pool does not exist", "core.jobs.supply:what_helps", "if job.pool and", "if False and"),
     rule("6: but one may join it", "service.fleet.supply:load_supply", "*joinable, ", ""),
     rule(
-        "6: that the provider is away", "service.fleet.fleet:tend", "deployment.recent.note_offers(name, None)", "pass"
+        "6: that the provider is away",
+        "service.fleet.fleet:tend",
+        "deployment.recent.note_offers(name, None, error.message)",
+        "pass",
     ),
     rule(
         "6: what no offer has",
         "service.fleet.fleet:_scale",
-        "deployment.recent.note_offers(pool.limits.name, offers, refused if ranked else None)",
+        "deployment.recent.note_offers(pool.limits.name, offers)",
         "pass",
     ),
-    rule("6: that none is left", "service.fleet.fleet:_scale", "refused if ranked else None", "()"),
+    rule(
+        "6: that none is left",
+        "service.fleet.fleet:_heed_refusals",
+        "deployment.recent.note_refusal(pool.limits.name, refusal.offer, until_ms)",
+        "pass",
+    ),
     rule("6: that a pool is full", "core.jobs.supply:_why_not_rented", "if not room:", "if False:"),
     rule("6: that a price is not known", "core.jobs.claim:unpriced", "purse.budget is None or", "True or"),
     rule(

@@ -14,6 +14,7 @@ from gangline.core.specs.spec import parse_spec
 from gangline.ports.pool import Instance, Offer, Rental
 from gangline.ports.store import write
 from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.driving import AtOnce
 from gangline.service.fleet.fleet import tend
 from gangline.service.jobs.submit import queue
 
@@ -59,6 +60,7 @@ class Shop:
 
     def __init__(self, *offers: Offer) -> None:
         self.started: list[str] = []
+        self.looks = 0
         self._offers = offers
 
     def offers(self) -> list[Offer]:
@@ -71,6 +73,7 @@ class Shop:
         pass
 
     def list(self) -> list[Instance]:
+        self.looks += 1
         return []
 
 
@@ -98,7 +101,7 @@ def test_only_a_node_that_a_waiting_job_could_have_is_rented(
         new_id=lambda kind: f"{kind}-{len(shop.started)}",
         new_secret=lambda kind: f"{kind} secret {len(shop.started)}",
         up_since_ms=0,
-        pools={"default": RentedPool(limits(0, 4), shop)},
+        pools={"default": RentedPool(limits(0, 4), AtOnce(shop))},
     )
     store.apply(write("add_blob", project="p", sha256=PHOTO["sha256"], bytes=PHOTO["bytes"], now=0))
     queue(at, "p", parse_spec(SPEC | {"needs": needs}), name="", request=None, now_ms=0)

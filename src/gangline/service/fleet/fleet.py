@@ -1,9 +1,10 @@
 """Reconcile the fleet: what providers list against what the store has; rent nodes for queued jobs, and return nodes without work."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
-from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.errors import GanglineError
 from gangline.core.fleet.autoscale import (
     TAKEN_BACK,
     Adopt,
@@ -27,6 +28,7 @@ from gangline.ports.pool import Instance, Offer, Rental
 from gangline.ports.store import guard, write
 from gangline.service.access.access import adding_rental
 from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.driving import Look
 from gangline.service.fleet.demand import find_demand, suits
 from gangline.service.fleet.nodes import gone
 from gangline.service.money import bill
@@ -36,26 +38,45 @@ log = logging.getLogger("gangline.fleet")
 
 
 def tend(deployment: Deployment, now_ms: int) -> None:
-    """Reconcile and scale every pool once. If a provider does not answer, it is asked again at the next tick."""
+    """Reconcile and scale every pool once, by what its driver said last. A provider that did not answer is asked again."""
     covered: set[str] = set()
     for name, pool in deployment.pools.items():
         try:
-            nodes = _agree(deployment, pool, pool.driver.list(), now_ms)
+            look = pool.driving.look(now_ms)
+            _heed_refusals(deployment, pool, now_ms)
+            if look is None:
+                continue
+            nodes = _rented(deployment, pool, now_ms)
+            if deployment.recent.is_new_look(name, look.number):
+                nodes = _agree(deployment, pool, nodes, look, now_ms)
             # A job that this pool covers is not rented for in the next one again.
-            covered |= _scale(deployment, pool, nodes, pool.driver.offers(), covered, now_ms)
+            covered |= _scale(deployment, pool, nodes, list(look.offers), covered, now_ms)
         except GanglineError as error:
-            deployment.recent.note_offers(name, None)
+            deployment.recent.note_offers(name, None, error.message)
             log.warning("pool %s: %s; trying again", name, error.message)
     settle(deployment)
 
 
-def _agree(deployment: Deployment, pool: RentedPool, instances: list[Instance], now_ms: int) -> list[Rented]:
+def _heed_refusals(deployment: Deployment, pool: RentedPool, now_ms: int) -> set[str]:
+    """Give up the nodes that the provider refused, and return them. Their offers are left alone for `start_pause_s`."""
+    until_ms = now_ms + round(deployment.policy.start_pause_s * 1000)
+    refused = pool.driving.refusals()
+    for refusal in refused:
+        marked = [write("refuse_node", id=refusal.node)]
+        gone(deployment, refusal.node, refusal.because, now_ms, then=marked)
+        deployment.recent.note_refusal(pool.limits.name, refusal.offer, until_ms)
+        log.info("pool %s: nothing of %s: %s", pool.limits.name, refusal.offer, refusal.because)
+    return {refusal.node for refusal in refused}
+
+
+def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: Look, now_ms: int) -> list[Rented]:
     """Reconcile the pool's nodes with the provider's instances. Return our nodes as they are afterwards."""
+    instances = look.instances
     _note_bills(deployment, instances, now_ms)
     listed = {instance.id for instance in instances}
-    ours = _rented(deployment, pool, now_ms)
     for node in ours:
-        if node.missing or node.instance not in listed:
+        # One that was rented since the list was asked for cannot be in it.
+        if node.since_ms < look.began_ms and (node.missing or node.instance not in listed):
             deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
     ends = {instance.id: instance.billed_to_ms for instance in instances}
     rented_as = {node.id: node.instance for node in ours}
@@ -66,7 +87,7 @@ def _agree(deployment: Deployment, pool: RentedPool, instances: list[Instance], 
             case Adopt():
                 deployment.store.apply(write("adopt", id=action.node, instance=action.instance))
             case StopInstance():
-                pool.driver.stop(action.instance)
+                pool.driving.stop(action.instance)
             case GiveUp():
                 gone(deployment, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
             case PlaceNode():
@@ -92,11 +113,11 @@ def give_back(deployment: Deployment, node: str) -> None:
     for row in deployment.store.load("instance_to_end", node=node):
         if row["pool"] in deployment.pools:
             with suppress(GanglineError):
-                deployment.pools[row["pool"]].driver.stop(row["instance"])
+                deployment.pools[row["pool"]].driving.stop(row["instance"])
                 log.info("node %s ends: %s", node, row["because"])
 
 
-def _note_bills(deployment: Deployment, instances: list[Instance], now_ms: int) -> None:
+def _note_bills(deployment: Deployment, instances: Sequence[Instance], now_ms: int) -> None:
     """Record from when until when the provider bills each instance, if that is new."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
     known = {
@@ -143,7 +164,7 @@ def _scale(
         if any(isinstance(action, StartNode) for action in plan.actions)
         else 0
     )
-    ranked, refused = _ranked(deployment, offers, now_ms) if left else [], set[str]()
+    ranked = _ranked(deployment, offers, now_ms) if left else []
     wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
         match action:
@@ -151,14 +172,14 @@ def _scale(
                 left -= 1
                 job = next(wanting, None)
                 fitting = [offer for offer in ranked if job is None or suits(offer, job, deployment.policy)]
-                covers += _rent(deployment, pool, fitting, refused, action, now_ms)
+                covers += _rent(deployment, pool, fitting, action, now_ms)
             case Drain():
                 drain = write("drain_idle", id=action.node, because=action.because)
                 deployment.store.apply(write("hold_node", id=action.node), drain)
                 give_back(deployment, action.node)
             case GiveUp():
                 gone(deployment, action.node, action.because, now_ms)
-    deployment.recent.note_offers(pool.limits.name, offers, refused if ranked else None)
+    deployment.recent.note_offers(pool.limits.name, offers)
     return {job["id"] for job in waiting[:covers]}
 
 
@@ -203,15 +224,13 @@ def _seen(instance: Instance) -> SeenInstance:
     )
 
 
-def _rent(
-    deployment: Deployment, pool: RentedPool, ranked: list[Offer], refused: set[str], action: StartNode, now_ms: int
-) -> bool:
-    """Rent from the first offer that has capacity, and return whether there was one. Offers without capacity are added to `refused`.
+def _rent(deployment: Deployment, pool: RentedPool, ranked: list[Offer], action: StartNode, now_ms: int) -> bool:
+    """Rent from the first offer that the provider did not refuse lately, and return whether there was one.
 
     The node's row is written before the request, so that no instance is ever unknown.
     """
     for offer in ranked:
-        if offer.id in refused:
+        if deployment.recent.is_refused(pool.limits.name, offer.id, now_ms):
             continue
         node, token = deployment.new_id("node"), deployment.new_secret("join")
         deployment.store.apply(
@@ -232,14 +251,9 @@ def _rent(
             ),
             adding_rental(token, node, pool.limits.name, now_ms),
         )
-        try:
-            pool.driver.start(offer.id, Rental(name=node, server=deployment.url, token=token))
-        except Unreachable:
-            return True  # the node may have been rented all the same: the provider's list will show it
-        except GanglineError as error:
-            gone(deployment, node, error.message, now_ms)
-            refused.add(offer.id)
-        else:
+        deployment.recent.forget_refusal(pool.limits.name, offer.id)
+        pool.driving.start(offer.id, Rental(name=node, server=deployment.url, token=token))
+        if node not in _heed_refusals(deployment, pool, now_ms):
             log.info("node %s starts: %s", node, action.because)
             return True
     return False

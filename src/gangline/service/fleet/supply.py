@@ -25,10 +25,8 @@ def _seen(deployment: Deployment, name: str) -> PoolSeen:
     )
     found = deployment.recent.offers_of(name)
     if found is None or found.offers is None:
-        return replace(pool, away="did not answer" if found else "has not been asked yet")
-    return replace(
-        pool, offers=tuple(_rentable(offer, exhausted=offer.id in found.exhausted) for offer in found.offers)
-    )
+        return replace(pool, away=f"did not answer: {found.away}" if found else "has not been asked yet")
+    return replace(pool, offers=tuple(_rentable(offer, exhausted=offer.id in found.refused) for offer in found.offers))
 
 
 def _rentable(offer: Offer, *, exhausted: bool) -> Rentable:

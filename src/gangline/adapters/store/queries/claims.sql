@@ -97,6 +97,10 @@ WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job
                                  + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
 LIMIT :limit
 
+-- name: queued_since
+-- Find a job that training could begin and that came after the last look.
+SELECT id FROM job WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms > :since LIMIT 1
+
 -- name: stuck
 -- List those of `demand` that no node may take: they are banned there, need more memory, or need libraries that the nodes lack. The
 -- condition that begins with `fencing > 0` spares all other jobs the search through the nodes: any working node may take those.

@@ -83,8 +83,13 @@ SELECT COUNT(*) AS nodes, CAST(COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 
 FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone'
 
 -- name: failed_starts
--- Find a node that was requested recently and is gone without having joined.
-SELECT id FROM node WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' LIMIT 1
+-- Find a node that was rented recently and is gone without having joined.
+SELECT id FROM node
+WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' AND refused = 0
+LIMIT 1
+
+-- name: refuse_node
+UPDATE node SET refused = 1 WHERE id = :id
 
 -- name: failed_probes
 -- Count the rented nodes of a pool that failed their probe since the last node that passed it.

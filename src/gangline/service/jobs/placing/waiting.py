@@ -1,6 +1,5 @@
 """Handle queued jobs for which no suitable node will come by itself."""
 
-from gangline.core.errors import Unreachable
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.supply import needs
 from gangline.core.runs.proof import has_kind
@@ -38,16 +37,17 @@ def fail_unmatched(deployment: Deployment, now_ms: int) -> None:
 
 
 def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
-    """Return whether a rented pool could offer such a node, or does not answer.
+    """Return whether a rented pool could offer such a node, or has not said so.
 
     Numerics are ignored: they are known only of nodes that are here.
     """
     may = {name: pool for name, pool in deployment.pools.items() if job["pool"] in ("", name)}
     pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])]
-    try:
-        return any(fits(offer, job) for pool in pools for offer in pool.driver.offers())
-    except Unreachable:
-        return True
+    answers = [deployment.recent.offers_of(pool.limits.name) for pool in pools]
+    return any(
+        answer is None or answer.offers is None or any(fits(offer, job) for offer in answer.offers)
+        for answer in answers
+    )
 
 
 def _needs(job: Row) -> str:

@@ -1,0 +1,252 @@
+"""Call a pool's driver: at once, or in a thread of its own, so that a slow provider delays nobody's lease."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from gangline.core.errors import GanglineError, Unreachable
+from gangline.ports.pool import Instance, Offer, Pool, Rental
+
+log = logging.getLogger("gangline.fleet")
+ABANDONED_MAX = 3
+"""Threads of one driver that may hang at a time. Then its provider is not asked any more until one of them returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a driver said at one moment. `number` counts the looks of this process; a list is of instances as of `began_ms` or later."""
+
+    number: int
+    began_ms: int
+    offers: tuple[Offer, ...]
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A request for a node that the provider refused."""
+
+    node: str
+    offer: str
+    because: str
+
+
+class Driving(Protocol):
+    """A driver as the service calls it. No call but `logs` waits for the provider."""
+
+    driver: Pool
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether there are refusals, or the first look, which nobody has seen."""
+        ...
+
+    def look(self, now_ms: int) -> Look | None:
+        """Return the last look, and ask for another. None if there was none yet. Raise `Unreachable` if the last one failed."""
+        ...
+
+    def start(self, offer: str, rental: Rental) -> None:
+        """Ask for a node. If the provider refuses it, `refusals` says so; otherwise a later look shows it."""
+        ...
+
+    def stop(self, instance: str) -> None:
+        """Ask to stop an instance. The looks show whether it has ended; until then you call again."""
+        ...
+
+    def refusals(self) -> list[Refusal]:
+        """Return the requests that were refused since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Make no further call."""
+        ...
+
+
+class AtOnce:
+    """Calls the driver in the thread that asks. For simulations and tests, whose providers answer at once."""
+
+    def __init__(self, driver: Pool) -> None:
+        self.driver = driver
+        self._looks = 0
+        self._refused: list[Refusal] = []
+
+    @property
+    def has_news(self) -> bool:
+        return False
+
+    def look(self, now_ms: int) -> Look | None:
+        self._looks += 1
+        return take_look(self.driver, self._looks, now_ms)
+
+    def start(self, offer: str, rental: Rental) -> None:
+        refused = request(self.driver, offer, rental)
+        if refused:
+            self._refused.append(refused)
+
+    def stop(self, instance: str) -> None:
+        self.driver.stop(instance)
+
+    def refusals(self) -> list[Refusal]:
+        found, self._refused = self._refused, []
+        return found
+
+    def close(self) -> None: ...
+
+
+def take_look(driver: Pool, number: int, now_ms: int) -> Look:
+    """Raise `GanglineError` if the provider does not answer, or refuses us."""
+    instances = tuple(driver.list())
+    return Look(number=number, began_ms=now_ms, offers=tuple(driver.offers()), instances=instances)
+
+
+def request(driver: Pool, offer: str, rental: Rental) -> Refusal | None:
+    """Ask for a node. None if it was rented, or may have been all the same: a look will show it."""
+    try:
+        driver.start(offer, rental)
+    except Unreachable as error:
+        log.warning("node %s may have been rented: %s", rental.name, error.message)
+    except GanglineError as error:
+        return Refusal(node=rental.name, offer=offer, because=error.message)
+    return None
+
+
+@dataclass(slots=True)
+class _Calls:
+    """The calls of one thread. `began_s` is when the running one began (monotonic), None between two."""
+
+    what: str = ""
+    began_s: float | None = None
+    abandoned: bool = False
+
+
+@dataclass(slots=True)
+class _State:
+    orders: deque[tuple[str, Callable[[], Refusal | None]]] = field(default_factory=deque)
+    wanted_ms: int | None = None
+    looks: int = 0
+    last: Look | None = None
+    first_unseen: bool = False
+    failed: GanglineError | None = None
+    refused: list[Refusal] = field(default_factory=list)
+    closed: bool = False
+
+
+class OwnThread:
+    """Calls the driver in a thread, one call at a time: requests first, then the look that was asked for.
+
+    A call that takes longer than `limit_s` seconds is given up: its thread is left to itself, and another one takes over.
+    """
+
+    def __init__(self, name: str, driver: Pool, *, limit_s: float) -> None:
+        self.driver = driver
+        self._name = name
+        self._limit_s = limit_s
+        self._state = _State()
+        self._changed = threading.Condition()
+        self._hanging: list[_Calls] = []
+        self._calls = self._begin()
+
+    @property
+    def has_news(self) -> bool:
+        with self._changed:
+            return bool(self._state.refused) or self._state.first_unseen
+
+    def look(self, now_ms: int) -> Look | None:
+        with self._changed:
+            self._state.first_unseen = False
+            self._give_up_late()
+            self._state.wanted_ms = now_ms
+            self._changed.notify_all()
+            if self._state.failed:
+                raise self._state.failed
+            return self._state.last
+
+    def start(self, offer: str, rental: Rental) -> None:
+        self._order(f"start {rental.name}", lambda: request(self.driver, offer, rental))
+
+    def stop(self, instance: str) -> None:
+        self._order(f"stop {instance}", lambda: self.driver.stop(instance))
+
+    def refusals(self) -> list[Refusal]:
+        with self._changed:
+            found, self._state.refused = self._state.refused, []
+            return found
+
+    def close(self) -> None:
+        with self._changed:
+            self._state.closed = True
+            self._changed.notify_all()
+
+    def _order(self, what: str, act: Callable[[], Refusal | None]) -> None:
+        with self._changed:
+            if all(what != waiting for waiting, _ in self._state.orders):
+                self._state.orders.append((what, act))
+                self._changed.notify_all()
+
+    def _begin(self) -> _Calls:
+        calls = _Calls()
+        threading.Thread(target=self._run, args=(calls,), name=f"pool {self._name}", daemon=True).start()
+        return calls
+
+    def _give_up_late(self) -> None:
+        """Leave a call that takes too long to its thread. A node that it was to start may be rented all the same: a look will show it."""
+        self._hanging = [calls for calls in self._hanging if calls.began_s is not None]
+        began_s = self._calls.began_s
+        if began_s is None or time.monotonic() - began_s < self._limit_s:
+            return
+        self._state.failed = Unreachable(f"the driver did not answer within {self._limit_s:g} s: {self._calls.what}")
+        if len(self._hanging) < ABANDONED_MAX:
+            self._calls.abandoned = True
+            self._hanging.append(self._calls)
+            self._calls = self._begin()
+
+    def _run(self, calls: _Calls) -> None:
+        while (call := self._next(calls)) is not None:
+            what, act = call
+            try:
+                done = act()
+            except GanglineError as error:
+                done = error
+            except Exception as error:
+                log.exception("pool %s: %s failed", self._name, what)
+                done = Unreachable(f"its driver failed: {type(error).__name__}")
+            with self._changed:
+                calls.began_s = None
+                if not calls.abandoned:
+                    self._note(what, done)
+
+    def _next(self, calls: _Calls) -> tuple[str, Callable[[], Look | Refusal | None]] | None:
+        """Wait for a call to make; None once this thread is to end."""
+        with self._changed:
+            state = self._state
+            while not (calls.abandoned or state.closed):
+                found = None
+                if state.orders:
+                    found = state.orders.popleft()
+                elif state.wanted_ms is not None:
+                    number, wanted_ms = state.looks + 1, state.wanted_ms
+                    state.looks, state.wanted_ms = number, None
+                    found = "list its instances", partial(take_look, self.driver, number, wanted_ms)
+                if found:
+                    calls.what, calls.began_s = found[0], time.monotonic()
+                    return found
+                self._changed.wait()
+        return None
+
+    def _note(self, what: str, done: Look | Refusal | GanglineError | None) -> None:
+        match done:
+            case Look():
+                self._state.first_unseen = self._state.last is None
+                self._state.last, self._state.failed = done, None
+            case Refusal():
+                self._state.refused.append(done)
+            case GanglineError():
+                self._state.failed = done
+                log.warning("pool %s: %s: %s", self._name, what, done.message)
+            case None:
+                pass

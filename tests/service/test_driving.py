@@ -1,0 +1,168 @@
+"""A driver in a thread of its own: what asks it never waits, and what it does is seen in order."""
+
+import threading
+from collections.abc import Callable, Iterator
+from threading import Event
+
+import pytest
+
+from gangline.core.errors import Denied, Unreachable
+from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
+from gangline.service.driving import Look, OwnThread, Refusal
+
+OFFER = Offer(id="any")
+
+
+class SlowProvider:
+    """A provider that answers when `may_answer` is set. `calls` has what it was asked, in order."""
+
+    def __init__(self) -> None:
+        self.may_answer = Event()
+        self.may_answer.set()
+        self.calls: list[str] = []
+        self.refuses: Exception | None = None
+
+    def offers(self) -> list[Offer]:
+        return [OFFER]
+
+    def start(self, offer: str, rental: Rental) -> None:
+        self._answer(f"start {rental.name}")
+
+    def stop(self, instance: str) -> None:
+        self._answer(f"stop {instance}")
+
+    def list(self) -> list[Instance]:
+        self._answer("list")
+        return [Instance(id="i", name="n", billed_from_ms=1, billed_to_ms=None)]
+
+    def _answer(self, what: str) -> None:
+        self.calls.append(what)
+        self.may_answer.wait()
+        if self.refuses:
+            raise self.refuses
+
+
+@pytest.fixture
+def provider() -> Iterator[SlowProvider]:
+    made = SlowProvider()
+    yield made
+    made.may_answer.set()
+
+
+@pytest.fixture
+def driving(provider: SlowProvider) -> Iterator[OwnThread]:
+    made = OwnThread("cloud", provider, limit_s=600)
+    yield made
+    made.close()
+
+
+def rental(name: str) -> Rental:
+    return Rental(name=name, server="http://nowhere", token="a secret")
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Look again and again; pytest's time-out ends it."""
+    while not condition():
+        Event().wait(0.005)
+
+
+def failure(driving: OwnThread) -> str:
+    try:
+        driving.look(1)
+    except (Unreachable, Denied) as error:
+        return error.message
+    return ""
+
+
+def seen(driving: OwnThread) -> Look:
+    until(lambda: driving.look(1))
+    found = driving.look(2)
+    assert found
+    return found
+
+
+def test_a_look_is_the_last_one_and_is_there_without_waiting(provider: SlowProvider, driving: OwnThread) -> None:
+    provider.may_answer.clear()
+    assert driving.look(5) is None
+    until(lambda: provider.calls == ["list"])
+    assert driving.look(6) is None, "it has not answered yet"
+    provider.may_answer.set()
+    first = seen(driving)
+    assert first.offers == (OFFER,) and first.instances[0].name == "n"
+
+
+def test_what_was_asked_for_is_done_in_order_and_before_the_next_look(
+    provider: SlowProvider, driving: OwnThread
+) -> None:
+    provider.may_answer.clear()
+    driving.look(1)
+    until(lambda: provider.calls == ["list"])
+    driving.look(2)
+    driving.start("any", rental("a"))
+    driving.stop("i")
+    driving.stop("i")
+    provider.may_answer.set()
+    until(lambda: len(provider.calls) == 4)
+    assert provider.calls == ["list", "start a", "stop i", "list"]
+
+
+@pytest.mark.parametrize("error", [NoCapacity("none left"), Denied("this key is not valid")])
+def test_what_a_provider_refuses_is_told_once(provider: SlowProvider, driving: OwnThread, error: Exception) -> None:
+    provider.refuses = error
+    driving.start("any", rental("a"))
+    found: list[Refusal] = []
+    until(lambda: found.extend(driving.refusals()) or found)
+    assert found == [Refusal(node="a", offer="any", because=str(error))] and driving.refusals() == []
+
+
+def test_a_request_without_an_answer_may_have_rented(provider: SlowProvider, driving: OwnThread) -> None:
+    provider.refuses = Unreachable("it timed out")
+    driving.start("any", rental("a"))
+    until(lambda: failure(driving) == "it timed out")
+    assert driving.refusals() == []
+
+
+def test_while_a_provider_is_away_it_is_said_and_asked_again(provider: SlowProvider, driving: OwnThread) -> None:
+    seen(driving)
+    provider.refuses = Unreachable("it is away")
+    until(lambda: failure(driving) == "it is away")
+    provider.refuses = None
+    until(lambda: failure(driving) == "")
+
+
+def test_a_driver_that_fails_is_a_provider_that_is_away(provider: SlowProvider, driving: OwnThread) -> None:
+    provider.refuses = KeyError("instances")
+    until(lambda: failure(driving) == "its driver failed: KeyError")
+    provider.refuses = None
+    until(lambda: failure(driving) == "")
+
+
+def test_a_call_that_never_ends_is_given_up_and_another_thread_takes_over(provider: SlowProvider) -> None:
+    driving = OwnThread("cloud", provider, limit_s=0.05)
+    provider.may_answer.clear()
+    driving.look(1)
+    until(lambda: provider.calls == ["list"])
+    until(lambda: failure(driving) == "the driver did not answer within 0.05 s: list its instances")
+    provider.may_answer.set()
+    until(lambda: failure(driving) == "")
+    assert seen(driving).number > 1, "what the first call said in the end is too old"
+    driving.close()
+
+
+def test_a_provider_that_hangs_for_good_holds_few_threads(provider: SlowProvider) -> None:
+    driving = OwnThread("cloud", provider, limit_s=0)
+    provider.may_answer.clear()
+    for _ in range(50):
+        failure(driving)
+        Event().wait(0.002)
+    assert 1 <= len(provider.calls) <= 4
+    driving.close()
+
+
+def test_who_closes_it_makes_no_further_call(provider: SlowProvider) -> None:
+    driving = OwnThread("closed", provider, limit_s=600)
+    driving.close()
+    driving.start("any", rental("a"))
+    driving.look(1)
+    until(lambda: all(thread.name != "pool closed" for thread in threading.enumerate()))
+    assert provider.calls == []

@@ -274,16 +274,16 @@ def test_the_command_is_registered_and_asks_the_server(
 ) -> None:
     (entry,) = blocks("cli-noun", "python")[1:]
     found = eval(f"{{{entry}}}", {"LazyCommand": cli.LazyCommand})  # noqa: S307 - a line of the page
-    monkeypatch.setitem(sys.modules, "gangline.cli.admin.pools", module("cli-noun"))
+    monkeypatch.setitem(sys.modules, "gangline.cli.admin.fleet", module("cli-noun"))
     for name, command in found.items():
         monkeypatch.setitem(cli.COMMANDS, name, command)
     for name in ("node-a", "node-b"):
         service.join(name)
     with serving(service.app) as server:
         options = ("--server", server.url, "--token", OPERATOR)
-        code, printed, said = typed("pools", "ls", *options, "-o", "json")
+        code, printed, said = typed("fleet", "ls", *options, "-o", "json")
         assert (code, json.loads(printed)) == (0, [{"pool": "default", "state": "ready", "nodes": 2}]), said
-        assert typed("pools", "ls", *options)[1].split() == ["pool", "state", "nodes", "default", "ready", "2"]
+        assert typed("fleet", "ls", *options)[1].split() == ["pool", "state", "nodes", "default", "ready", "2"]
     assert "Show how many nodes each pool has." in typed("--help")[1]
 
 

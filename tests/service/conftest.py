@@ -39,10 +39,13 @@ from gangline.service.access.projects import create_project, set_allowance
 from gangline.service.attempts import load_node
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
+from gangline.service.driving import AtOnce
 from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.submit import blob_here, queue, submit
+from gangline.service.renting import Renting
 from tests.service.jobs.schedules import Stage
+from tests.shop import Till, make_drivers
 from tests.sqlite import make_database
 
 POLICY = Policy(lease_s=45, heartbeat_interval_s=10)
@@ -95,6 +98,7 @@ class Service:
     objects: Objects
     counter: Iterator[int]
     database: str
+    till: Till
     photo: File = field(init=False)
 
     def __post_init__(self) -> None:
@@ -272,11 +276,17 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
     if not isinstance(objects, LocalObjects):  # whose clock cannot be moved
         store.time_ms = time.time_ns() // 1_000_000
     counter = iter(range(10**9))
+    till = Till()
+    drivers = make_drivers(till)
+    renting = Renting({}, drivers, lambda _name, driver: AtOnce(driver))
     deployment = Deployment(
         store=store,
         objects=objects,
         hub=HuggingFaceHub(""),
         policy=POLICY,
+        pools=renting,
+        open_pools=renting.refresh,
+        drivers=drivers,
         new_id=lambda kind: f"{kind}-{next(counter):06d}",
         new_secret=lambda kind: f"gl_{kind}_secret-{next(counter)}",
         up_since_ms=0,
@@ -286,7 +296,7 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
     ensure_secret(deployment, JOIN, "join", now_ms=0)
     app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
     with TestClient(app, raise_server_exceptions=False) as http:
-        yield Service(deployment, app, http, store, objects, counter, database)
+        yield Service(deployment, app, http, store, objects, counter, database, till)
     store.close()
 
 

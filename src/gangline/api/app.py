@@ -11,6 +11,7 @@ from gangline.api import (
     follow_routes,
     heartbeats,
     metric_routes,
+    pool_routes,
     user_routes,
     worker_routes,
 )
@@ -57,6 +58,7 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
     app.include_router(retention_routes.router)
     app.include_router(base_routes.router)
     app.include_router(access_routes.router)
+    app.include_router(pool_routes.router)
     app.include_router(follow_routes.router)
     app.include_router(worker_routes.router)
     app.include_router(metric_routes.of_workers)

@@ -66,6 +66,7 @@ WORKERS = Lane("workers", threads=8, waiting_max=10_000, wait_s=15)
 USERS = Lane("users", threads=4, waiting_max=1000, wait_s=5)
 OBJECTS = Lane("objects", threads=4, waiting_max=1000, wait_s=15)
 OPERATIONS = Lane("operations", threads=1, waiting_max=100, wait_s=5)
+PROVIDERS = Lane("providers", threads=2, waiting_max=20, wait_s=5)
 FOLLOWING = Lane("following", threads=1, waiting_max=0, wait_s=5)
 
 
@@ -106,6 +107,12 @@ class UserRoute(LaneRoute):
             return await answer(Request({**request.scope, "headers": headers}, request.receive))
 
         return answer_json
+
+
+class ProviderRoute(UserRoute):
+    """A route for operators that may wait for a provider of nodes."""
+
+    lane = PROVIDERS
 
 
 class ObjectRoute(LaneRoute):

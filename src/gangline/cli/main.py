@@ -48,6 +48,9 @@ COMMANDS = {
     ),
     "bases": LazyCommand("gangline.cli.data.bases:app", "Add, list and remove named base models."),
     "nodes": LazyCommand("gangline.cli.admin.nodes:app", "List the nodes."),
+    "pools": LazyCommand(
+        "gangline.cli.admin.pools:app", "Make, list and change the pools that nodes are rented for (for operators)."
+    ),
     "data": LazyCommand(
         "gangline.cli.data.data:app", "Convert, encode, inspect and list data sets for training from scratch."
     ),

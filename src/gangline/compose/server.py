@@ -4,8 +4,10 @@ import hashlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +18,20 @@ from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_gpu
 from gangline.compose.places import make_deliverer, make_fetcher
+from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.compose.settings import needing, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.server.programs import ServerProgram
-from gangline.core.server.settings import DEFAULT_POOL, PoolSettings, ServerSettings
+from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings, ServerSettings
 
 if TYPE_CHECKING:
     from gangline.adapters.objects.local import LocalObjects
     from gangline.adapters.objects.s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
     from gangline.ports.tracker import Tracker
-    from gangline.service.deployment import Deployment, RentedPool
+    from gangline.service.deployment import Deployment
+    from gangline.service.renting import Renting
 
 NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
 
@@ -48,6 +52,7 @@ def run_server(
     from gangline.adapters.objects.local import LocalObjects
     from gangline.service.deployment import RentedPool
     from gangline.service.driving import OwnThread
+    from gangline.service.renting import Renting
 
     of, home = settings.server, settings.server.home
     users_umask = keep_files_private()
@@ -55,20 +60,25 @@ def run_server(
         listening = listen(of.host, of.port)
         access = keep_access(home, f"http://{of.host}:{listening.getsockname()[1]}")
         lock.tell(url=access.url)
-        local = _nodes_of_this_box(of, nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
-        driving = OwnThread(nodes.name, local, limit_s=settings.policy.provider_answers_s)
-        pools = {nodes.name: RentedPool(nodes, driving, nodes_called="local")}
-        with _deployed(access, settings, pools, make_trackers(of, users_umask)) as deployment:
+        local = _nodes_of_this_box(of, home / "nodes", nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
+        drive = partial(OwnThread, limit_s=settings.policy.provider_answers_s)
+        own = {nodes.name: RentedPool(nodes, drive(nodes.name, local), nodes_called="local")}
+        url = (of.url or access.url).rstrip("/")
+        near = LocalPools(local, partial(_local_pool, settings, access, cache_gb))
+        drivers = Drivers(make_entries(near.add), settings.providers, url=url, secrets=of.pool_secrets)
+        renting = Renting(own, drivers, drive)
+        with _deployed(access, settings, renting, drivers, make_trackers(of, users_umask)) as deployment:
             objects = deployment.objects
             app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None, settings.limits)
-            serve(app, deployment, listening, ready=lambda: ready(access), stopping=local.stop_all)
+            serve(app, deployment, listening, ready=lambda: ready(access), stopping=near.stop_all)
 
 
 @contextmanager
 def _deployed(
     access: Access,
     settings: ServerSettings,
-    pools: "Mapping[str, RentedPool]",
+    renting: "Renting",
+    drivers: Drivers,
     trackers: "tuple[Tracker, ...]",
 ) -> "Iterator[Deployment]":
     """Open the store and the bytes of a home that is ours alone, and let in who has the secrets of it."""
@@ -87,8 +97,10 @@ def _deployed(
             new_id=new_id,
             new_secret=new_secret,
             up_since_ms=store.now_ms(),
-            pools=pools,
-            url=access.url,
+            pools=renting,
+            open_pools=renting.refresh,
+            drivers=drivers,
+            url=drivers.url,
             settings_of_pools=settings.pools,
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
@@ -156,8 +168,31 @@ def make_trackers(of: ServerProgram, users_umask: int) -> "tuple[Tracker, ...]":
     return tuple(found)
 
 
+class LocalPools:
+    """The pools of workers on this box: the server's own, and those that operators added."""
+
+    def __init__(self, own: "LocalPool", make: "Callable[[OpenedPool], LocalPool]") -> None:
+        self._pools = [own]
+        self._make = make
+
+    def add(self, opened: OpenedPool) -> "LocalPool":
+        self._pools.append(self._make(opened))
+        return self._pools[-1]
+
+    def stop_all(self) -> None:
+        """Stop the nodes of all of them at once; each saves and hands its job back."""
+        with ThreadPoolExecutor(len(self._pools)) as stopping:
+            list(stopping.map(lambda pool: pool.stop_all(), self._pools))
+
+
+def _local_pool(settings: ServerSettings, access: Access, cache_gb: float | None, opened: OpenedPool) -> "LocalPool":
+    """Make a further pool of workers on this box, which an operator added."""
+    homes = settings.server.home / "pools" / opened.name
+    return _nodes_of_this_box(settings.server, homes, NODES_MAX, access, settings.pool(opened.name), cache_gb)
+
+
 def _nodes_of_this_box(
-    of: ServerProgram, nodes_max: int, access: Access, pool: PoolSettings, cache_gb: float | None
+    of: ServerProgram, homes: Path, nodes_max: int, access: Access, pool: PoolSettings, cache_gb: float | None
 ) -> "LocalPool":
     """Make a pool of workers that share one cache: a base comes to this box once."""
     from gangline.adapters.host.host import gpu_memory_gb
@@ -176,7 +211,7 @@ def _nodes_of_this_box(
     home, file = of.home, ("--settings", str(of.settings)) if of.settings else ()
     limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
     return LocalPool(
-        home / "nodes",
+        homes,
         nodes_max=nodes_max,
         offer=offer,
         server=access.url,

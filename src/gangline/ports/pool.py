@@ -1,9 +1,11 @@
 """A pool driver: the code for one provider of nodes. Every call may raise `Unreachable`, and may have taken effect all the same."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from gangline.core.errors import GanglineError
+from gangline.core.fleet.pools import DriverView
 
 
 class NoCapacity(GanglineError):
@@ -94,4 +96,26 @@ class WithReallocation(Protocol):
 
     def reallocate(self, instance: str, because: str) -> None:
         """Ask for another machine for this instance: its list will show a new place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOrder:
+    """What a driver is opened with: the row's words. `provider` names a section of this server's settings, `secret` one of its secrets."""
+
+    name: str
+    driver: str
+    provider: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    secret: str = ""
+
+
+class PoolDrivers(Protocol):
+    """The drivers of this server."""
+
+    def list(self) -> list[DriverView]: ...
+
+    def open(self, order: PoolOrder) -> Pool:
+        """Make the driver of a pool; the provider is not asked. Raise `BadInput` for what the order says wrong, and `UserError` for what
+        this server lacks."""
         ...

@@ -10,6 +10,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
 from gangline.service.fleet.nodes import give_up_silent
+from gangline.service.fleet.terms import refresh_pools
 from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.placing.waiting import fail_unmatched, yield_bans
 from gangline.service.jobs.samples import drop_late, give_way
@@ -32,6 +33,7 @@ class Controller:
     def tick(self, now_ms: int) -> None:
         deployment, policy = self._deployment, self._deployment.policy
         if not take_turn(deployment, now_ms):
+            refresh_pools(deployment, asks=False)
             return
         end_overdue(deployment, now_ms)
         end_unheeded(deployment, now_ms)
@@ -47,12 +49,12 @@ class Controller:
         self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads)
 
     def glance(self, now_ms: int) -> None:
-        """Between two ticks: rent at once for work that has just come, and act on what a provider has just refused."""
+        """Between two ticks: rent at once for work that has just come, and act on what a provider or an operator has just said."""
         deployment, last_ms = self._deployment, self._last_ms.get(tend.__name__)
-        if last_ms is None or not deployment.pools or not has_turn(deployment, now_ms):
+        if last_ms is None or not has_turn(deployment, now_ms):
             return
         news = any(pool.driving.has_news for pool in deployment.pools.values())
-        if news or deployment.store.load("queued_since", since=last_ms):
+        if news or any(deployment.store.load(what, since=last_ms) for what in ("queued_since", "changed_pools")):
             self._last_ms[tend.__name__] = now_ms
             tend(deployment, now_ms)
 

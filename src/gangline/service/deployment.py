@@ -1,9 +1,10 @@
 """The ports, policies and settings that every use case gets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.fleet.pools import PoolState, PoolTerms
 from gangline.core.policy import Policy
 from gangline.core.server.settings import PoolSettings
 from gangline.core.server.sources import FetchingSettings
@@ -11,7 +12,8 @@ from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
 from gangline.ports.places.deliverer import Deliverer
 from gangline.ports.places.fetcher import Fetcher
-from gangline.ports.store import Store
+from gangline.ports.pool import PoolDrivers
+from gangline.ports.store import Row, Store
 from gangline.ports.tracker import Tracker
 from gangline.service.driving import Driving
 from gangline.service.recent import Recent
@@ -19,11 +21,16 @@ from gangline.service.recent import Recent
 
 @dataclass(frozen=True, slots=True)
 class RentedPool:
-    """A pool whose nodes are rented and returned by a driver. Nodes are named `nodes_called` and a number; default: the pool's name."""
+    """A pool whose nodes are rented and returned by a driver. Nodes are named `nodes_called` and a number; default: the pool's name.
+
+    One that an operator made has `terms`; another is of this server's own settings.
+    """
 
     limits: PoolLimits
     driving: Driving
     nodes_called: str = ""
+    terms: PoolTerms | None = None
+    state: PoolState = "active"
 
     @property
     def called(self) -> str:
@@ -34,7 +41,8 @@ class RentedPool:
 class Deployment:
     """A server with its ports and settings.
 
-    `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name. `server`
+    `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name, and
+    `open_pools` brings them up to date with their rows. `server`
     identifies this server among several over one store, and stays the same across restarts; `url` is where rented nodes reach it. A server
     without a `fetcher` fetches no photos, one without a `deliverer` delivers no results.
     """
@@ -47,6 +55,8 @@ class Deployment:
     new_secret: Callable[[str], str]
     up_since_ms: int
     pools: Mapping[str, RentedPool] = field(default_factory=dict)
+    drivers: PoolDrivers | None = None
+    open_pools: Callable[[Sequence[Row]], None] = lambda _rows: None
     url: str = ""
     settings_of_pools: Mapping[str, PoolSettings] = field(default_factory=dict)
     server: str = "server"

@@ -39,7 +39,10 @@ class Refusal:
 class Driving(Protocol):
     """A driver as the service calls it. No call but `logs` waits for the provider."""
 
-    driver: Pool
+    @property
+    def driver(self) -> Pool | None:
+        """Return the driver, for what is asked of it directly; None if it could not be opened."""
+        ...
 
     @property
     def has_news(self) -> bool:
@@ -149,7 +152,7 @@ class OwnThread:
         self._state = _State()
         self._changed = threading.Condition()
         self._hanging: list[_Calls] = []
-        self._calls = self._begin()
+        self._calls: _Calls | None = None
 
     @property
     def has_news(self) -> bool:
@@ -161,7 +164,7 @@ class OwnThread:
             self._state.first_unseen = False
             self._give_up_late()
             self._state.wanted_ms = now_ms
-            self._changed.notify_all()
+            self._wake()
             if self._state.failed:
                 raise self._state.failed
             return self._state.last
@@ -186,24 +189,30 @@ class OwnThread:
         with self._changed:
             if all(what != waiting for waiting, _ in self._state.orders):
                 self._state.orders.append((what, act))
-                self._changed.notify_all()
+                self._wake()
 
-    def _begin(self) -> _Calls:
-        calls = _Calls()
-        threading.Thread(target=self._run, args=(calls,), name=f"pool {self._name}", daemon=True).start()
-        return calls
+    def _wake(self) -> None:
+        """Let the thread see what is new. It begins with the first call: most servers of a deployment have no turn, and ask no provider."""
+        if self._calls is None:
+            self._begin()
+        self._changed.notify_all()
+
+    def _begin(self) -> None:
+        if not self._state.closed:
+            self._calls = calls = _Calls()
+            threading.Thread(target=self._run, args=(calls,), name=f"pool {self._name}", daemon=True).start()
 
     def _give_up_late(self) -> None:
         """Leave a call that takes too long to its thread. A node that it was to start may be rented all the same: a look will show it."""
         self._hanging = [calls for calls in self._hanging if calls.began_s is not None]
-        began_s = self._calls.began_s
-        if began_s is None or time.monotonic() - began_s < self._limit_s:
+        calls = self._calls
+        if calls is None or calls.began_s is None or time.monotonic() - calls.began_s < self._limit_s:
             return
-        self._state.failed = Unreachable(f"the driver did not answer within {self._limit_s:g} s: {self._calls.what}")
+        self._state.failed = Unreachable(f"the driver did not answer within {self._limit_s:g} s: {calls.what}")
         if len(self._hanging) < ABANDONED_MAX:
-            self._calls.abandoned = True
-            self._hanging.append(self._calls)
-            self._calls = self._begin()
+            calls.abandoned = True
+            self._hanging.append(calls)
+            self._begin()
 
     def _run(self, calls: _Calls) -> None:
         while (call := self._next(calls)) is not None:

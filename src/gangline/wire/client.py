@@ -43,11 +43,11 @@ from gangline.core.views import (
     MetricsView,
     NewJoinToken,
     NewKey,
-    NodeView,
     ProgressView,
     ProjectView,
 )
 from gangline.tls import trusted
+from gangline.wire.fleet_calls import FleetCalls
 from gangline.wire.http import Http, parse_answer, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
 from gangline.wire.sender import Sender
@@ -57,7 +57,7 @@ CHUNK = 1 << 20
 PATIENCE_S = 60.0
 
 
-class Client:
+class Client(FleetCalls):
     """A client. Methods raise `UserError` for what the caller can fix, and `Unreachable` if the server does not answer.
 
     `token` is a key; an operator's key reaches every project, and `project` selects one.
@@ -302,9 +302,6 @@ class Client:
 
     def artifacts(self, job: str) -> list[ArtifactView]:
         return parse_answer(list[ArtifactView], self._http.ask("GET", path_of("jobs", job, "artifacts")))
-
-    def nodes(self) -> list[NodeView]:
-        return parse_answer(list[NodeView], self._http.ask("GET", "/v1/nodes"))
 
     def download(self, artifact: ArtifactView, folder: Path) -> Path:
         """Download a result below the folder, complete and with the right SHA-256, or not at all. Return its path."""

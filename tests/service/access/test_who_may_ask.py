@@ -72,6 +72,15 @@ ROUTES = {
     "POST /v1/join-tokens": Entry("operator", 201, body={"name": "a"}),
     "GET /v1/join-tokens": Entry("operator"),
     "DELETE /v1/join-tokens/{join_token}": Entry("operator", 204),
+    "GET /v1/pools": Entry("operator"),
+    "POST /v1/pools": Entry("operator", 201, body={"name": "more", "driver": "shop"}),
+    "GET /v1/pools/{pool}": Entry("operator"),
+    "PATCH /v1/pools/{pool}": Entry("operator", body={"nodes_max": 2}),
+    "POST /v1/pools/{pool}/pause": Entry("operator"),
+    "POST /v1/pools/{pool}/resume": Entry("operator"),
+    "POST /v1/pools/{pool}/sync": Entry("operator"),
+    "DELETE /v1/pools/{pool}": Entry("operator"),
+    "GET /v1/pool-drivers": Entry("operator"),
     "POST /v1/nodes": Entry("join", 201, body={"machine": "m", "name": "n"}),
     "DELETE /v1/nodes/self": Entry("node", 204),
     "POST /v1/claims": Entry("node"),
@@ -129,6 +138,7 @@ class House:
         job, ended = service.submit(), service.submit()
         ours = {"name": "ours", "base": asdict(service.spec().base)}
         assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
+        assert service.ask("POST", "/v1/pools", json={"name": "rented", "driver": "shop"}).status_code == 201
         service.ask("POST", f"/v1/jobs/{job}/pause")
         service.ask("POST", f"/v1/jobs/{ended}/cancel")
         revoked, expired = service.make_key("operator"), service.make_key("operator", lasts_s=1)
@@ -153,6 +163,7 @@ class House:
             "ended": ended,
             "attempt": hold.attempt,
             "base": "ours",
+            "pool": "rented",
             "step": "10",
         }
         self.bodies = {

@@ -16,6 +16,7 @@ from gangline.ports.server import Beat, Failed, Hold, Log, Point, Points
 from gangline.ports.store import write
 from gangline.service.content import bases
 from gangline.service.content.bases import BaseStatement
+from gangline.service.fleet.fleet import tend
 from gangline.service.jobs import metrics, renew
 from gangline.service.jobs.finish import finish
 from tests.conftest import BASE
@@ -51,6 +52,8 @@ BELOW_THE_DOOR = (
     "UPDATE tracked SET tracker = tracker || :text, because = :text",
     "UPDATE metric SET points = replace(points, 'own', :json)",
     "UPDATE checkpoint SET because = :text",
+    "UPDATE pool SET driver = :text, provider = :text, secret = :text, offers = replace(offers, 'small', :json), "
+    "settings = replace(settings, 'Ulm', :json) WHERE name = 'hostile'",
     "INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:text, 1, 0, 0, 0, 0)",
 )
 
@@ -108,6 +111,10 @@ def _show(service: Service, hold: Hold, job: str) -> None:
 
 
 def _others(service: Service) -> dict[str, str]:
+    for name in ("rented", "leaving", "hostile"):
+        body = {"name": name, "driver": "shop", "nodes_max": 0, "offers": ["small"], "settings": {"town": "Ulm"}}
+        assert service.ask("POST", "/v1/pools", json=body).status_code == 201
+    tend(service.deployment, service.now_ms)
     file = service.upload(b"weights", f"{TAKEN}.safetensors")
     for name in ("plain", "other", "stays"):
         bases.add(

@@ -1,12 +1,19 @@
 """Rentals: who becomes their nodes, and what a provider's moves change. Each is a sentence that holds."""
 
 import sqlite3
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from gangline.core.errors import Denied
+from gangline.core.errors import BadInput, Denied
 from gangline.ports.server import Join
 from gangline.ports.store import write
 from gangline.service.access.access import identify
-from gangline.service.fleet import nodes
+from gangline.service.driving import AtOnce
+from gangline.service.fleet import nodes, pools
+from gangline.service.fleet.pools import PoolWish
+from gangline.service.renting import Renting
+from tests.shop import SMALL, Till, make_drivers
 from tests.sim.mutants.bench import POOL, Bench, probe, refused
 
 
@@ -131,6 +138,102 @@ def the_schema_refuses_a_rental_two_nodes(bench: Bench) -> None:
     rental, _ = rent(bench)
     following = write("move_rental", id="another", left=rental, place="", because="", now=bench.now_ms)
     assert refused(sqlite3.IntegrityError, lambda: bench.store.apply(following))
+
+
+def make_pool(bench: Bench, name: str = "more", **wish: Any) -> Till:
+    """A pool of a shop that sells what the jobs of a bench need, beside the bench's own."""
+    till = Till(offers=[SMALL], now_ms=bench.now_ms)
+    drivers = make_drivers(till)
+    renting = Renting(bench.deployment.pools, drivers, lambda _name, driver: AtOnce(driver))
+    bench.deployment = replace(bench.deployment, drivers=drivers, pools=renting, open_pools=renting.refresh)
+    pools.add_pool(bench.deployment, name, PoolWish(driver="shop", **wish), bench.now_ms)
+    return till
+
+
+def pool_row(bench: Bench, name: str = "more") -> dict[str, Any]:
+    return next((dict(row) for row in bench.store.load("pools") if row["name"] == name), {})
+
+
+@probe()
+def of_two_servers_that_add_one_pool_one_is_told_that_it_exists(bench: Bench) -> None:
+    make_pool(bench)
+    wish = PoolWish(driver="shop")
+    bench.meanwhile("add_pool", lambda: pools.add_pool(bench.deployment, "again", wish, bench.now_ms))
+    assert refused(BadInput, lambda: pools.add_pool(bench.deployment, "again", wish, bench.now_ms))
+
+
+@probe()
+def of_two_changes_of_a_pool_at_once_both_hold(bench: Bench) -> None:
+    make_pool(bench)
+    bench.meanwhile("set_pool", lambda: pools.set_pool(bench.deployment, "more", {"trust": 3}, bench.now_ms))
+    pools.set_pool(bench.deployment, "more", {"nodes_max": 7}, bench.now_ms)
+    assert (pool_row(bench)["trust"], pool_row(bench)["nodes_max"]) == (3, 7)
+
+
+@probe()
+def a_pool_that_is_being_removed_is_not_resumed(bench: Bench) -> None:
+    make_pool(bench)
+    for state, resumes in (("removing", False), ("active", True), ("paused", True)):
+        act = partial(pools.set_pool_state, bench.deployment, "more", state, bench.now_ms)
+        assert refused(BadInput, act) == resumes
+    assert pool_row(bench)["state"] == "removing"
+
+
+@probe(nodes_max=0)
+def a_pool_is_forgotten_once_it_is_to_be_removed_and_its_nodes_are_gone_and_paid(bench: Bench) -> None:
+    till, forget = make_pool(bench), write("forget_pool", name="more")
+    bench.store.apply(forget)
+    assert pool_row(bench), "nobody asked for that"
+    bench.submit()
+    bench.tend()
+    [node] = bench.rented()
+    pools.set_pool_state(bench.deployment, "more", "removing", bench.now_ms)
+    bench.store.apply(forget)
+    assert pool_row(bench), "it has a node"
+    bench.tend()
+    till.now_ms = bench.now_ms
+    nodes.gone(bench.deployment, node, "left", bench.now_ms)
+    bench.store.apply(forget)
+    assert pool_row(bench), "its bill is not settled"
+    for _ in range(3):
+        bench.wait(5)
+        till.now_ms = bench.now_ms
+        bench.tend()
+    assert not pool_row(bench)
+    assert not bench.look("SELECT id FROM instance WHERE settled = 0")
+
+
+@probe()
+def what_other_pools_have_keeps_no_pool(bench: Bench) -> None:
+    make_pool(bench, nodes_max=0)
+    rent(bench)
+    bench.join("by hand", pool="more")
+    pools.set_pool_state(bench.deployment, "more", "removing", bench.now_ms)
+    bench.tend()
+    assert not pool_row(bench)
+
+
+@probe()
+def with_stop_the_jobs_of_a_pool_are_handed_back_and_no_others(bench: Bench) -> None:
+    make_pool(bench, nodes_max=0)
+    node, _ = rent(bench)
+    join(bench, "rented", node)
+    hold = bench.claim(node).hold
+    pools.set_pool_state(bench.deployment, "more", "removing", bench.now_ms, stop=True)
+    assert not bench.beat(node, hold).stop
+
+
+@probe(nodes_max=0)
+def nodes_of_a_pool_that_is_removed_get_no_more_work_and_others_do(bench: Bench) -> None:
+    make_pool(bench, nodes_max=2)
+    first, second = bench.submit(), bench.submit(prompt="another")
+    bench.tend()
+    ours = [join(bench, name, name) for name in bench.rented()]
+    by_hand = bench.join("by hand", pool="more")
+    pools.set_pool_state(bench.deployment, "more", "removing", bench.now_ms)
+    bench.tend()
+    assert all(bench.claim_nothing(node) for node in ours)
+    assert bench.claim(by_hand).job in (first, second)
 
 
 @probe()

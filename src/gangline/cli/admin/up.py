@@ -1,10 +1,10 @@
 """`gangline up`: the whole platform on this box."""
 
-import re
 from typing import Annotated
 
 import typer
 
+from gangline.cli.admin.node_range import parse_node_range
 from gangline.cli.admin.server import (
     BeatOption,
     HomeOption,
@@ -20,11 +20,8 @@ from gangline.cli.admin.worker import CacheOption
 from gangline.cli.output import Output, OutputOption, show_log
 from gangline.compose.server import run_server
 from gangline.compose.settings import read_settings_of_box
-from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings
-
-NODES = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?")
 
 
 def up_command(
@@ -74,13 +71,5 @@ def limits_of(pool: PoolSettings) -> PoolLimits:
 
 def parse_nodes(text: str) -> dict[str, int]:
     """Return the settings that `--nodes` sets; `4` is `4..4`. Raises `BadInput`."""
-    found = NODES.fullmatch(text.strip())
-    hint = f"pass --nodes a number such as 2, or a range such as 0..4, up to {NODES_MAX}"
-    if not found:
-        raise BadInput(f"--nodes {text!r} is neither a number nor a range", hint=hint)
-    least, most = int(found[1]), int(found[2] or found[1])
-    if least > most:
-        raise BadInput(f"--nodes has a minimum of {least}, which is more than its maximum of {most}", hint=hint)
-    if most > NODES_MAX:
-        raise BadInput(f"{most} nodes are too many for one machine", hint=hint)
+    least, most = parse_node_range(text, NODES_MAX, "one machine")
     return {"pools.default.nodes_min": least, "pools.default.nodes_max": most}

@@ -24,13 +24,15 @@ class Rentable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
-    """A pool that starts nodes: it rents them, or runs them on this machine. `away` says why its offers are not known, else it is empty."""
+    """A pool that starts nodes: it rents them, or runs them on this machine. `away` says why its offers are not known, else it is empty.
+    While it is `paused`, it starts none."""
 
     name: str
     rented: int
     nodes_max: int
     offers: tuple[Rentable, ...] = ()
     away: str = ""
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +75,17 @@ def what_helps(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy
     if not pools:
         asked = needs_of(job)
         return f"start a worker that has {asked}: `gangline worker`" if asked else "start a worker: `gangline worker`"
-    answered = [pool for pool in pools if not pool.away]
+    active = [pool for pool in pools if not pool.paused]
+    answered = [pool for pool in active if not pool.away]
     said = [_why_not_rented(job, purse, answered, policy)] if answered else []
-    return "; ".join([*said, *(f"the provider of {pool.name} {pool.away}" for pool in pools if pool.away)])
+    away = [f"the provider of {pool.name} {pool.away}" for pool in active if pool.away]
+    return "; ".join([*said, *away, *(f"the pool {pool.name} is paused" for pool in pools if pool.paused)])
 
 
 def could_rent(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy) -> list[tuple[PoolSeen, Rentable]]:
     """Return the offers that may be started for a job, in pools that it may use and that have room."""
-    pools = [pool for pool in supply.pools if job.pool in ("", pool.name) and pool.rented < pool.nodes_max]
+    may = [pool for pool in supply.pools if job.pool in ("", pool.name) and not pool.paused]
+    pools = [pool for pool in may if pool.rented < pool.nodes_max]
     fitting = [(pool, offer) for pool, offer in _fitting(job, pools) if not offer.exhausted]
     return [(pool, offer) for pool, offer in fitting if _is_affordable(job, purse, offer, policy)]
 

@@ -3,7 +3,7 @@ once, with the source of the value that has it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -232,7 +232,7 @@ def list_settings(settings: Any, sources: Mapping[SettingPlace, str] = MappingPr
 
 def _listed(section: SettingPlace, kind: type, values: Any, sources: Mapping[SettingPlace, str]) -> Iterator[Listed]:
     for name, (meaning, origin) in _described(kind).items():
-        value, default = getattr(values, name), kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+        value, default = getattr(values, name), _default(kind, name)
         yield Listed(
             section=".".join(section),
             name=name,
@@ -244,6 +244,11 @@ def _listed(section: SettingPlace, kind: type, values: Any, sources: Mapping[Set
             variable=origin.variable,
             option=origin.option,
         )
+
+
+def _default(kind: type, name: str) -> Any:
+    known = {each.name: each for each in fields(kind)}[name]
+    return known.default if known.default_factory is MISSING else known.default_factory()
 
 
 def _shown(value: Any) -> Any:

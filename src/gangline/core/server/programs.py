@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le
 
@@ -27,6 +28,12 @@ def _why_no_secret(text: str) -> str:
             "cannot be a secret: it contains control characters or letters outside ASCII; copy it again, in one piece"
         )
     return ""
+
+
+def _why_no_url(text: str) -> str:
+    parts = urlsplit(text)
+    good = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
+    return "" if good else "is not an address such as https://gangline.example.org"
 
 
 def _truth(text: str) -> bool:
@@ -85,6 +92,16 @@ class ServerProgram:
     settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
     host: Annotated[Word, SettingOrigin(option="--host"), "The address to listen on."] = "127.0.0.1"
     port: Annotated[Port, SettingOrigin(option="--port"), "The port to listen on; 0 takes a free one."] = DEFAULT_PORT
+    url: Annotated[
+        Annotated[str, Checked(_why_no_url)],
+        SettingOrigin("GANGLINE_URL"),
+        "Nodes that are rented elsewhere reach the server at this address; without it, only workers of this machine do.",
+    ] = ""
+    pool_secrets: Annotated[
+        Path | None,
+        SettingOrigin("GANGLINE_POOL_SECRETS", read=Path),
+        "The folder of pools' secrets, one file each, beside the variables GANGLINE_POOL_NAME.",
+    ] = None
     database_url: Annotated[
         str,
         SettingOrigin("GANGLINE_DATABASE_URL", secret=True),

@@ -24,6 +24,7 @@ from gangline.core.server.merging import (
     say_problems,
 )
 from gangline.core.server.programs import HubSettings, NodeDataSettings, ServerProgram, WorkerProgram
+from gangline.core.server.providers import ProviderSettings
 from gangline.core.server.sources import FetchingSettings, SourceSettings
 
 DEFAULT_POOL = DEFAULT_SECTION
@@ -92,6 +93,7 @@ class ServerSettings:
     pools: Mapping[PoolName, PoolSettings] = field(default_factory=dict)
     fetching: FetchingSettings = field(default_factory=FetchingSettings)
     sources: Mapping[PoolName, SourceSettings] = field(default_factory=dict)
+    providers: Mapping[PoolName, ProviderSettings] = field(default_factory=dict)
 
     def pool(self, name: str) -> PoolSettings:
         return self.pools.get(name, PoolSettings())

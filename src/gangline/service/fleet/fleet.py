@@ -31,17 +31,22 @@ from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
 from gangline.service.fleet.demand import find_demand, suits
 from gangline.service.fleet.nodes import gone
+from gangline.service.fleet.terms import admitted, note_seen, refresh_pools
 from gangline.service.money import bill
 from gangline.service.outage import back_since_ms
 
+REMOVED = "its pool is being removed"
 log = logging.getLogger("gangline.fleet")
 
 
 def tend(deployment: Deployment, now_ms: int) -> None:
     """Reconcile and scale every pool once, by what its driver said last. A provider that did not answer is asked again."""
     covered: set[str] = set()
+    refresh_pools(deployment, asks=True)
     for name, pool in deployment.pools.items():
         try:
+            if pool.state == "removing":
+                _drain_removed(deployment, pool)
             look = pool.driving.look(now_ms)
             _heed_refusals(deployment, pool, now_ms)
             if look is None:
@@ -49,10 +54,12 @@ def tend(deployment: Deployment, now_ms: int) -> None:
             nodes = _rented(deployment, pool, now_ms)
             if deployment.recent.is_new_look(name, look.number):
                 nodes = _agree(deployment, pool, nodes, look, now_ms)
+                note_seen(deployment, pool, look.offers, "", now_ms)
             # A job that this pool covers is not rented for in the next one again.
-            covered |= _scale(deployment, pool, nodes, list(look.offers), covered, now_ms)
+            covered |= _scale(deployment, pool, nodes, admitted(pool, look.offers), covered, now_ms)
         except GanglineError as error:
             deployment.recent.note_offers(name, None, error.message)
+            note_seen(deployment, pool, (), error.message, now_ms)
             log.warning("pool %s: %s; trying again", name, error.message)
     settle(deployment)
 
@@ -103,6 +110,16 @@ def _move(deployment: Deployment, move: MoveNode, now_ms: int) -> None:
     following = write("move_rental", id=node, left=move.node, place=move.place, because=move.because, now=now_ms)
     gone(deployment, move.node, move.because, now_ms, then=[following])
     log.info("node %s becomes %s: %s", move.node, node, move.because)
+
+
+def _drain_removed(deployment: Deployment, pool: RentedPool) -> None:
+    """Take a pool that is being removed out of service: its nodes get no more work, and the idle ones are given back."""
+    name = pool.limits.name
+    for row in deployment.store.load("nodes_to_drain", pool=name):
+        drained = write("set_node_state", id=row["id"], before=row["state"], state="draining", because=REMOVED)
+        deployment.store.apply(drained)
+        give_back(deployment, row["id"])
+    deployment.store.apply(write("forget_pool", name=name))
 
 
 def give_back(deployment: Deployment, node: str) -> None:

@@ -22,6 +22,7 @@ def _seen(deployment: Deployment, name: str) -> PoolSeen:
         name=name,
         rented=deployment.store.load("rented_in_pool", pool=name)[0]["nodes"],
         nodes_max=deployment.pools[name].limits.nodes_max,
+        paused=deployment.pools[name].state != "active",
     )
     found = deployment.recent.offers_of(name)
     if found is None or found.offers is None:

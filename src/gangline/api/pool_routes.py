@@ -1,0 +1,118 @@
+"""Routes for pools and their drivers, for operators. What waits for a provider has a lane of its own."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge, Le, MaxLen
+from fastapi import APIRouter, Query
+
+from gangline.api.lanes import ProviderRoute
+from gangline.api.who import Now, Operator, ThisDeployment
+from gangline.core.display import Label
+from gangline.core.fleet.pools import DriverView, PoolView
+from gangline.service.fleet import pools
+from gangline.service.fleet.pools import PoolWish
+
+router = APIRouter(prefix="/v1", tags=["pools"], route_class=ProviderRoute)
+
+NODES_OF_POOL_MAX = 100_000
+PoolText = Annotated[Label, MaxLen(200)]
+NodesOfPool = Annotated[int, Ge(0), Le(NODES_OF_POOL_MAX)]
+Ceiling = Annotated[float, Ge(0), Le(1e6)] | None
+OfferPatterns = Annotated[tuple[PoolText, ...], MaxLen(200)]
+SettingValue = bool | int | float | PoolText
+DriverSettings = Annotated[dict[PoolText, SettingValue | Annotated[tuple[SettingValue, ...], MaxLen(200)]], MaxLen(100)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedPool:
+    """A pool to make. `provider` names a section of the servers' settings, `secret` a secret that they have; `offers` are patterns of
+    those that may be rented, all of them by default, at `price_max_usd_per_hour` or less. Nodes have this `trust`."""
+
+    name: PoolText
+    driver: PoolText
+    provider: PoolText = ""
+    settings: DriverSettings | None = None
+    secret: PoolText = ""
+    nodes_min: NodesOfPool = 0
+    nodes_max: NodesOfPool = 1
+    offers: OfferPatterns = ()
+    price_max_usd_per_hour: Ceiling = None
+    trust: Annotated[int, Ge(0), Le(9)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChange:
+    """What to change of a pool; a field that is absent or null stays. `any_price` takes its ceiling away."""
+
+    settings: DriverSettings | None = None
+    secret: PoolText | None = None
+    nodes_min: NodesOfPool | None = None
+    nodes_max: NodesOfPool | None = None
+    offers: OfferPatterns | None = None
+    price_max_usd_per_hour: Ceiling = None
+    any_price: bool = False
+    trust: Annotated[int, Ge(0), Le(9)] | None = None
+
+
+@router.get("/pools")
+def list_pools(deployment: ThisDeployment, _: Operator) -> list[PoolView]:
+    """List the pools, and what their providers offer. Needs an operator's key."""
+    return pools.list_pools(deployment)
+
+
+@router.post("/pools", status_code=201)
+def add_pool(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedPool) -> PoolView:
+    """Make a pool, once its provider has answered. Needs an operator's key."""
+    known = {name: getattr(wanted, name) for name in PoolWish.__slots__ if name != "settings"}
+    return pools.add_pool(deployment, wanted.name, PoolWish(**known, settings=wanted.settings or {}), now)
+
+
+@router.get("/pools/{pool}")
+def show_pool(deployment: ThisDeployment, _: Operator, pool: str) -> PoolView:
+    """Show a pool. Needs an operator's key."""
+    return pools.show_pool(deployment, pool)
+
+
+@router.patch("/pools/{pool}")
+def change_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str, change: PoolChange) -> PoolView:
+    """Change a pool, once its provider has answered. Its nodes stay. Needs an operator's key."""
+    given = {name: getattr(change, name) for name in PoolChange.__slots__ if name != "any_price"}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if change.any_price:
+        changes["price_max_usd_per_hour"] = None
+    return pools.set_pool(deployment, pool, changes, now)
+
+
+@router.post("/pools/{pool}/pause")
+def pause_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> PoolView:
+    """Rent no further node for a pool. Those that are here work until they are idle. Needs an operator's key."""
+    return pools.set_pool_state(deployment, pool, "paused", now)
+
+
+@router.post("/pools/{pool}/resume")
+def resume_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> PoolView:
+    """Rent nodes for a pool again. Needs an operator's key."""
+    return pools.set_pool_state(deployment, pool, "active", now)
+
+
+@router.post("/pools/{pool}/sync")
+def sync_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> PoolView:
+    """Let the server look at the pool's provider now. Needs an operator's key."""
+    return pools.sync_pool(deployment, pool, now)
+
+
+@router.delete("/pools/{pool}")
+def remove_pool(
+    deployment: ThisDeployment, now: Now, _: Operator, pool: str, stop: Annotated[bool, Query()] = False
+) -> PoolView:
+    """Remove a pool: its nodes finish what they have, or save and hand it back if `stop` is true, and are given back; then it is gone.
+    Needs an operator's key.
+    """
+    return pools.set_pool_state(deployment, pool, "removing", now, stop=stop)
+
+
+@router.get("/pool-drivers")
+def list_drivers(deployment: ThisDeployment, _: Operator) -> list[DriverView]:
+    """List the drivers of this server and the settings of their pools. Needs an operator's key."""
+    return pools.list_drivers(deployment)

@@ -1,0 +1,222 @@
+"""Pools as operators make and change them. All servers of a database rent for them; the one that has its turn asks their providers."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from gangline.core.canonical import canonical_json
+from gangline.core.errors import BadInput, NotFound, Unreachable
+from gangline.core.fleet.pools import DriverView, OfferView, PoolTerms, PoolView, is_pool_name
+from gangline.ports.pool import Offer, PoolDrivers, WithLogs
+from gangline.ports.store import Row, guard, write
+from gangline.service.access.access import DEFAULT_POOL
+from gangline.service.attempts import TRIES_MAX, ask_to_stop
+from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.fleet.fleet import REMOVED
+from gangline.service.fleet.terms import seen_of, why_excluded
+from gangline.service.renting import order_of, terms_of_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolWish:
+    """What an operator says of a pool. The price is in US dollars per hour; without it, any price is paid."""
+
+    driver: str = ""
+    provider: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    secret: str = ""
+    nodes_min: int = 0
+    nodes_max: int = 1
+    offers: tuple[str, ...] = ()
+    price_max_usd_per_hour: float | None = None
+    trust: int = 0
+
+    def columns(self) -> dict[str, Any]:
+        """Return what of it may be changed later, as columns of the store."""
+        ceiling = self.price_max_usd_per_hour
+        return {
+            "settings": canonical_json(dict(self.settings)),
+            "secret": self.secret,
+            "nodes_min": self.nodes_min,
+            "nodes_max": self.nodes_max,
+            "offers": canonical_json(list(self.offers)),
+            "price_max_micro_usd_per_hour": None if ceiling is None else round(ceiling * 1e6),
+            "trust": self.trust,
+        }
+
+
+def add_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) -> PoolView:
+    """Make a pool, once its provider has answered with these settings. Raise `BadInput` for what is wrong, and if the name is taken."""
+    if not is_pool_name(name):
+        raise BadInput(
+            f"{name or 'an empty text'} cannot be the name of a pool",
+            hint="it has up to 40 lower-case letters, digits and hyphens, and begins with a letter",
+        )
+    if name == DEFAULT_POOL or _is_own(deployment, name):
+        raise _taken(name)
+    _check(deployment, name, wish)
+    row = {"name": name, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
+    if deployment.store.load("pool", name=name) or not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
+        raise _taken(name)
+    return show_pool(deployment, name)
+
+
+def _taken(name: str) -> BadInput:
+    return BadInput(f"there is a pool {name} already", hint=f"`gangline pools set {name}` changes it")
+
+
+def _check(deployment: Deployment, name: str, wish: PoolWish) -> None:
+    """Ask the provider for its offers, so that a wrong key or class is said now and not in the log of tonight."""
+    if wish.nodes_min > wish.nodes_max:
+        raise BadInput(
+            f"a pool cannot have at least {wish.nodes_min} nodes and at most {wish.nodes_max}",
+            hint="the minimum is at most the maximum",
+        )
+    row = {"name": name, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
+    offers = _drivers(deployment).open(order_of(row)).offers()
+    terms = terms_of_row(row)
+    seen = [_offer_view(offer, terms) for offer in offers]
+    if seen and all(each.excluded for each in seen):
+        raise BadInput(
+            f"the pool could rent none of the {len(seen)} offers: {seen[0].id}: {seen[0].excluded}",
+            hint="the provider offers " + ", ".join(each.id for each in seen[:10]) + (" …" if len(seen) > 10 else ""),
+        )
+
+
+def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_ms: int) -> PoolView:
+    """Change what `changes` names of a pool's wish. Its nodes stay. Raise as `add_pool` does."""
+    for _ in range(TRIES_MAX):
+        row = _row(deployment, name)
+        if row["state"] == "removing":
+            raise BadInput(f"the pool {name} is being removed", hint="add another one")
+        wish = replace(_wish_of(row), **changes)
+        _check(deployment, name, wish)
+        changed = guard("set_pool", name=name, version=row["version"], **wish.columns(), now=now_ms)
+        if deployment.store.apply(changed):
+            return show_pool(deployment, name)
+    raise Unreachable(f"the pool {name} changed {TRIES_MAX} times meanwhile; try again")
+
+
+def set_pool_state(deployment: Deployment, name: str, state: str, now_ms: int, *, stop: bool = False) -> PoolView:
+    """Pause, resume or begin to remove a pool. With `stop`, its nodes save and hand their jobs back instead of finishing them."""
+    row = _row(deployment, name)
+    if not deployment.store.apply(guard("set_pool_state", name=name, state=state, now=now_ms)) and state != "removing":
+        raise BadInput(f"the pool {name} is being removed", hint="add another one")
+    if stop:
+        for lease in deployment.store.load("leases_of_pool", pool=row["name"]):
+            ask_to_stop(deployment, lease, REMOVED, now_ms)
+    return show_pool(deployment, name)
+
+
+def sync_pool(deployment: Deployment, name: str, now_ms: int) -> PoolView:
+    """Let the server that has its turn look at the provider now."""
+    _row(deployment, name)
+    deployment.store.apply(write("look_at_pool", name=name, now=now_ms))
+    return show_pool(deployment, name)
+
+
+def list_pools(deployment: Deployment) -> list[PoolView]:
+    rows = deployment.store.load("pools")
+    own = [pool for name, pool in deployment.pools.items() if pool.terms is None and pool.limits.nodes_max]
+    return [*(_own_view(deployment, pool) for pool in own), *(_view(deployment, row) for row in rows)]
+
+
+def show_pool(deployment: Deployment, name: str) -> PoolView:
+    if _is_own(deployment, name):
+        return _own_view(deployment, deployment.pools[name])
+    return _view(deployment, _row(deployment, name))
+
+
+def list_drivers(deployment: Deployment) -> list[DriverView]:
+    return _drivers(deployment).list()
+
+
+def node_logs(deployment: Deployment, node: str) -> str:
+    """Return the last lines that a rented node printed, as its provider has them. Raise `NotFound`, or `BadInput` if none are kept."""
+    rows = deployment.store.load("node", id=node)
+    if not rows:
+        raise NotFound(f"there is no node {node}", hint="`gangline nodes ls` lists them")
+    pool = deployment.pools.get(rows[0]["pool"])
+    driver = pool.driving.driver if pool else None
+    if not rows[0]["instance"] or not isinstance(driver, WithLogs):
+        raise BadInput(
+            f"the provider of {rows[0]['name']} keeps nothing that it printed",
+            hint="the log of a job is in `gangline logs`; the worker's own is where it runs",
+        )
+    return driver.logs(rows[0]["instance"])
+
+
+def _drivers(deployment: Deployment) -> PoolDrivers:
+    if deployment.drivers is None:
+        raise BadInput("this server rents no nodes", hint="it was made without drivers")
+    return deployment.drivers
+
+
+def _is_own(deployment: Deployment, name: str) -> bool:
+    return name in deployment.pools and deployment.pools[name].terms is None
+
+
+def _row(deployment: Deployment, name: str) -> Row:
+    rows = deployment.store.load("pool", name=name)
+    if rows:
+        return rows[0]
+    if _is_own(deployment, name):
+        raise BadInput(
+            f"the pool {name} belongs to the server's own settings", hint="change it there: `gangline settings show`"
+        )
+    raise NotFound(f"there is no pool {name}", hint="`gangline pools ls` lists them")
+
+
+def _wish_of(row: Row) -> PoolWish:
+    ceiling = row["price_max_micro_usd_per_hour"]
+    known = {name: row[name] for name in ("driver", "provider", "secret", "nodes_min", "nodes_max", "trust")}
+    return PoolWish(
+        **known,
+        settings=json.loads(row["settings"]),
+        offers=tuple(json.loads(row["offers"])),
+        price_max_usd_per_hour=None if ceiling is None else ceiling / 1e6,
+    )
+
+
+def _view(deployment: Deployment, row: Row) -> PoolView:
+    wish, terms = asdict(_wish_of(row)), terms_of_row(row)
+    offers, away = seen_of(row)
+    because = f"its provider did not answer: {away}" if away else "" if row["seen_ms"] else "it has not been asked yet"
+    return PoolView(
+        name=row["name"],
+        **wish,
+        nodes=deployment.store.load("rented_in_pool", pool=row["name"])[0]["nodes"],
+        state=row["state"],
+        because=because,
+        seen_ms=row["seen_ms"],
+        offered=tuple(_offer_view(offer, terms) for offer in offers or ()),
+    )
+
+
+def _own_view(deployment: Deployment, pool: RentedPool) -> PoolView:
+    name, answer = pool.limits.name, deployment.recent.offers_of(pool.limits.name)
+    return PoolView(
+        name=name,
+        driver="local",
+        nodes=deployment.store.load("rented_in_pool", pool=name)[0]["nodes"],
+        nodes_min=pool.limits.nodes_min,
+        nodes_max=pool.limits.nodes_max,
+        state=pool.state,
+        because=f"its provider did not answer: {answer.away}" if answer and answer.away else "",
+        offered=tuple(_offer_view(offer, None) for offer in (answer.offers if answer else None) or ()),
+        editable=False,
+    )
+
+
+def _offer_view(offer: Offer, terms: PoolTerms | None) -> OfferView:
+    return OfferView(
+        id=offer.id,
+        gpu=offer.gpu,
+        gpu_memory_gb=offer.gpu_memory_gb,
+        slots=offer.slots,
+        trust=offer.trust if terms is None else terms.trust,
+        price_usd_per_hour=offer.price_micro_usd_per_hour / 1e6,
+        price_known=offer.price_known,
+        excluded="" if terms is None else why_excluded(offer, terms),
+    )

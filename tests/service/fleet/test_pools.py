@@ -1,0 +1,348 @@
+"""Pools that operators make: shared by all servers, asked before they are made, and gone without a trace or a bill."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangline.core.errors import BadInput, Denied, Unreachable, UserError
+from gangline.core.server.providers import ProviderSettings
+from gangline.core.specs.fields import Needs
+from gangline.ports.pool import Offer, PoolOrder
+from gangline.ports.server import Beat, Join
+from gangline.service.controller import Controller
+from gangline.service.driving import AtOnce
+from gangline.service.fleet import pools
+from gangline.service.fleet.fleet import settle, tend
+from gangline.service.fleet.nodes import join_pool
+from gangline.service.jobs import query
+from gangline.service.jobs.renew import renew
+from gangline.service.recent import Recent
+from gangline.service.renting import Renting
+from tests.service.conftest import PROJECT, Service
+from tests.service.test_http import problem
+from tests.service.test_rules import advance, release, succeed
+from tests.shop import LARGE, SMALL, Till, make_drivers
+
+
+def add(service: Service, name: str = "cloud-1", **said: Any) -> dict[str, Any]:
+    answer = service.ask("POST", "/v1/pools", json={"name": name, "driver": "shop"} | said)
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def refused(service: Service, name: str = "cloud-1", **said: Any) -> str:
+    answer = service.ask("POST", "/v1/pools", json={"name": name, "driver": "shop"} | said)
+    assert answer.status_code in (400, 401, 409, 422, 503), answer.text
+    assert [pool["name"] for pool in service.ask("GET", "/v1/pools").json()] == [], "nothing is half made"
+    return answer.json()["detail"]
+
+
+def look(service: Service) -> None:
+    service.till.now_ms = service.now_ms
+    tend(service.deployment, service.now_ms)
+
+
+def rented(service: Service) -> list[str]:
+    return [row["id"] for row in service.look("SELECT id FROM node WHERE rented = 1 AND state <> 'gone' ORDER BY id")]
+
+
+def join(service: Service, rental: str, pool: str = "cloud-1") -> str:
+    request = Join(machine=f"machine of {rental}", name=rental, node=rental, gpu="RTX 3060", gpu_memory_gb=12)
+    return join_pool(service.deployment, request, pool, service.now_ms, rental=rental).node
+
+
+@pytest.fixture
+def another(service: Service) -> Iterator[Controller]:
+    """A second server over the same database, whose till has not been opened."""
+    drivers = make_drivers(Till())
+    renting = Renting({}, drivers, lambda _name, driver: AtOnce(driver))
+    server = replace(
+        service.deployment,
+        server="another",
+        drivers=drivers,
+        pools=renting,
+        open_pools=renting.refresh,
+        recent=Recent(),
+    )
+    yield Controller(server)
+
+
+# To make one
+
+
+def test_a_pool_that_was_made_is_shown_with_what_its_provider_offers(service: Service) -> None:
+    made = add(service, nodes_max=3, offers=["sm*"], price_max_usd_per_hour=1.5, trust=2, settings={"town": "Ulm"})
+    assert (made["driver"], made["nodes"], made["nodes_max"], made["state"]) == ("shop", 0, 3, "active")
+    assert made["because"] == "it has not been asked yet"
+    look(service)
+    (shown,) = service.ask("GET", "/v1/pools").json()
+    assert shown == service.ask("GET", "/v1/pools/cloud-1").json() and shown["because"] == ""
+    assert {offer["id"]: offer["excluded"] for offer in shown["offered"]} == {
+        "small": "",
+        "large": "it is none of the pool's offers (sm*)",
+    }
+    assert service.till.opened[-1].settings.town == "Ulm"
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        ({"driver": "none"}, "there is no driver none"),
+        ({"provider": "theirs"}, "this server has no provider theirs"),
+        ({"settings": {"city": "Ulm"}}, "settings of a pool of shop: city: is not a known field"),
+        ({"settings": {"town": 5}}, "settings of a pool of shop: town: must be a text, not 5"),
+        ({"nodes_min": 3, "nodes_max": 2}, "a pool cannot have at least 3 nodes and at most 2"),
+        ({"offers": ["t4"]}, "the pool could rent none of the 2 offers: small: it is none of the pool's offers (t4)"),
+        (
+            {"price_max_usd_per_hour": 0.05},
+            "the pool could rent none of the 2 offers: small: it costs $0.1 an hour, and the pool pays at most $0.05",
+        ),
+        ({"secret": "no secret"}, "a secret has a name such as SALAD: capital letters, digits and underscores"),
+        ({"secret": "../access"}, "a secret has a name such as SALAD: capital letters, digits and underscores"),
+        ({"secret": "MISSING"}, "the secret MISSING is not known to this server: there is no GANGLINE_POOL_MISSING"),
+        ({"name": "default"}, "there is a pool default already"),
+        ({"name": "Ours"}, "Ours cannot be the name of a pool"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(
+    service: Service, said: dict[str, Any], because: str
+) -> None:
+    assert refused(service, **said) == because
+
+
+@pytest.mark.parametrize("error", [Denied("this key is not valid"), Unreachable("the shop is closed")])
+def test_a_provider_that_refuses_or_does_not_answer_makes_no_pool(service: Service, error: Any) -> None:
+    service.till.refuses = error
+    assert refused(service) == error.message
+
+
+def test_of_two_servers_that_add_one_pool_one_makes_it(service: Service, another: Controller) -> None:
+    wish = pools.PoolWish(driver="shop")
+    theirs = another._deployment
+    pools.add_pool(theirs, "cloud-1", wish, service.now_ms)
+    with pytest.raises(BadInput, match="there is a pool cloud-1 already"):
+        pools.add_pool(service.deployment, "cloud-1", wish, service.now_ms)
+    assert [pool.name for pool in pools.list_pools(service.deployment)] == ["cloud-1"]
+
+
+# What it rents
+
+
+def test_nodes_are_rented_on_the_pools_terms_and_with_its_trust(service: Service) -> None:
+    add(service, nodes_max=4, price_max_usd_per_hour=1.0, trust=3)
+    for _ in range(2):
+        service.submit(needs=Needs(trust=3))
+    service.submit(needs=Needs(gpu_memory_gb=48))
+    look(service)
+    assert service.till.started == ["small", "small"]
+    assert [row["trust"] for row in service.look("SELECT trust FROM node")] == [3, 3]
+
+
+def test_an_offer_without_a_price_is_rented_only_where_the_pool_has_no_ceiling(service: Service) -> None:
+    service.till.offers = [Offer(id="any", price_known=False), replace(SMALL, price_micro_usd_per_hour=900_000)]
+    add(service, price_max_usd_per_hour=1.0, nodes_max=4)
+    service.submit()
+    look(service)
+    assert service.till.started == ["small"]
+
+
+def test_an_offer_that_is_sold_out_is_left_for_the_next_and_asked_for_again_later(service: Service) -> None:
+    add(service, nodes_max=4)
+    service.till.sold_out = {"small"}
+    service.submit()
+    look(service)
+    assert service.till.started == ["large"]
+    service.submit()
+    look(service)
+    assert service.till.started == ["large", "large"], "it was refused a moment ago"
+    service.till.sold_out = set()
+    service.wait(31)
+    service.submit()
+    look(service)
+    assert service.till.started == ["large", "large", "small"]
+
+
+def test_a_change_holds_from_the_next_look_on_and_the_driver_stays_open(service: Service) -> None:
+    add(service, nodes_max=0)
+    service.submit()
+    look(service)
+    assert service.till.started == []
+    opened = len(service.till.opened)
+    changed = service.ask("PATCH", "/v1/pools/cloud-1", json={"nodes_max": 1, "offers": ["large"]}).json()
+    assert (changed["nodes_max"], changed["offers"]) == (1, ["large"])
+    look(service)
+    assert service.till.started == ["large"] and len(service.till.opened) == opened + 1, "the check alone"
+    service.ask("PATCH", "/v1/pools/cloud-1", json={"price_max_usd_per_hour": 5})
+    assert service.ask("PATCH", "/v1/pools/cloud-1", json={"any_price": True}).json()["price_max_usd_per_hour"] is None
+    look(service)
+    service.ask("PATCH", "/v1/pools/cloud-1", json={"settings": {"town": "Bonn"}})
+    look(service)
+    assert service.till.opened[-1].settings.town == "Bonn"
+    problem(service.ask("PATCH", "/v1/pools/cloud-1", json={"nodes_min": 9}), 422, "bad-input")
+
+
+def test_a_paused_pool_rents_nothing_and_keeps_who_works(service: Service) -> None:
+    add(service, nodes_max=4)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    hold = service.claim(node).hold
+    service.ask("POST", "/v1/pools/cloud-1/pause")
+    job = service.submit(needs=Needs(gpu_memory_gb=48))
+    look(service)
+    assert rented(service) == [node] and service.claim_nothing(node)
+    assert "the pool cloud-1 is paused" in query.job(service.deployment, PROJECT, job, service.now_ms).summary.because
+    advance(service, node, hold)
+    service.ask("POST", "/v1/pools/cloud-1/resume")
+    look(service)
+    assert len(rented(service)) == 2
+
+
+# Several servers
+
+
+def test_a_server_without_its_turn_asks_no_provider_and_knows_what_was_said(
+    service: Service, another: Controller
+) -> None:
+    add(service)
+    look(service)
+    Controller(service.deployment).tick(service.now_ms)
+    another.tick(service.now_ms)
+    theirs = another._deployment
+    answer = theirs.recent.offers_of("cloud-1")
+    assert answer and answer.offers == (SMALL, LARGE)
+    service.till.refuses = Unreachable("the shop is closed")
+    service.wait(20)
+    look(service)
+    assert pools.show_pool(theirs, "cloud-1").because == "its provider did not answer: the shop is closed"
+
+
+def test_a_server_that_lacks_the_driver_or_the_secret_says_so(service: Service) -> None:
+    add(service)
+    row = service.store.load("pool", name="cloud-1")[0]
+    renting = Renting({}, make_drivers(Till()), lambda _name, driver: AtOnce(driver))
+    renting.refresh([dict(row) | {"driver": "of tomorrow"}])
+    with pytest.raises(Exception, match="there is no driver of tomorrow"):
+        renting["cloud-1"].driving.look(0)
+
+
+# To remove one
+
+
+def test_a_pool_that_is_removed_while_busy_lets_its_nodes_finish_and_then_is_gone(service: Service) -> None:
+    add(service)
+    job = service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    hold = service.claim(node).hold
+    assert service.ask("DELETE", "/v1/pools/cloud-1").json()["state"] == "removing"
+    look(service)
+    assert rented(service) == [node] and service.state(job) == "running"
+    service.submit()
+    advance(service, node, hold)
+    succeed(service, node, hold)
+    assert service.state(job) == "succeeded" and service.claim_nothing(node)
+    for _ in range(3):
+        service.wait(20)
+        look(service)
+    assert rented(service) == [] and all(found.billed_to_ms for found in service.till.instances.values())
+    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
+    assert list(service.deployment.pools) == [], "its driver is closed"
+
+
+def test_with_stop_its_jobs_are_handed_back(service: Service) -> None:
+    add(service)
+    job = service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    hold = service.claim(node).hold
+    service.ask("DELETE", "/v1/pools/cloud-1?stop=true")
+    beat = Beat(phase="training", step=1)
+    assert renew(service.deployment, node, hold, beat, service.now_ms).stop
+    release(service, node, hold)
+    look(service)
+    assert service.state(job) == "queued"
+    assert "its pool is being removed" in service.look("SELECT because FROM node")[0]["because"]
+
+
+def test_a_pool_that_is_being_removed_is_neither_changed_nor_resumed(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    for method, path in (("PATCH", ""), ("POST", "/resume"), ("POST", "/pause")):
+        answer = service.ask(method, f"/v1/pools/cloud-1{path}", json={"nodes_max": 5} if method == "PATCH" else None)
+        assert problem(answer, 422, "bad-input")["detail"] == "the pool cloud-1 is being removed"
+    assert service.ask("DELETE", "/v1/pools/cloud-1").status_code == 200
+
+
+def test_a_pool_is_forgotten_only_once_its_bills_are_settled(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    service.wait(100)
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    for _ in range(4):
+        service.wait(20)
+        look(service)
+    settle(service.deployment)
+    billed = service.look("SELECT SUM(micro_usd) AS all_of_it FROM ledger")[0]["all_of_it"]
+    (instance,) = service.till.instances.values()
+    assert billed and instance.billed_from_ms and instance.billed_to_ms
+    price = SMALL.price_micro_usd_per_hour
+    assert billed == price * instance.billed_to_ms // 3_600_000 - price * instance.billed_from_ms // 3_600_000
+
+
+# Secrets and providers
+
+
+def test_a_secret_is_found_in_its_variable_or_its_file_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    till = Till()
+    drivers = make_drivers(till, secrets=tmp_path, url="https://gangline.example.org")
+
+    def secret_of(name: str) -> str:
+        drivers.open(PoolOrder(name="p", driver="far-shop", secret=name))
+        return till.opened[-1].secret
+
+    monkeypatch.setenv("GANGLINE_POOL_ONE", "of the environment\n")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not a pool's")
+    (tmp_path / "TWO").write_text("of a file\n")
+    assert (secret_of("ONE"), secret_of("TWO")) == ("of the environment", "of a file")
+    for strange in ("AWS_SECRET_ACCESS_KEY", "../x", "/etc/passwd", "one"):
+        with pytest.raises(UserError):
+            secret_of(strange)
+    with pytest.raises(BadInput, match="a pool of far-shop needs a secret"):
+        secret_of("")
+
+
+def test_nodes_elsewhere_need_an_address_of_the_server_that_they_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGLINE_POOL_ONE", "x")
+    order = PoolOrder(name="p", driver="far-shop", secret="ONE")
+    with pytest.raises(UserError, match="nodes of far-shop cannot reach this server, whose address is http://127"):
+        make_drivers(Till()).open(order)
+
+
+def test_a_provider_is_a_section_of_the_servers_settings_and_for_its_driver_alone() -> None:
+    till = Till()
+    ours = {"ours": ProviderSettings(driver="shop", endpoint="https://ours"), "theirs": ProviderSettings(driver="x")}
+    drivers = make_drivers(till, providers=ours)
+    drivers.open(PoolOrder(name="p", driver="shop", provider="ours"))
+    assert till.opened[-1].provider.endpoint == "https://ours"
+    with pytest.raises(BadInput, match="the provider theirs is for the driver x, and this pool has shop"):
+        drivers.open(PoolOrder(name="p", driver="shop", provider="theirs"))
+
+
+def test_a_single_value_is_a_list_where_one_is_meant() -> None:
+    till = Till()
+    make_drivers(till).open(PoolOrder(name="p", driver="shop", settings={"shelves": "top"}))
+    assert till.opened[-1].settings.shelves == ("top",)

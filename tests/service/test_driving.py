@@ -8,7 +8,7 @@ import pytest
 
 from gangline.core.errors import Denied, Unreachable
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
-from gangline.service.driving import Look, OwnThread, Refusal
+from gangline.service.driving import Look, OwnThread, RefusedStart
 
 OFFER = Offer(id="any")
 
@@ -110,9 +110,9 @@ def test_what_was_asked_for_is_done_in_order_and_before_the_next_look(
 def test_what_a_provider_refuses_is_told_once(provider: SlowProvider, driving: OwnThread, error: Exception) -> None:
     provider.refuses = error
     driving.start("any", rental("a"))
-    found: list[Refusal] = []
+    found: list[RefusedStart] = []
     until(lambda: found.extend(driving.refusals()) or found)
-    assert found == [Refusal(node="a", offer="any", because=str(error))] and driving.refusals() == []
+    assert found == [RefusedStart(node="a", offer="any", because=str(error))] and driving.refusals() == []
 
 
 def test_a_request_without_an_answer_may_have_rented(provider: SlowProvider, driving: OwnThread) -> None:

@@ -115,6 +115,8 @@ def test_the_servers_own_box_is_trusted_most_unless_the_settings_say_otherwise(
     said: int | None, trust: int, tmp_path: Path
 ) -> None:
     access = Access(url="http://here", operator_key="o", join_token="j", signing_secret="s")
-    (offer,) = _nodes_of_this_box(ServerProgram(home=tmp_path), 1, access, PoolSettings(trust=said), None).offers()
+    (offer,) = _nodes_of_this_box(
+        ServerProgram(home=tmp_path), tmp_path, 1, access, PoolSettings(trust=said), None
+    ).offers()
     assert offer.trust == trust and not offer.price_known
     assert PoolSettings(trust=said).trust_of_joined == (said or 0)

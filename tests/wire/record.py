@@ -177,6 +177,18 @@ class Conversation:
         self.user.keys()
         self.user.revoke_join_token(self.user.add_join_token("at home", lasts_s=3600).join_token.id)
         self.user.join_tokens()
+        self.rent()
+
+    def rent(self) -> None:
+        self.user.pool_drivers()
+        self.user.add_pool("a-pool", "shop", {"nodes_max": 2, "offers": ["small"], "settings": {"town": "Ulm"}})
+        self.user.set_pool("a-pool", {"price_max_usd_per_hour": 1.5})
+        self.user.pause_pool("a-pool")
+        self.user.resume_pool("a-pool")
+        self.user.sync_pool("a-pool")
+        self.user.pool("a-pool")
+        self.user.pools()
+        self.user.remove_pool("a-pool")
 
     def claim(self) -> Assignment:
         assignment = self.node.claim()

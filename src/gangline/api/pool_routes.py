@@ -58,20 +58,20 @@ class PoolChange:
 @router.get("/pools")
 def list_pools(deployment: ThisDeployment, _: Operator) -> list[PoolView]:
     """List the pools, and what their providers offer. Needs an operator's key."""
-    return pools.list_pools(deployment)
+    return pools.pool_views(deployment)
 
 
 @router.post("/pools", status_code=201)
 def add_pool(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedPool) -> PoolView:
     """Make a pool, once its provider has answered. Needs an operator's key."""
     known = {name: getattr(wanted, name) for name in PoolWish.__slots__ if name != "settings"}
-    return pools.add_pool(deployment, wanted.name, PoolWish(**known, settings=wanted.settings or {}), now)
+    return pools.make_pool(deployment, wanted.name, PoolWish(**known, settings=wanted.settings or {}), now)
 
 
 @router.get("/pools/{pool}")
 def show_pool(deployment: ThisDeployment, _: Operator, pool: str) -> PoolView:
     """Show a pool. Needs an operator's key."""
-    return pools.show_pool(deployment, pool)
+    return pools.pool_view(deployment, pool)
 
 
 @router.patch("/pools/{pool}")
@@ -99,7 +99,7 @@ def resume_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) ->
 @router.post("/pools/{pool}/sync")
 def sync_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> PoolView:
     """Let the server look at the pool's provider now. Needs an operator's key."""
-    return pools.sync_pool(deployment, pool, now)
+    return pools.ask_now(deployment, pool, now)
 
 
 @router.delete("/pools/{pool}")
@@ -115,4 +115,4 @@ def remove_pool(
 @router.get("/pool-drivers")
 def list_drivers(deployment: ThisDeployment, _: Operator) -> list[DriverView]:
     """List the drivers of this server and the settings of their pools. Needs an operator's key."""
-    return pools.list_drivers(deployment)
+    return pools.driver_views(deployment)

@@ -28,7 +28,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RefusedStart:
     """A request for a node that the provider refused."""
 
     node: str
@@ -61,7 +61,7 @@ class Driving(Protocol):
         """Ask to stop an instance. The looks show whether it has ended; until then you call again."""
         ...
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedStart]:
         """Return the requests that were refused since the last call."""
         ...
 
@@ -76,7 +76,7 @@ class AtOnce:
     def __init__(self, driver: Pool) -> None:
         self.driver = driver
         self._looks = 0
-        self._refused: list[Refusal] = []
+        self._refused: list[RefusedStart] = []
 
     @property
     def has_news(self) -> bool:
@@ -94,7 +94,7 @@ class AtOnce:
     def stop(self, instance: str) -> None:
         self.driver.stop(instance)
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedStart]:
         found, self._refused = self._refused, []
         return found
 
@@ -107,14 +107,14 @@ def take_look(driver: Pool, number: int, now_ms: int) -> Look:
     return Look(number=number, began_ms=now_ms, offers=tuple(driver.offers()), instances=instances)
 
 
-def request(driver: Pool, offer: str, rental: Rental) -> Refusal | None:
+def request(driver: Pool, offer: str, rental: Rental) -> RefusedStart | None:
     """Ask for a node. None if it was rented, or may have been all the same: a look will show it."""
     try:
         driver.start(offer, rental)
     except Unreachable as error:
         log.warning("node %s may have been rented: %s", rental.name, error.message)
     except GanglineError as error:
-        return Refusal(node=rental.name, offer=offer, because=error.message)
+        return RefusedStart(node=rental.name, offer=offer, because=error.message)
     return None
 
 
@@ -129,13 +129,13 @@ class _Calls:
 
 @dataclass(slots=True)
 class _State:
-    orders: deque[tuple[str, Callable[[], Refusal | None]]] = field(default_factory=deque)
+    orders: deque[tuple[str, Callable[[], RefusedStart | None]]] = field(default_factory=deque)
     wanted_ms: int | None = None
     looks: int = 0
     last: Look | None = None
     first_unseen: bool = False
     failed: GanglineError | None = None
-    refused: list[Refusal] = field(default_factory=list)
+    refused: list[RefusedStart] = field(default_factory=list)
     closed: bool = False
 
 
@@ -175,7 +175,7 @@ class OwnThread:
     def stop(self, instance: str) -> None:
         self._order(f"stop {instance}", lambda: self.driver.stop(instance))
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedStart]:
         with self._changed:
             found, self._state.refused = self._state.refused, []
             return found
@@ -185,7 +185,7 @@ class OwnThread:
             self._state.closed = True
             self._changed.notify_all()
 
-    def _order(self, what: str, act: Callable[[], Refusal | None]) -> None:
+    def _order(self, what: str, act: Callable[[], RefusedStart | None]) -> None:
         with self._changed:
             if all(what != waiting for waiting, _ in self._state.orders):
                 self._state.orders.append((what, act))
@@ -229,7 +229,7 @@ class OwnThread:
                 if not calls.abandoned:
                     self._note(what, done)
 
-    def _next(self, calls: _Calls) -> tuple[str, Callable[[], Look | Refusal | None]] | None:
+    def _next(self, calls: _Calls) -> tuple[str, Callable[[], Look | RefusedStart | None]] | None:
         """Wait for a call to make; None once this thread is to end."""
         with self._changed:
             state = self._state
@@ -247,12 +247,12 @@ class OwnThread:
                 self._changed.wait()
         return None
 
-    def _note(self, what: str, done: Look | Refusal | GanglineError | None) -> None:
+    def _note(self, what: str, done: Look | RefusedStart | GanglineError | None) -> None:
         match done:
             case Look():
                 self._state.first_unseen = self._state.last is None
                 self._state.last, self._state.failed = done, None
-            case Refusal():
+            case RefusedStart():
                 self._state.refused.append(done)
             case GanglineError():
                 self._state.failed = done

@@ -10,7 +10,7 @@ from gangline.core.fleet.pools import PoolTerms
 from gangline.ports.pool import Pool, PoolDrivers, PoolOrder, Rental
 from gangline.ports.store import Row
 from gangline.service.deployment import RentedPool
-from gangline.service.driving import Driving, Look, Refusal
+from gangline.service.driving import Driving, Look, RefusedStart
 
 NO_NODES = (0, 0)
 
@@ -30,7 +30,7 @@ class Unopened:
 
     def stop(self, instance: str) -> None: ...
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[RefusedStart]:
         return []
 
     def close(self) -> None: ...

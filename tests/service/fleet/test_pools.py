@@ -122,10 +122,10 @@ def test_a_provider_that_refuses_or_does_not_answer_makes_no_pool(service: Servi
 def test_of_two_servers_that_add_one_pool_one_makes_it(service: Service, another: Controller) -> None:
     wish = pools.PoolWish(driver="shop")
     theirs = another._deployment
-    pools.add_pool(theirs, "cloud-1", wish, service.now_ms)
+    pools.make_pool(theirs, "cloud-1", wish, service.now_ms)
     with pytest.raises(BadInput, match="there is a pool cloud-1 already"):
-        pools.add_pool(service.deployment, "cloud-1", wish, service.now_ms)
-    assert [pool.name for pool in pools.list_pools(service.deployment)] == ["cloud-1"]
+        pools.make_pool(service.deployment, "cloud-1", wish, service.now_ms)
+    assert [pool.name for pool in pools.pool_views(service.deployment)] == ["cloud-1"]
 
 
 # What it rents
@@ -218,7 +218,7 @@ def test_a_server_without_its_turn_asks_no_provider_and_knows_what_was_said(
     service.till.refuses = Unreachable("the shop is closed")
     service.wait(20)
     look(service)
-    assert pools.show_pool(theirs, "cloud-1").because == "its provider did not answer: the shop is closed"
+    assert pools.pool_view(theirs, "cloud-1").because == "its provider did not answer: the shop is closed"
 
 
 def test_a_server_that_lacks_the_driver_or_the_secret_says_so(service: Service) -> None:

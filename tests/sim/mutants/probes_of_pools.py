@@ -146,7 +146,7 @@ def make_pool(bench: Bench, name: str = "more", **wish: Any) -> Till:
     drivers = make_drivers(till)
     renting = Renting(bench.deployment.pools, drivers, lambda _name, driver: AtOnce(driver))
     bench.deployment = replace(bench.deployment, drivers=drivers, pools=renting, open_pools=renting.refresh)
-    pools.add_pool(bench.deployment, name, PoolWish(driver="shop", **wish), bench.now_ms)
+    pools.make_pool(bench.deployment, name, PoolWish(driver="shop", **wish), bench.now_ms)
     return till
 
 
@@ -158,8 +158,8 @@ def pool_row(bench: Bench, name: str = "more") -> dict[str, Any]:
 def of_two_servers_that_add_one_pool_one_is_told_that_it_exists(bench: Bench) -> None:
     make_pool(bench)
     wish = PoolWish(driver="shop")
-    bench.meanwhile("add_pool", lambda: pools.add_pool(bench.deployment, "again", wish, bench.now_ms))
-    assert refused(BadInput, lambda: pools.add_pool(bench.deployment, "again", wish, bench.now_ms))
+    bench.meanwhile("add_pool", lambda: pools.make_pool(bench.deployment, "again", wish, bench.now_ms))
+    assert refused(BadInput, lambda: pools.make_pool(bench.deployment, "again", wish, bench.now_ms))
 
 
 @probe()

@@ -33,10 +33,10 @@ COLUMNS = (
     TableColumn(header="offered from", goes=1),
     TableColumn(header="why", shrinks_to=12, goes=4),
 )
-NameArgument = Annotated[
+PoolArgument = Annotated[
     str, typer.Argument(help="Name the pool, as `gangline pools ls` shows it.", show_default=False)
 ]
-NodesOption = Annotated[
+PoolNodesOption = Annotated[
     str | None,
     typer.Option(
         "--nodes",
@@ -59,7 +59,7 @@ PriceOption = Annotated[
         "--max-usd-per-hour", min=0, help="Rent nothing that costs more than this an hour (default: any price)."
     ),
 ]
-TrustOption = Annotated[
+PoolTrustOption = Annotated[
     int | None, typer.Option("--trust", min=0, max=9, help="Give the pool's nodes this trust tier (default: 0).")
 ]
 SecretOption = Annotated[
@@ -70,7 +70,7 @@ SecretOption = Annotated[
         show_default=False,
     ),
 ]
-SettingOption = Annotated[
+DriverSettingOption = Annotated[
     list[str] | None,
     typer.Option(
         "--setting",
@@ -95,12 +95,12 @@ def add_pool_command(
             "--driver", help="Rent with this driver; `gangline pools drivers` lists them.", show_default=False
         ),
     ],
-    nodes: NodesOption = None,
+    nodes: PoolNodesOption = None,
     offers: OfferOption = None,
     price: PriceOption = None,
-    trust: TrustOption = None,
+    trust: PoolTrustOption = None,
     secret: SecretOption = None,
-    settings: SettingOption = None,
+    settings: DriverSettingOption = None,
     provider: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +144,7 @@ def list_pools_command(
 
 @app.command("show")
 def show_pool_command(
-    name: NameArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Show a pool's terms, and each offer of its provider, with the reason why it is not rented."""
     _show(make_client(server, token).pool(name), output)
@@ -152,14 +152,14 @@ def show_pool_command(
 
 @app.command("set")
 def set_pool_command(
-    name: NameArgument,
-    nodes: NodesOption = None,
+    name: PoolArgument,
+    nodes: PoolNodesOption = None,
     offers: OfferOption = None,
     price: PriceOption = None,
     any_price: Annotated[bool, typer.Option("--any-price", help="Rent at any price again.")] = False,
-    trust: TrustOption = None,
+    trust: PoolTrustOption = None,
     secret: SecretOption = None,
-    settings: SettingOption = None,
+    settings: DriverSettingOption = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
@@ -167,13 +167,13 @@ def set_pool_command(
     """Change a pool. What is not named stays; --offer and --setting replace all that were set before. Its nodes stay."""
     changes = _wish(nodes, offers, price, trust, secret, settings) | ({"any_price": True} if any_price else {})
     if not changes:
-        raise BadInput("nothing is to be changed", hint="name what to change: `gangline pools set --help`")
+        raise BadInput("nothing is to be changed", hint="name what to change, for example --nodes 0..4")
     _show(make_client(server, token).set_pool(name, changes), output)
 
 
 @app.command("pause")
 def pause_pool_command(
-    name: NameArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Rent no further node for a pool. Those that are here work until they are idle, and are given back."""
     _show(make_client(server, token).pause_pool(name), output)
@@ -181,7 +181,7 @@ def pause_pool_command(
 
 @app.command("resume")
 def resume_pool_command(
-    name: NameArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Rent nodes for a paused pool again."""
     _show(make_client(server, token).resume_pool(name), output)
@@ -189,7 +189,7 @@ def resume_pool_command(
 
 @app.command("rm")
 def remove_pool_command(
-    name: NameArgument,
+    name: PoolArgument,
     stop: Annotated[
         bool, typer.Option("--stop", help="Let its nodes save and hand their jobs back now instead of finishing them.")
     ] = False,
@@ -209,7 +209,7 @@ def remove_pool_command(
 
 @app.command("sync")
 def sync_pool_command(
-    name: NameArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+    name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Let the server look at a pool's provider now instead of at its next tick."""
     found = make_client(server, token).sync_pool(name)

@@ -46,7 +46,7 @@ class PoolWish:
         }
 
 
-def add_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) -> PoolView:
+def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) -> PoolView:
     """Make a pool, once its provider has answered with these settings. Raise `BadInput` for what is wrong, and if the name is taken."""
     if not is_pool_name(name):
         raise BadInput(
@@ -59,7 +59,7 @@ def add_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) -> 
     row = {"name": name, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
     if deployment.store.load("pool", name=name) or not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
         raise _taken(name)
-    return show_pool(deployment, name)
+    return pool_view(deployment, name)
 
 
 def _taken(name: str) -> BadInput:
@@ -85,7 +85,7 @@ def _check(deployment: Deployment, name: str, wish: PoolWish) -> None:
 
 
 def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_ms: int) -> PoolView:
-    """Change what `changes` names of a pool's wish. Its nodes stay. Raise as `add_pool` does."""
+    """Change what `changes` names of a pool's wish. Its nodes stay. Raise as `make_pool` does."""
     for _ in range(TRIES_MAX):
         row = _row(deployment, name)
         if row["state"] == "removing":
@@ -94,7 +94,7 @@ def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_
         _check(deployment, name, wish)
         changed = guard("set_pool", name=name, version=row["version"], **wish.columns(), now=now_ms)
         if deployment.store.apply(changed):
-            return show_pool(deployment, name)
+            return pool_view(deployment, name)
     raise Unreachable(f"the pool {name} changed {TRIES_MAX} times meanwhile; try again")
 
 
@@ -106,29 +106,29 @@ def set_pool_state(deployment: Deployment, name: str, state: str, now_ms: int, *
     if stop:
         for lease in deployment.store.load("leases_of_pool", pool=row["name"]):
             ask_to_stop(deployment, lease, REMOVED, now_ms)
-    return show_pool(deployment, name)
+    return pool_view(deployment, name)
 
 
-def sync_pool(deployment: Deployment, name: str, now_ms: int) -> PoolView:
+def ask_now(deployment: Deployment, name: str, now_ms: int) -> PoolView:
     """Let the server that has its turn look at the provider now."""
     _row(deployment, name)
     deployment.store.apply(write("look_at_pool", name=name, now=now_ms))
-    return show_pool(deployment, name)
+    return pool_view(deployment, name)
 
 
-def list_pools(deployment: Deployment) -> list[PoolView]:
+def pool_views(deployment: Deployment) -> list[PoolView]:
     rows = deployment.store.load("pools")
     own = [pool for name, pool in deployment.pools.items() if pool.terms is None and pool.limits.nodes_max]
     return [*(_own_view(deployment, pool) for pool in own), *(_view(deployment, row) for row in rows)]
 
 
-def show_pool(deployment: Deployment, name: str) -> PoolView:
+def pool_view(deployment: Deployment, name: str) -> PoolView:
     if _is_own(deployment, name):
         return _own_view(deployment, deployment.pools[name])
     return _view(deployment, _row(deployment, name))
 
 
-def list_drivers(deployment: Deployment) -> list[DriverView]:
+def driver_views(deployment: Deployment) -> list[DriverView]:
     return _drivers(deployment).list()
 
 

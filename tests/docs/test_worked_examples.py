@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI, HTTPException, Response
 
@@ -37,7 +38,8 @@ from gangline.data.making.fetch import Fetching
 from gangline.data.place import DataPlace
 from gangline.ports.pool import Pool
 from tests.conftest import Typed
-from tests.contract import test_migrations, test_pool
+from tests.contract import test_migrations
+from tests.contract.pools.suite import PLACES, PoolSuite
 from tests.contract.test_trainer_process import until
 from tests.data.made import encoded, picture
 from tests.docs.pages import blocks, make_module
@@ -77,7 +79,7 @@ def provider() -> FastAPI:
     def start(wanted: dict[str, Any]) -> dict[str, Any]:
         if wanted["offer"] != "small":
             raise HTTPException(404)
-        if sum(each["billed_to_ms"] is None for each in instances.values()) == test_pool.PLACES:
+        if sum(each["billed_to_ms"] is None for each in instances.values()) == PLACES:
             raise HTTPException(409)
         new = {"id": f"i-{len(instances)}", "billed_from_ms": next(clock), "billed_to_ms": None, "ended": ""}
         instances[new["id"]] = new | wanted
@@ -98,23 +100,30 @@ def provider() -> FastAPI:
     return app
 
 
-def promises_of_every_pool() -> list[Callable[[Pool], None]]:
-    """The tests of the contract that are about every driver."""
-    text = Path(test_pool.__file__).read_text()
-    below = text.partition("# Every driver")[2].partition("# This one alone")[0]
-    return [getattr(test_pool, line[4:].partition("(")[0]) for line in below.splitlines() if line[:9] == "def test_"]
+class SmallProvider:
+    """The provider, and the page's driver of it."""
+
+    def __init__(self, url: str, driver: Pool) -> None:
+        self.driver = driver
+        self._url = url
+
+    def run(self, name: str) -> None:
+        """A node of this provider runs at once."""
+
+    def kill(self, name: str) -> None:
+        (instance,) = [each["id"] for each in httpx.get(f"{self._url}/instances").json() if each["name"] == name]
+        httpx.delete(f"{self._url}/instances/{instance}")
 
 
-@pytest.mark.parametrize("promise", promises_of_every_pool(), ids=lambda promise: promise.__name__)
-def test_the_pool_driver_keeps_the_contract(
-    promise: Callable[[Pool], None], module: Callable[[str], ModuleType]
-) -> None:
-    with served(provider()) as url:
-        promise(module("pool-driver").ExamplePool(url, "a key", server="http://here", join_token="a token"))
+class TestPoolDriver(PoolSuite):
+    @pytest.fixture
+    def provider(self, module: Callable[[str], ModuleType]) -> Iterator[SmallProvider]:
+        with served(provider()) as url:
+            yield SmallProvider(url, module("pool-driver").ExamplePool(url, "a key"))
 
 
 def test_the_pool_driver_says_so_where_its_provider_is_away(module: Callable[[str], ModuleType]) -> None:
-    pool = module("pool-driver").ExamplePool("http://127.0.0.1:9", "a key", server="http://here", join_token="a token")
+    pool = module("pool-driver").ExamplePool("http://127.0.0.1:9", "a key")
     with pytest.raises(Unreachable, match="does not answer"):
         pool.list()
 

@@ -1,0 +1,276 @@
+"""What the driver knows of its container groups from one look to the next, and what it asks Salad next. No I/O, no clock.
+
+Salad lists groups with counts of their instances, not the instances. Those of a group are asked for when its counts change, while it
+starts, and else in rotation: an instance that was replaced between two looks leaves the counts as they were. A group that is no longer
+listed is asked for by name before it counts as ended, as a list may be late.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gangline.adapters.pools.salad.answers import (
+    ContainerGroup,
+    ReplicaInstance,
+    ReplicaInstances,
+    StatusCounts,
+    SystemEvent,
+    moment_ms,
+)
+from gangline.ports.pool import Instance
+
+ENDED_KEPT_MS = 600_000
+STARTING_MS, RUNNING_MS = 15_000, 60_000
+"""How old the instances of a group may be while it starts, and when it runs."""
+ENDED_STATUSES = {"stopped": "stopped", "failed": "failed", "succeeded": "finished"}
+MOVED = "Salad moved it to another machine"
+CAUSES = (
+    ("(Priority)", "Salad gave its machine to work of a higher priority"),
+    ("(Node Offline)", "its machine went offline"),
+    ("(Requested Disk Space Exceeded)", "it used more disk than it had asked for"),
+    ("Reallocated by Platform", "Salad moved it away from a machine that was too slow to start or had a bad network"),
+    ("Reallocated by User", "it was moved by hand"),
+)
+"""What Salad's events mean. The first two blame nobody."""
+CAUSING = ("Interrupted", "Reallocated", "Exited", "Recreated", "Restarted")
+
+
+@dataclass(frozen=True, slots=True)
+class AskInstances:
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskGroup:
+    """The question whether a group that is not listed exists."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskEvents:
+    """The question why a group's replica left the instance `left`."""
+
+    group: str
+    left: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveGroup:
+    """The request to remove a group that has ended: it would go on counting against the organization's quota."""
+
+    group: str
+
+
+Question = AskInstances | AskGroup | AskEvents | RemoveGroup
+
+
+@dataclass(slots=True, kw_only=True)
+class Tracked:
+    """A group. `place` is the instance that it has, and `last_place` the last that it had; `ran_ms` is when it was last seen running."""
+
+    name: str
+    counts: StatusCounts = field(default_factory=StatusCounts)
+    status: str = ""
+    asked_ms: int | None = None
+    changed: bool = True
+    listed: bool = True
+    place: str = ""
+    last_place: str = ""
+    moved: str = ""
+    progress: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    ran_ms: int | None = None
+    ended: str = ""
+    stopped: bool = False
+    removed_ms: int | None = None
+    ban: str = ""
+
+
+class Tracking:
+    """The groups of one pool by name."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Tracked] = {}
+
+    def see(self, groups: Iterable[tuple[str, ContainerGroup]], now_ms: int) -> None:
+        """Take a list of the pool's groups, each with the name of its rental."""
+        listed = {group.name: (name, group) for name, group in groups}
+        for group, (name, said) in listed.items():
+            _see(self._groups.setdefault(group, Tracked(name=name)), said, now_ms)
+        for group, known in list(self._groups.items()):
+            known.listed = group in listed
+            if known.to_ms is not None and not known.listed and now_ms - known.to_ms > ENDED_KEPT_MS:
+                del self._groups[group]
+
+    def questions(self, now_ms: int) -> list[Question]:
+        """Return what to ask, the most urgent first: what has changed, what starts, and then what was not asked for the longest."""
+        urgent, due = list[Question](), list[tuple[int, int, str]]()
+        for group, known in self._groups.items():
+            if known.to_ms is not None:
+                if known.listed and (known.removed_ms is None or now_ms - known.removed_ms >= RUNNING_MS):
+                    urgent.append(RemoveGroup(group))
+            elif not known.listed:
+                urgent.append(AskGroup(group))
+            elif known.counts.total and (rank := _rank(known, now_ms)) is not None:
+                due.append((rank, known.asked_ms or 0, group))
+        return [*urgent, *(AskInstances(group) for _, _, group in sorted(due))]
+
+    def note_instances(self, group: str, found: ReplicaInstances, now_ms: int) -> AskEvents | None:
+        """Take the instances of a group. Return the question why it moved if it did."""
+        known = self._groups.get(group)
+        if known is None:
+            return None
+        known.asked_ms, known.changed = now_ms, False
+        now_at = _current(found.instances, known.last_place)
+        known.progress = _progress(found.instances, now_at)
+        running = [moment_ms(each.update_time) or now_ms for each in found.instances if each.state == "running"]
+        if running and known.from_ms is None:
+            known.from_ms = min(running)
+        if now_at is None:
+            known.place = ""
+            return None
+        known.place, left = now_at.id, known.last_place
+        known.last_place = now_at.id
+        if left in ("", now_at.id):
+            return None
+        known.moved, known.ban = known.ban or MOVED, ""
+        return AskEvents(group, left) if known.moved == MOVED else None
+
+    def note_events(self, asked: AskEvents, events: Sequence[SystemEvent]) -> None:
+        """Take a group's events: the last about the instance that it left says why."""
+        known = self._groups.get(asked.group)
+        about = [
+            each
+            for each in events
+            if each.instance_id == asked.left and any(word in each.event_name for word in CAUSING)
+        ]
+        if known and about:
+            known.moved = cause(max(about, key=lambda each: moment_ms(each.event_time) or 0).event_name)
+
+    def note_group(self, group: str, exists: bool, now_ms: int) -> None:
+        """Take the answer whether a group exists that was not listed."""
+        known = self._groups.get(group)
+        if known and not exists and known.to_ms is None:
+            _end(known, "it was stopped" if known.stopped else "its container group was deleted by hand", now_ms)
+
+    def note_removed(self, group: str, now_ms: int) -> None:
+        if group in self._groups:
+            self._groups[group].removed_ms = now_ms
+
+    def note_unanswered(self, group: str, now_ms: int) -> None:
+        """Put off a group whose question got no answer: the next look asks about the others first."""
+        if group in self._groups:
+            self._groups[group].asked_ms = now_ms
+
+    def note_stop(self, group: str) -> None:
+        if group in self._groups:
+            self._groups[group].stopped = True
+
+    def note_ban(self, group: str, because: str) -> None:
+        if group in self._groups:
+            self._groups[group].ban = because
+
+    def place_of(self, group: str) -> str:
+        return self._groups[group].place if group in self._groups else ""
+
+    def instances(self) -> list[Instance]:
+        return [
+            Instance(
+                id=group,
+                name=known.name,
+                billed_from_ms=known.from_ms,
+                billed_to_ms=known.to_ms,
+                ended=known.ended,
+                place=known.place,
+                moved=known.moved,
+                progress="" if known.to_ms is not None else known.progress,
+            )
+            for group, known in self._groups.items()
+        ]
+
+
+def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
+    state = said.current_state
+    counts = state.instance_status_counts
+    if (counts, state.status) != (known.counts, known.status):
+        known.changed = True
+    ran = known.counts.running_count > 0
+    known.counts, known.status = counts, state.status
+    if counts.running_count:
+        known.ran_ms = now_ms
+    if state.status in ENDED_STATUSES and not counts.total:
+        if known.to_ms is None:
+            _end(known, _ended(known, state.status, state.description or ""), now_ms, ran=ran)
+        return
+    # A list that was late may have said that it had ended.
+    known.to_ms, known.ended, known.removed_ms = None, "", None
+    if not counts.total:
+        known.place = ""
+    if not counts.creating_count and not counts.running_count:
+        known.progress = _waiting(state.status, state.description or "", counts)
+
+
+def _ended(known: Tracked, status: str, description: str) -> str:
+    if known.stopped:
+        return "it was stopped"
+    if status == "failed":
+        return f"Salad could not prepare its image{': ' * bool(description)}{description}"
+    return f"its container group {'finished' if status == 'succeeded' else 'was stopped by hand'}"
+
+
+def _end(known: Tracked, because: str, now_ms: int, *, ran: bool = False) -> None:
+    """End a group. Salad bills while it runs: until now, or until it was last seen running."""
+    running = ran or known.counts.running_count > 0
+    known.to_ms = now_ms if running or known.ran_ms is None else known.ran_ms
+    known.ended, known.place = because, ""
+
+
+def _waiting(status: str, description: str, counts: StatusCounts) -> str:
+    if status == "pending":
+        return f"Salad prepares its image{': ' * bool(description)}{description}"
+    return "stopping" if counts.stopping_count and not counts.allocating_count else "waiting for a machine"
+
+
+def _rank(known: Tracked, now_ms: int) -> int | None:
+    """Return how urgent it is to ask for the instances of a group, the smallest first; None if there is no need."""
+    age_ms = now_ms - known.asked_ms if known.asked_ms is not None else None
+    if known.changed or age_ms is None:
+        return 0
+    if not known.counts.running_count and age_ms >= STARTING_MS:
+        return 1
+    return 2 if age_ms >= RUNNING_MS else None
+
+
+def _current(instances: Sequence[ReplicaInstance], place: str) -> ReplicaInstance | None:
+    """Return the instance that is the node. A node that is cut off may run on beside its replacement: the known one stays until it goes."""
+    placed = [each for each in instances if each.state not in ("allocating", "stopping")]
+    same = next((each for each in placed if each.id == place), None)
+    newest = max(placed, key=lambda each: moment_ms(each.update_time) or 0, default=None)
+    return same or newest or next((each for each in instances if each.id == place), None)
+
+
+def _progress(instances: Sequence[ReplicaInstance], current: ReplicaInstance | None) -> str:
+    if current is None:
+        return "waiting for a machine"
+    match current.state:
+        case "running":
+            return ""
+        case "downloading" if current.pulling_progress is not None:
+            return f"downloading {current.pulling_progress:.0f} %"
+        case "creating":
+            return "creating its container"
+    return current.state
+
+
+def cause(event: str) -> str:
+    """Return what one of Salad's events means, as a reason for people.
+
+    >>> cause("Instance Interrupted (Node Offline)"), cause("Instance Exited:137 (Likely Out of System Memory)")
+    ('its machine went offline', 'its container exited with 137 (likely out of system memory)')
+    """
+    known = next((words for part, words in CAUSES if part in event), "")
+    if not known and "Exited:" in event:
+        code, _, why = event.partition("Exited:")[2].partition(" ")
+        known = f"its container exited with {code}{' ' * bool(why)}{why.lower()}"
+    return known or f"Salad says: {event}"

@@ -1,10 +1,19 @@
-"""The `salad` driver against a stand-in for SaladCloud: the contract, and what is Salad's own."""
+"""The `salad` driver against a stand-in for SaladCloud: the contract, and what is Salad's own about nodes."""
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from fastapi import FastAPI, Response
 
-from tests.contract.pools.salad import FakeSalad, SaladProvider
+from gangline.adapters.pools.salad import driver
+from gangline.adapters.pools.salad.driver import REQUESTS_MAX
+from gangline.adapters.pools.salad.request import START
+from gangline.core.errors import BadInput, NotFound, TooMany
+from gangline.ports.pool import Rental, WithLogs, WithReallocation
+from tests.contract.pools.salad import GROUPS, FakeSalad, SaladProvider
 from tests.contract.pools.suite import (
     HandSuite,
     ListSuite,
@@ -12,20 +21,385 @@ from tests.contract.pools.suite import (
     PoolSuite,
     RefusalSuite,
     StubbornSuite,
+    alive,
+    ask,
+    found,
+    names,
+    rental,
+    start,
 )
 from tests.servers import served
 
-
-@pytest.fixture
-def cloud() -> FakeSalad:
-    return FakeSalad()
+LOOK = f"GET {GROUPS}"
 
 
 @pytest.fixture
-def provider(cloud: FakeSalad) -> Iterator[SaladProvider]:
-    with served(cloud.app) as url:
-        yield SaladProvider(cloud, url)
+def provider(cloud: FakeSalad, url: str) -> SaladProvider:
+    return SaladProvider(cloud, url)
 
 
 class TestSalad(PoolSuite, LostAnswerSuite, ListSuite, RefusalSuite, StubbornSuite, HandSuite):
     """Names are unique at Salad: no two groups have one."""
+
+
+# A group is a node
+
+
+def test_a_node_is_a_group_of_one_replica_that_gets_what_its_worker_needs_to_join(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    ask(provider, "node-a")
+    (asked,) = cloud.created
+    assert (asked["name"], asked["replicas"], asked["autostart_policy"]) == ("gl-node-a", 1, True)
+    assert asked["container"]["environment_variables"] == rental("node-a").environment()
+    assert "a secret" not in " ".join(asked["container"]["command"])
+    assert asked["container"]["resources"] == {
+        "cpu": 4,
+        "memory": 16 * 1024,
+        "shm_size": 2 * 1024,
+        "storage_amount": 50 * 1024**3,
+        "gpu_classes": [cloud.classes[0]["id"]],
+    }
+
+
+@pytest.mark.parametrize("name", ["Node", "node_a", "node-a-", "", "n" * 61, "node/../x", "knöten"])
+def test_a_name_that_salad_does_not_allow_is_refused_before_it_is_sent(
+    provider: SaladProvider, cloud: FakeSalad, name: str
+) -> None:
+    offer = provider.driver.offers()[0].id
+    with pytest.raises(BadInput, match="Salad allows no container group"):
+        provider.driver.start(offer, rental(name))
+    assert cloud.created == []
+
+
+def test_a_variable_that_is_too_long_for_salad_is_refused(provider: SaladProvider) -> None:
+    long = Rental(name="node-a", server="http://nowhere/" + "x" * 1000, token="a secret")
+    with pytest.raises(BadInput, match="GANGLINE_SERVER has more than 1000 characters"):
+        provider.driver.start(provider.driver.offers()[0].id, long)
+
+
+def test_how_far_the_start_of_a_node_is_is_said_and_only_a_running_one_is_billed(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    ask(provider, "node-a")
+    cloud.groups["gl-node-a"]["current_state"] |= {"status": "pending"}
+    instances, cloud.instances["gl-node-a"] = cloud.instances["gl-node-a"], []
+    seen = [found(provider, "node-a")]
+    cloud.groups["gl-node-a"]["current_state"] |= {"status": "deploying"}
+    cloud.instances["gl-node-a"] = instances
+    seen.append(found(provider, "node-a"))
+    for state in ({"state": "downloading", "pulling_progress": 42.6}, {"state": "creating"}):
+        cloud.change("gl-node-a", 0, **state)
+        cloud.advance(20)
+        seen.append(found(provider, "node-a"))
+    assert [each.progress for each in seen] == [
+        "Salad prepares its image",
+        "waiting for a machine",
+        "downloading 43 %",
+        "creating its container",
+    ]
+    assert [each.billed_from_ms for each in seen] == [None] * 4
+    assert [bool(each.place) for each in seen] == [False, False, True, True]
+    cloud.change("gl-node-a", 0, state="running")
+    runs_ms = cloud.now_ms
+    cloud.advance(300)
+    running = found(provider, "node-a")
+    assert (running.billed_from_ms, running.progress) == (runs_ms, "")
+
+
+def test_a_node_that_never_ran_ends_without_a_bill(provider: SaladProvider) -> None:
+    ask(provider, "node-a")
+    alive(provider, "node-a")
+    provider.end_by_hand("node-a")
+    ended = found(provider, "node-a")
+    assert ended.billed_from_ms is None and ended.billed_to_ms is not None
+    assert ended.ended == "its container group was deleted by hand"
+
+
+def test_a_node_is_billed_until_it_was_last_seen_running(provider: SaladProvider, cloud: FakeSalad) -> None:
+    start(provider, "node-a")
+    ran_ms = cloud.now_ms
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)")
+    cloud.advance(600)
+    alive(provider, "node-a")
+    provider.end_by_hand("node-a")
+    assert found(provider, "node-a").billed_to_ms == ran_ms
+
+
+def test_a_group_that_was_stopped_by_hand_has_ended_and_is_removed_as_it_counts_against_the_quota(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    start(provider, "node-a")
+    cloud.stop_by_hand("gl-node-a")
+    ended = found(provider, "node-a")
+    assert (ended.ended, ended.billed_to_ms) == ("its container group was stopped by hand", cloud.now_ms)
+    found(provider, "node-a")
+    assert cloud.groups == {} and found(provider, "node-a") == ended
+
+
+def test_a_group_that_is_stopped_runs_until_its_instance_has_stopped(provider: SaladProvider, cloud: FakeSalad) -> None:
+    start(provider, "node-a")
+    cloud.groups["gl-node-a"]["current_state"]["status"] = "stopped"
+    assert found(provider, "node-a").billed_to_ms is None
+
+
+def test_an_image_that_salad_cannot_prepare_is_the_reason_of_the_end(provider: SaladProvider, cloud: FakeSalad) -> None:
+    ask(provider, "node-a")
+    state = {"status": "failed", "description": "manifest unknown"}
+    cloud.groups["gl-node-a"]["current_state"] |= state
+    cloud.instances["gl-node-a"] = []
+    assert found(provider, "node-a").ended == "Salad could not prepare its image: manifest unknown"
+
+
+def test_what_has_ended_is_forgotten_after_a_while(provider: SaladProvider, cloud: FakeSalad) -> None:
+    start(provider, "node-a")
+    provider.end_by_hand("node-a")
+    assert found(provider, "node-a").ended
+    cloud.advance(700)
+    assert provider.driver.list() == []
+
+
+# A node that Salad moves
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        ("Instance Interrupted (Priority)", "Salad gave its machine to work of a higher priority"),
+        ("Instance Interrupted (Node Offline)", "its machine went offline"),
+        ("Instance Interrupted (Requested Disk Space Exceeded)", "it used more disk than it had asked for"),
+        (
+            "Instance Reallocated by Platform",
+            "Salad moved it away from a machine that was too slow to start or had a bad network",
+        ),
+        (
+            "Instance Exited:137 (Likely Out of System Memory)",
+            "its container exited with 137 (likely out of system memory)",
+        ),
+        ("Instance Interrupted (Something New)", "Salad says: Instance Interrupted (Something New)"),
+    ],
+)
+def test_a_node_on_another_machine_is_the_same_instance_in_another_place_with_salads_reason(
+    provider: SaladProvider, cloud: FakeSalad, event: str, reason: str
+) -> None:
+    before = start(provider, "node-a")
+    assert before.place == cloud.instances["gl-node-a"][0]["id"] and before.moved == ""
+    cloud.place_anew("gl-node-a", event)
+    lost = alive(provider, "node-a")
+    assert (lost.id, lost.place, lost.progress) == (before.id, "", "waiting for a machine")
+    provider.run("node-a")
+    after = alive(provider, "node-a")
+    assert (after.id, after.billed_from_ms, after.moved) == (before.id, before.billed_from_ms, reason)
+    assert after.place == cloud.instances["gl-node-a"][0]["id"] != before.place
+
+
+def test_a_move_between_two_looks_that_leaves_all_counts_as_they_were_is_found_in_rotation(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    before = start(provider, "node-a")
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "running")
+    looks = 0
+    while alive(provider, "node-a").place == before.place:
+        looks += 1
+    assert looks <= 13, "a minute of looks"
+
+
+def test_a_reason_is_of_the_instance_that_was_left_and_not_of_an_earlier_one(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    start(provider, "node-a")
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "creating")
+    alive(provider, "node-a")
+    cloud.advance(30)
+    cloud.place_anew("gl-node-a", "Instance Running", "creating")
+    cloud.advance(30)
+    assert alive(provider, "node-a").moved == "Salad moved it to another machine"
+
+
+def test_a_node_that_is_cut_off_and_runs_on_beside_its_replacement_stays_the_node_until_it_goes(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    before = start(provider, "node-a")
+    cloud.instances["gl-node-a"].append(
+        cloud.instances["gl-node-a"][0] | {"id": "another", "update_time": "2030-01-01T00:00:00Z"}
+    )
+    assert alive(provider, "node-a").place == before.place
+    cloud.change("gl-node-a", 0, state="stopping")
+    assert alive(provider, "node-a").place == "another"
+
+
+def test_a_bad_machine_is_left_by_our_own_ban_and_that_is_the_reason(provider: SaladProvider, cloud: FakeSalad) -> None:
+    assert isinstance(provider.driver, WithReallocation)
+    before = start(provider, "node-a")
+    provider.driver.reallocate(before.id, "banned from job-1")
+    after = alive(provider, "node-a")
+    assert after.id == before.id and after.place not in ("", before.place)
+    assert after.moved == "banned from job-1"
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Node Offline)", "running")
+    cloud.advance(60)
+    assert alive(provider, "node-a").moved == "its machine went offline"
+
+
+def test_moves_are_asked_for_within_half_of_what_salad_allows_in_a_minute(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    instance = start(provider, "node-a").id
+    with pytest.raises(TooMany) as refusal:
+        for _ in range(20):
+            provider.driver.reallocate(instance, "banned")
+            alive(provider, "node-a")
+    assert sum(each.endswith("/reallocate") for each in cloud.requests) == 5
+    cloud.advance(refusal.value.wait_whole_s)
+    provider.driver.reallocate(instance, "banned")
+
+
+def test_a_node_without_a_machine_needs_no_other(provider: SaladProvider, cloud: FakeSalad) -> None:
+    ask(provider, "node-a")
+    instance = alive(provider, "node-a").id
+    provider.driver.reallocate(instance, "banned")
+    assert not any(each.endswith("/reallocate") for each in cloud.requests)
+    with pytest.raises(NotFound):
+        provider.driver.reallocate("my-own-work", "banned")
+
+
+# How often Salad is asked
+
+
+def test_a_look_at_nodes_that_stay_as_they_are_is_one_request(provider: SaladProvider, cloud: FakeSalad) -> None:
+    for name in ("node-a", "node-b"):
+        start(provider, name)
+    cloud.requests.clear()
+    for _ in range(5):
+        provider.driver.list()
+    assert cloud.requests == [LOOK] * 5
+
+
+def many(cloud: FakeSalad, count: int) -> None:
+    for number in range(count):
+        cloud.add(body_of(f"gl-node-{number}"))
+        cloud.run(f"gl-node-{number}")
+
+
+def body_of(name: str) -> dict[str, object]:
+    container = {"image": "x", "resources": {"cpu": 1, "memory": 1024, "storage_amount": 1 << 30}}
+    return {"name": name, "container": container, "replicas": 1, "autostart_policy": True, "restart_policy": "always"}
+
+
+@pytest.fixture
+def small_quota(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A quota that 40 groups exceed as 200 exceed Salad's, of which the driver uses half."""
+    assert REQUESTS_MAX == 120
+    monkeypatch.setattr(driver, "REQUESTS_MAX", 24)
+    return 24
+
+
+def test_instances_are_asked_for_in_rotation_within_half_the_quota(
+    provider: SaladProvider, cloud: FakeSalad, small_quota: int
+) -> None:
+    many(cloud, 40)
+    for minute in range(4):
+        cloud.requests.clear()
+        for _ in range(12):
+            listed = provider.driver.list()
+        assert len(cloud.requests) <= small_quota + 12, minute
+    assert len(listed) == 40 and all(each.place and each.billed_from_ms is not None for each in listed)
+
+
+def test_what_changed_is_asked_for_before_what_only_is_due(
+    provider: SaladProvider, cloud: FakeSalad, small_quota: int
+) -> None:
+    many(cloud, 40)
+    for _ in range(48):
+        provider.driver.list()
+    cloud.place_anew("gl-node-39", "Instance Interrupted (Priority)", "creating")
+    questions = list[str]()
+    while not questions:
+        cloud.requests.clear()
+        provider.driver.list()
+        questions = [each for each in cloud.requests if each.endswith("/instances")]
+    assert questions[0] == f"{LOOK}/gl-node-39/instances"
+
+
+def test_one_group_that_gets_no_answer_does_not_keep_the_others_from_being_asked_for(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    many(cloud, 3)
+    cloud.answers["gl-node-0/instances"] = Response("{", media_type="application/json")
+    listed = {each.name: each for each in provider.driver.list()}
+    assert listed["node-0"].place == "" and listed["node-1"].place and listed["node-2"].place
+    cloud.answers.clear()
+    provider.driver.list()
+    assert all(each.place for each in provider.driver.list())
+
+
+def test_a_list_without_a_group_that_exists_ends_nothing(provider: SaladProvider, cloud: FakeSalad) -> None:
+    before = start(provider, "node-a")
+    cloud.answers[LOOK] = Response('{"items": []}', media_type="application/json")
+    assert provider.driver.list() == [before]
+    cloud.answers.clear()
+    assert provider.driver.list() == [before]
+
+
+# Why did it never join?
+
+
+def test_logs_are_salads_events_and_what_the_container_printed(provider: SaladProvider, cloud: FakeSalad) -> None:
+    assert isinstance(provider.driver, WithLogs)
+    instance = start(provider, "node-a")
+    cloud.happen("gl-node-a", "Instance Downloading", cloud.instances["gl-node-a"][0])
+    cloud.printed["gl-node-a"] = ["http://nowhere/worker.sh cannot be fetched; trying again in 10 s"]
+    cloud.printed["gl-node-b"] = ["another's"]
+    lines = provider.driver.logs(instance.id).splitlines()
+    assert [line.partition(" ")[2] for line in lines] == ["Salad: Instance Downloading", *cloud.printed["gl-node-a"]]
+    provider.end_by_hand("node-a")
+    assert provider.driver.logs(instance.id).endswith("trying again in 10 s"), "they outlive the group"
+    with pytest.raises(NotFound):
+        provider.driver.logs("my-own-work")
+
+
+def test_groups_of_another_prefix_are_another_servers(provider: SaladProvider, cloud: FakeSalad) -> None:
+    cloud.replicas_quota = 9
+    for name in ("glx-node-b", "gl", "node-gl-a"):
+        cloud.add(body_of(name) | {"display_name": "other"})
+    start(provider, "node-a")
+    assert names(provider.driver) == ["node-a"]
+
+
+# What a node runs first
+
+
+@pytest.mark.parametrize("programs", [("curl",), ("wget",), ("python3",)], ids=lambda each: each[0])
+def test_a_node_fetches_the_worker_from_the_server_and_runs_it_with_its_place(
+    tmp_path: Path, programs: tuple[str, ...]
+) -> None:
+    app, asked = FastAPI(), list[str]()
+
+    @app.get("/worker.sh")
+    def script() -> Response:
+        asked.append("worker.sh")
+        if len(asked) == 1:
+            return Response("not yet", 503)
+        return Response('echo "$GANGLINE_NODE at $GANGLINE_PLACE with $GANGLINE_TOKEN"', media_type="text/x-sh")
+
+    (tmp_path / "sleep").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "sleep").chmod(0o755)
+    for program in ("sh", "mktemp", *programs):
+        (tmp_path / program).symlink_to(found_program(program))
+    with served(app) as url:
+        environment = {**Rental(name="node-a", server=url, token="a secret").environment(), "SALAD_INSTANCE_ID": "i-1"}
+        ran = subprocess.run(
+            [tmp_path / "sh", "-c", START],
+            check=False,
+            env={**environment, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+    assert (ran.returncode, ran.stdout) == (0, "node-a at i-1 with a secret\n")
+    assert "worker.sh cannot be fetched; trying again in 10 s" in ran.stderr and len(asked) == 2
+
+
+def found_program(name: str) -> Path:
+    """Return a program of this machine. The interpreter is this one: another might be a script that needs more of the path."""
+    if name == "python3":
+        return Path(sys.executable).resolve()
+    return next(place for folder in os.get_exec_path() if (place := Path(folder, name)).exists())

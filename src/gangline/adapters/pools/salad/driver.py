@@ -183,8 +183,6 @@ class SaladPool:
                 self._wire.send("DELETE", path, allowed=ABSENT)
                 with self._lock:
                     self._tracking.note_removed(group, self._clock())
-            case AskEvents():
-                return question
         return None
 
     def _may_ask(self) -> bool:

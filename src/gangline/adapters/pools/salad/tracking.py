@@ -61,7 +61,7 @@ class RemoveGroup:
     group: str
 
 
-Question = AskInstances | AskGroup | AskEvents | RemoveGroup
+Question = AskInstances | AskGroup | RemoveGroup
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,11 +1,32 @@
 """SaladCloud's stand-in, for the files of tests that are about it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from tests.contract.pools.salad import FakeSalad
 from tests.servers import served
+
+
+class Door:
+    """One address for a file's tests, each with its own stand-in: to start and end a server takes longer than most of them."""
+
+    def __init__(self) -> None:
+        self.cloud = FakeSalad()
+        self.app = FastAPI()
+        self.app.mount("/", self._enter)
+
+    async def _enter(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.cloud.app(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[tuple[Door, str]]:
+    door = Door()
+    with served(door.app) as url:
+        yield door, url
 
 
 @pytest.fixture
@@ -14,6 +35,6 @@ def cloud() -> FakeSalad:
 
 
 @pytest.fixture
-def url(cloud: FakeSalad) -> Iterator[str]:
-    with served(cloud.app) as url:
-        yield url
+def url(door: tuple[Door, str], cloud: FakeSalad) -> str:
+    door[0].cloud = cloud
+    return door[1]

@@ -22,7 +22,14 @@ from gangline.adapters.pools.salad.answers import (
 from gangline.adapters.pools.salad.offers import SaladOffer, offers_of
 from gangline.adapters.pools.salad.request import NAME, availability, creation, group_name, rental_name
 from gangline.adapters.pools.salad.settings import SaladSettings
-from gangline.adapters.pools.salad.tracking import AskEvents, AskGroup, AskInstances, Question, RemoveGroup, Tracking
+from gangline.adapters.pools.salad.tracking import (
+    AskEvents,
+    AskGroup,
+    AskInstances,
+    GroupQuestion,
+    RemoveGroup,
+    GroupTracker,
+)
 from gangline.adapters.pools.salad.wire import ENDPOINT, SaladAnswer, SaladWire
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany
@@ -70,7 +77,7 @@ class SaladPool:
         self._wire = SaladWire(endpoint, key, self._settings.timeout_s, clock)
         self._clock = clock
         self._lock, self._looking = Lock(), Lock()
-        self._tracking = Tracking()
+        self._tracking = GroupTracker()
         self._offers: list[SaladOffer] = []
         self._offers_ms: int | None = None
         self._free: dict[str, tuple[int, FreeGpus]] = {}
@@ -145,7 +152,7 @@ class SaladPool:
             with self._lock:
                 self._tracking.note_ban(instance, because)
 
-    def _ask_all(self, questions: "list[Question]") -> None:
+    def _ask_all(self, questions: "list[GroupQuestion]") -> None:
         """Ask as much as the quota, the time of a look and Salad's answers allow. What is not asked now stays as it was known."""
         until_ms, failures = self._clock() + LOOK_MS_MAX, 0
         for question in questions:
@@ -165,7 +172,7 @@ class SaladPool:
                 with self._lock:
                     self._tracking.note_unanswered(question.group, self._clock())
 
-    def _ask(self, question: Question) -> AskEvents | None:
+    def _ask(self, question: GroupQuestion) -> AskEvents | None:
         path = f"{self._groups}/{question.group}"
         match question:
             case AskInstances(group):

@@ -14,7 +14,7 @@ VALUE_MAX = 1000
 """The most characters that Salad takes as the value of a variable."""
 
 # A script that arrives in part must not run in part, so it is a file before it is a program. A container that exits with another code than
-# 0 keeps its machine from this group for good, so a server that is away is waited for.
+# 0 keeps its machine from this group for good, so it waits for a server that is unreachable.
 START = """\
 export GANGLINE_PLACE="${SALAD_INSTANCE_ID:-}"
 script=$(mktemp)

@@ -56,12 +56,12 @@ class AskEvents:
 
 @dataclass(frozen=True, slots=True)
 class RemoveGroup:
-    """The request to remove a group that has ended: it would go on counting against the organization's quota."""
+    """The request to remove a group that has ended: it would still count against the organization's quota."""
 
     group: str
 
 
-Question = AskInstances | AskGroup | RemoveGroup
+GroupQuestion = AskInstances | AskGroup | RemoveGroup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Tracked:
     ban: str = ""
 
 
-class Tracking:
+class GroupTracker:
     """The groups of one pool by name."""
 
     def __init__(self) -> None:
@@ -103,9 +103,9 @@ class Tracking:
             if known.to_ms is not None and not known.listed and now_ms - known.to_ms > ENDED_KEPT_MS:
                 del self._groups[group]
 
-    def questions(self, now_ms: int) -> list[Question]:
+    def questions(self, now_ms: int) -> list[GroupQuestion]:
         """Return what to ask, the most urgent first: what has changed, what starts, and then what was not asked for the longest."""
-        urgent, due = list[Question](), list[tuple[int, int, str]]()
+        urgent, due = list[GroupQuestion](), list[tuple[int, int, str]]()
         for group, known in self._groups.items():
             if known.to_ms is not None:
                 if known.listed and (known.removed_ms is None or now_ms - known.removed_ms >= RUNNING_MS):

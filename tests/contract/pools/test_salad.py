@@ -176,7 +176,7 @@ def test_what_has_ended_is_forgotten_after_a_while(provider: SaladProvider, clou
             "Instance Exited:137 (Likely Out of System Memory)",
             "its container exited with 137 (likely out of system memory)",
         ),
-        ("Instance Interrupted (Something New)", "Salad says: Instance Interrupted (Something New)"),
+        ("Instance Interrupted (New\x1b[2J)", r"Salad says: Instance Interrupted (New\x1b[2J)"),
     ],
 )
 def test_a_node_on_another_machine_is_the_same_instance_in_another_place_with_salads_reason(

@@ -49,7 +49,9 @@ def test_an_answer_that_is_no_list_is_one_sentence_of_its_kind(
     assert provider.driver.list() == [before]
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("7", 7), ("", 5), ("soon", 5), ("Fri, 01 Jan 2021 00:00:00 GMT", 1)])
+@pytest.mark.parametrize(
+    ("header", "seconds"), [("7", 7), ("", 5), ("soon", 5), ("9" * 400, 120), ("Fri, 01 Jan 2021 00:00:00 GMT", 1)]
+)
 def test_after_too_many_requests_none_is_sent_until_salad_allows_it(
     provider: SaladProvider, cloud: FakeSalad, header: str, seconds: int
 ) -> None:
@@ -73,6 +75,29 @@ def test_after_too_many_requests_none_is_sent_until_salad_allows_it(
     assert cloud.requests == []
     cloud.advance(0.5)
     assert provider.driver.list() == [before]
+
+
+def test_a_clock_that_is_set_back_keeps_no_node_from_being_asked_for(provider: SaladProvider, cloud: FakeSalad) -> None:
+    before = start(provider, "node-a")
+    for _ in range(130):
+        provider.driver.list()
+    cloud.advance(-24 * 3600)
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "running")
+    assert provider.driver.list()[0].place not in ("", before.place)
+
+
+def test_offers_stay_as_they_were_while_salad_does_not_answer_about_them(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    before = provider.driver.offers()
+    cloud.advance(3600)
+    cloud.answers["/gpu-classes"] = cloud.answers["/sce-gpu-availability"] = web_page(502)
+    assert provider.driver.offers() == before
+    with pytest.raises(Unreachable):
+        provider.restarted().offers()
+    with pytest.raises(Unreachable):
+        provider.driver.start(before[0].id, rental("node-a"))
+    assert cloud.groups == {}
 
 
 def test_too_many_requests_in_the_middle_of_a_look_leave_what_is_known(

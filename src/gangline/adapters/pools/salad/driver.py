@@ -27,12 +27,12 @@ from gangline.adapters.pools.salad.tracking import (
     AskGroup,
     AskInstances,
     GroupQuestion,
-    RemoveGroup,
     GroupTracker,
+    RemoveGroup,
 )
 from gangline.adapters.pools.salad.wire import ENDPOINT, SaladAnswer, SaladWire
 from gangline.core.display import printable
-from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany
+from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany, Unreachable
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 
 REQUESTS_MAX = 240 // 2
@@ -85,12 +85,15 @@ class SaladPool:
 
     def offers(self) -> list[Offer]:
         """Return each class at each priority, but those of which no machine was free a moment ago."""
-        known = self._known_offers()
+        known, until_ms = self._known_offers(), self._clock() + LOOK_MS_MAX
         stale = {each.gpu_class.id: each for each in known if self._age_ms(each) >= FREE_MS}
-        for each in sorted(stale.values(), key=self._age_ms, reverse=True):
-            if not self._may_ask():
-                break
-            self._ask_free(each)
+        try:
+            for each in sorted(stale.values(), key=self._age_ms, reverse=True):
+                if not self._may_ask() or self._clock() > until_ms:
+                    break
+                self._ask_free(each)
+        except Unreachable as error:  # `start` asks again
+            log.warning("%s; it is not known which machines are free", error.message)
         return [each.offer for each in known if self._free_now(each) != 0]
 
     def start(self, offer: str, rental: Rental) -> None:
@@ -219,8 +222,13 @@ class SaladPool:
     def _known_offers(self) -> "list[SaladOffer]":
         """Return the offers of the settings, with prices that are not old."""
         now_ms = self._clock()
-        if self._offers_ms is None or now_ms - self._offers_ms >= CLASSES_MS:
-            classes = self._wire.ask(GpuClasses, "GET", f"{self._organization}/gpu-classes").items
+        if self._offers_ms is None or not 0 <= now_ms - self._offers_ms < CLASSES_MS:
+            try:
+                classes = self._wire.ask(GpuClasses, "GET", f"{self._organization}/gpu-classes").items
+            except Unreachable:
+                if self._offers_ms is None:
+                    raise
+                return self._offers
             self._offers, self._offers_ms = offers_of(classes, self._settings), now_ms
         return self._offers
 

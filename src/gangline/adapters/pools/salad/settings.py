@@ -1,5 +1,6 @@
 """The settings of a pool of SaladCloud."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -50,15 +51,13 @@ class SaladSettings:
     ] = "gl"
     timeout_s: Annotated[
         Annotated[float, Gt(0), Le(300), Exact()], "A request to Salad is given up after this long without an answer."
-    ] = 20.0
+    ] = 15.0
     keys: Annotated[
         Annotated[str, MinLen(1), MaxLen(1000), Exact()],
         "The address of the keys (JWKS) with which Salad signs the identity of a machine.",
     ] = KEYS
 
     def __post_init__(self) -> None:
-        import re
-
         assert re.fullmatch(PREFIX, self.prefix), "prefix is a word of at most 20 lower-case letters and digits"
         assert all(re.fullmatch(COUNTRY, each) for each in self.countries), "countries have two lower-case letters each"
         assert self.shared_memory_gb <= self.memory_gb, "shared_memory_gb is at most memory_gb"

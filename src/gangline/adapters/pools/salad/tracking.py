@@ -16,9 +16,11 @@ from gangline.adapters.pools.salad.answers import (
     SystemEvent,
     moment_ms,
 )
+from gangline.core.display import printable
 from gangline.ports.pool import Instance
 
 ENDED_KEPT_MS = 600_000
+SAID_MAX = 300
 STARTING_MS, RUNNING_MS = 15_000, 60_000
 """How old the instances of a group may be while it starts, and when it runs."""
 ENDED_STATUSES = {"stopped": "stopped", "failed": "failed", "succeeded": "finished"}
@@ -192,7 +194,7 @@ class GroupTracker:
 
 def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
     state = said.current_state
-    counts = state.instance_status_counts
+    counts, description = state.instance_status_counts, printable(state.description or "")[:SAID_MAX]
     if (counts, state.status) != (known.counts, known.status):
         known.changed = True
     ran = known.counts.running_count > 0
@@ -201,14 +203,14 @@ def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
         known.ran_ms = now_ms
     if state.status in ENDED_STATUSES and not counts.total:
         if known.to_ms is None:
-            _end(known, _ended(known, state.status, state.description or ""), now_ms, ran=ran)
+            _end(known, _ended(known, state.status, description), now_ms, ran=ran)
         return
     # A list that was late may have said that it had ended.
     known.to_ms, known.ended, known.removed_ms = None, "", None
     if not counts.total:
         known.place = ""
     if not counts.creating_count and not counts.running_count:
-        known.progress = _waiting(state.status, state.description or "", counts)
+        known.progress = _waiting(state.status, description, counts)
 
 
 def _ended(known: Tracked, status: str, description: str) -> str:
@@ -234,8 +236,8 @@ def _waiting(status: str, description: str, counts: StatusCounts) -> str:
 
 def _rank(known: Tracked, now_ms: int) -> int | None:
     """Return how urgent it is to ask for the instances of a group, the smallest first; None if there is no need."""
-    age_ms = now_ms - known.asked_ms if known.asked_ms is not None else None
-    if known.changed or age_ms is None:
+    age_ms = now_ms - known.asked_ms if known.asked_ms is not None else -1
+    if known.changed or age_ms < 0:  # never asked, or the clock was set back
         return 0
     if not known.counts.running_count and age_ms >= STARTING_MS:
         return 1
@@ -273,4 +275,4 @@ def cause(event: str) -> str:
     if not known and "Exited:" in event:
         code, _, why = event.partition("Exited:")[2].partition(" ")
         known = f"its container exited with {code}{' ' * bool(why)}{why.lower()}"
-    return known or f"Salad says: {event}"
+    return known or f"Salad says: {printable(event)[:SAID_MAX]}"

@@ -20,6 +20,7 @@ from gangline.tls import trusted
 ENDPOINT = "https://api.salad.com/api/public"
 PATIENCE_MS = 5_000
 """How long no request is sent after a 429 that does not say how long."""
+PATIENCE_MAX_MS = 120_000
 BYTES_MAX = 64_000_000
 DETAIL_MAX = 300
 KEY_HINT = "check the pool's secret, and that its account is a member of the organization"
@@ -52,7 +53,7 @@ class SaladAnswer:
 
 
 class SaladWire:
-    """Sends requests with `key` to `endpoint`. `clock` returns milliseconds of any origin that only grow."""
+    """Sends requests with `key` to `endpoint`. `clock` returns the time in milliseconds."""
 
     def __init__(self, endpoint: str, key: str, timeout_s: float, clock: Callable[[], int]) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
@@ -71,7 +72,8 @@ class SaladWire:
         )
 
     def sent_last_minute(self) -> int:
-        while self._sent_ms and self._clock() - self._sent_ms[0] >= 60_000:
+        # A clock that was set back makes requests of the future, which would count for long.
+        while self._sent_ms and not 0 <= self._clock() - self._sent_ms[0] < 60_000:
             self._sent_ms.popleft()
         return len(self._sent_ms)
 
@@ -109,7 +111,7 @@ class SaladWire:
         if self._rests_until_ms is None:
             return
         left_ms = self._rests_until_ms - self._clock()
-        if left_ms > 0:
+        if 0 < left_ms <= PATIENCE_MAX_MS:
             raise TooMany("Salad allows no more requests for the moment", wait_s=left_ms / 1000)
         self._rests_until_ms = None
 
@@ -150,11 +152,13 @@ def _last(path: str) -> str:
 def _retry_after_ms(answer: httpx.Response) -> int:
     """Return the time of a Retry-After header, which may be seconds or a date."""
     given = answer.headers.get("retry-after", "")
-    if given.isdecimal() and len(given) < 6:
-        return max(1, int(given)) * 1000
     try:
-        at = parsedate_to_datetime(given)
-        return max(1, min(100_000, round((at - datetime.now(at.tzinfo)).total_seconds()))) * 1000
+        if given.isdecimal():
+            seconds = int(given[:9])
+        else:
+            at = parsedate_to_datetime(given)
+            seconds = (at - datetime.now(at.tzinfo)).total_seconds()
+        return min(PATIENCE_MAX_MS, max(1000, round(seconds * 1000)))
     except (ValueError, TypeError):
         return PATIENCE_MS
 

@@ -1,7 +1,10 @@
 """Tables of settings on pages, as the specs declare them: `python -m tests.docs.tables_of_settings` writes them again."""
 
 from collections.abc import Callable
+from dataclasses import fields
+from typing import get_type_hints
 
+from gangline.adapters.pools.salad.settings import SaladSettings
 from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import offered_settings, option_name
 from gangline.core.server.merging import list_settings
@@ -16,6 +19,7 @@ from tests.conftest import ROOT
 BEGIN = "\n## Every setting\n"
 TRAINING, SCRATCH = ROOT / "docs" / "training.md", ROOT / "docs" / "scratch.md"
 SERVER = ROOT / "docs" / "reference" / "settings.md"
+SALAD = ROOT / "docs" / "pools" / "salad.md"
 
 Name = Callable[[type, str], str]
 
@@ -50,6 +54,20 @@ def of_server() -> str:
     return "\n".join("\n".join([f"### `[{name}]`", "", *head, *rows, ""]) for name, rows in parts.items())
 
 
+def of_driver(driver: str, kind: type) -> str:
+    """Return the settings of a pool of this driver: each is a field of its dataclass, annotated with its sentence."""
+    sentences = {
+        name: hint.__metadata__[-1]
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
+    defaults = {
+        each.name: setting_text(each.default) if each.default not in (None, "", ()) else "none" for each in fields(kind)
+    }
+    rows = [f"| `{name}` | {default} | {sentences[name]} |" for name, default in defaults.items()]
+    return "\n".join([f"### `--driver {driver}`", "", "| setting | default | |", "|---|---|---|", *rows, ""])
+
+
 def written(page: str, tables: str) -> str:
     """The page with these tables for those below its heading, after what is said there first."""
     before, heading, below = page.partition(BEGIN)
@@ -63,7 +81,12 @@ def _following(below: str) -> str:
     return heading + rest
 
 
-PAGES = {TRAINING: of_training, SCRATCH: of_scratch, SERVER: of_server}
+PAGES = {
+    TRAINING: of_training,
+    SCRATCH: of_scratch,
+    SERVER: of_server,
+    SALAD: lambda: of_driver("salad", SaladSettings),
+}
 
 if __name__ == "__main__":
     for page, tables in PAGES.items():

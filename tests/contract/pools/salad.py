@@ -342,7 +342,7 @@ class SaladProvider:
         return name
 
     def has(self, instance: str) -> bool:
-        return instance in self.cloud.groups
+        return instance in self.cloud.groups and not self.cloud.groups[instance].get("going")
 
 
 def gpu_class(of: str, name: str, prices: Mapping[str, str], **more: Any) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from gangline.adapters.pools.salad.driver import REQUESTS_MAX
 from gangline.adapters.pools.salad.request import START
 from gangline.core.errors import BadInput, NotFound, TooMany
 from gangline.ports.pool import Rental, WithLogs, WithReallocation
-from tests.contract.pools.salad import GROUPS, FakeSalad, SaladProvider
+from tests.contract.pools.salad import GROUPS, FakeSalad, SaladProvider, nothing
 from tests.contract.pools.suite import (
+    Fault,
     HandSuite,
     ListSuite,
     LostAnswerSuite,
@@ -113,7 +114,7 @@ def test_a_node_that_never_ran_ends_without_a_bill(provider: SaladProvider) -> N
     provider.end_by_hand("node-a")
     ended = found(provider, "node-a")
     assert ended.billed_from_ms is None and ended.billed_to_ms is not None
-    assert ended.ended == "its container group was deleted by hand"
+    assert ended.ended == "its container group was deleted"
 
 
 def test_a_node_is_billed_until_it_was_last_seen_running(provider: SaladProvider, cloud: FakeSalad) -> None:
@@ -132,9 +133,48 @@ def test_a_group_that_was_stopped_by_hand_has_ended_and_is_removed_as_it_counts_
     start(provider, "node-a")
     cloud.stop_by_hand("gl-node-a")
     ended = found(provider, "node-a")
-    assert (ended.ended, ended.billed_to_ms) == ("its container group was stopped by hand", cloud.now_ms)
+    assert (ended.ended, ended.billed_to_ms) == ("its container group was stopped", cloud.now_ms)
     found(provider, "node-a")
     assert cloud.groups == {} and found(provider, "node-a") == ended
+
+
+def test_a_group_that_is_stopped_on_the_way_to_its_first_instance_is_starting(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    ask(provider, "node-a")
+    first, cloud.instances["gl-node-a"] = cloud.instances["gl-node-a"], []
+    for status in ("pending", "stopped", "stopped"):
+        cloud.groups["gl-node-a"]["current_state"]["status"] = status
+        assert alive(provider, "node-a").billed_from_ms is None
+    cloud.groups["gl-node-a"]["current_state"]["status"] = "deploying"
+    cloud.instances["gl-node-a"] = first
+    provider.run("node-a")
+    assert alive(provider, "node-a").billed_from_ms is not None
+
+
+def test_a_group_that_stays_stopped_has_ended_also_for_a_server_that_did_not_see_it_run(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    start(provider, "node-a")
+    cloud.stop_by_hand("gl-node-a")
+    again = provider.restarted()
+    assert [each.ended for each in again.list()] == [""]
+    cloud.advance(300)
+    assert [each.ended for each in again.list()] == ["its container group was stopped"]
+    again.list()
+    assert cloud.groups == {}
+
+
+def test_a_group_that_runs_after_all_has_not_ended(provider: SaladProvider, cloud: FakeSalad) -> None:
+    before = start(provider, "node-a")
+    cloud.stop_by_hand("gl-node-a")
+    with cloud.suffers(Fault.DEAF):
+        assert found(provider, "node-a").ended
+    cloud.instances["gl-node-a"] = [
+        {"id": before.place, "machine_id": "m", "state": "running", "update_time": cloud.time(), "version": 1}
+    ]
+    cloud.groups["gl-node-a"]["current_state"]["status"] = "running"
+    assert alive(provider, "node-a") == before
 
 
 def test_a_group_that_is_stopped_runs_until_its_instance_has_stopped(provider: SaladProvider, cloud: FakeSalad) -> None:
@@ -332,6 +372,14 @@ def test_one_group_that_gets_no_answer_does_not_keep_the_others_from_being_asked
     assert all(each.place for each in provider.driver.list())
 
 
+def test_groups_that_were_deleted_after_the_list_keep_no_other_from_being_asked_for(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    many(cloud, 5)
+    cloud.answers |= {f"gl-node-{number}/instances": nothing() for number in range(4)}
+    assert [bool(each.place) for each in provider.driver.list()] == [False] * 4 + [True]
+
+
 def test_a_list_without_a_group_that_exists_ends_nothing(provider: SaladProvider, cloud: FakeSalad) -> None:
     before = start(provider, "node-a")
     cloud.answers[LOOK] = Response('{"items": []}', media_type="application/json")
@@ -379,7 +427,7 @@ def test_a_node_fetches_the_worker_from_the_server_and_runs_it_with_its_place(
         asked.append("worker.sh")
         if len(asked) == 1:
             return Response("not yet", 503)
-        return Response('echo "$GANGLINE_NODE at $GANGLINE_PLACE with $GANGLINE_TOKEN"', media_type="text/x-sh")
+        return Response('echo "$GANGLINE_NODE at $GANGLINE_PLACE with $GANGLINE_TOKEN as $$"', media_type="text/x-sh")
 
     (tmp_path / "sleep").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "sleep").chmod(0o755)
@@ -387,15 +435,17 @@ def test_a_node_fetches_the_worker_from_the_server_and_runs_it_with_its_place(
         (tmp_path / program).symlink_to(found_program(program))
     with served(app) as url:
         environment = {**Rental(name="node-a", server=url, token="a secret").environment(), "SALAD_INSTANCE_ID": "i-1"}
-        ran = subprocess.run(
+        node = subprocess.Popen(
             [tmp_path / "sh", "-c", START],
-            check=False,
             env={**environment, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
-    assert (ran.returncode, ran.stdout) == (0, "node-a at i-1 with a secret\n")
-    assert "worker.sh cannot be fetched; trying again in 10 s" in ran.stderr and len(asked) == 2
+        printed, warned = node.communicate()
+    # It is the container's first process, so that a request to stop reaches it.
+    assert (node.returncode, printed) == (0, f"node-a at i-1 with a secret as {node.pid}\n")
+    assert "worker.sh cannot be fetched; trying again in 10 s" in warned and len(asked) == 2
 
 
 def found_program(name: str) -> Path:

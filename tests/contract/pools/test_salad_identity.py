@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 from joserfc import jwt
-from joserfc.jwk import ECKey, KeySet
+from joserfc.jwk import ECKey, KeySet, OctKey
 
 from gangline.adapters.pools.salad.identity import SaladIdentity, SaladMachine
 from gangline.adapters.pools.salad.metadata import fetch_identity
@@ -33,7 +33,7 @@ class FakeMetadata:
     """The metadata service of one container, and the address of Salad's public keys."""
 
     def __init__(self) -> None:
-        self.keys = [ECKey.generate_key("P-256")]
+        self.keys: list[Any] = [ECKey.generate_key("P-256")]
         self.now_ms = NOW_S * 1000
         self.claims: dict[str, Any] = dict(CLAIMS)
         self.answer: Response | None = None
@@ -57,7 +57,7 @@ class FakeMetadata:
         self.asked.append("jwks")
         if self.answer is not None:
             return self.answer
-        return Response(json.dumps(KeySet(list(self.keys)).as_dict()), media_type="application/json")
+        return Response(json.dumps(KeySet(list(self.keys)).as_dict(private=None)), media_type="application/json")
 
 
 @pytest.fixture
@@ -149,6 +149,14 @@ def test_a_token_that_salad_did_not_sign_proves_nothing(
 ) -> None:
     with pytest.raises(Denied, match="does not prove which machine"):
         identity.verify(forge(salad))
+
+
+def test_a_secret_among_the_keys_signs_nothing(identity: SaladIdentity, salad: FakeMetadata) -> None:
+    secret = OctKey.generate_key(256)
+    salad.keys.append(secret)
+    token = jwt.encode({"alg": "HS256", "kid": secret.thumbprint()}, CLAIMS, secret)
+    with pytest.raises(Denied, match="not signed with a key of Salad's"):
+        identity.verify(token)
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", "..", "eyJ", "\x00", "ü.ü.ü", "a" * 100_000])

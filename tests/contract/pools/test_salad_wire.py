@@ -3,6 +3,7 @@
 import pytest
 from fastapi import Response
 
+from gangline.adapters.pools.salad import driver
 from gangline.adapters.pools.salad.driver import SaladPool
 from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany, Unreachable
 from gangline.ports.pool import NoCapacity
@@ -77,9 +78,12 @@ def test_after_too_many_requests_none_is_sent_until_salad_allows_it(
     assert provider.driver.list() == [before]
 
 
-def test_a_clock_that_is_set_back_keeps_no_node_from_being_asked_for(provider: SaladProvider, cloud: FakeSalad) -> None:
+def test_a_clock_that_is_set_back_keeps_no_node_from_being_asked_for(
+    provider: SaladProvider, cloud: FakeSalad, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = start(provider, "node-a")
-    for _ in range(130):
+    monkeypatch.setattr(driver, "REQUESTS_MAX", 10)
+    for _ in range(12):
         provider.driver.list()
     cloud.advance(-24 * 3600)
     cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "running")

@@ -167,8 +167,6 @@ class SaladPool:
                     events = self._events(moved.group)
                     with self._lock:
                         self._tracking.note_events(moved, events)
-            except TooMany:
-                return
             except GanglineError as error:
                 failures += 1
                 log.warning("group %s: %s; asking again", question.group, error.message)

@@ -21,9 +21,11 @@ from gangline.ports.pool import Instance
 
 ENDED_KEPT_MS = 600_000
 SAID_MAX = 300
+STOPPED_MS = 300_000
+"""How long a group may be stopped that never had an instance: on its way to the first one it passes through that state, too."""
 STARTING_MS, RUNNING_MS = 15_000, 60_000
 """How old the instances of a group may be while it starts, and when it runs."""
-ENDED_STATUSES = {"stopped": "stopped", "failed": "failed", "succeeded": "finished"}
+ENDED_STATUSES = frozenset({"stopped", "failed", "succeeded"})
 MOVED = "Salad moved it to another machine"
 CAUSES = (
     ("(Priority)", "Salad gave its machine to work of a higher priority"),
@@ -68,7 +70,8 @@ GroupQuestion = AskInstances | AskGroup | RemoveGroup
 
 @dataclass(slots=True, kw_only=True)
 class Tracked:
-    """A group. `place` is the instance that it has, and `last_place` the last that it had; `ran_ms` is when it was last seen running."""
+    """A group. `place` is the instance that it has, and `last_place` the last that it had. `ran_ms` is when it was last seen running,
+    `stopped_ms` since when it is stopped."""
 
     name: str
     counts: StatusCounts = field(default_factory=StatusCounts)
@@ -83,6 +86,8 @@ class Tracked:
     from_ms: int | None = None
     to_ms: int | None = None
     ran_ms: int | None = None
+    had_instances: bool = False
+    stopped_ms: int | None = None
     ended: str = ""
     stopped: bool = False
     removed_ms: int | None = None
@@ -154,7 +159,7 @@ class GroupTracker:
         """Take the answer whether a group exists that was not listed."""
         known = self._groups.get(group)
         if known and not exists and known.to_ms is None:
-            _end(known, "it was stopped" if known.stopped else "its container group was deleted by hand", now_ms)
+            _end(known, "it was stopped" if known.stopped else "its container group was deleted", now_ms)
 
     def note_removed(self, group: str, now_ms: int) -> None:
         if group in self._groups:
@@ -201,7 +206,9 @@ def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
     known.counts, known.status = counts, state.status
     if counts.running_count:
         known.ran_ms = now_ms
-    if state.status in ENDED_STATUSES and not counts.total:
+    known.had_instances |= counts.total > 0
+    known.stopped_ms = (known.stopped_ms or now_ms) if state.status == "stopped" else None
+    if _has_ended(known, now_ms):
         if known.to_ms is None:
             _end(known, _ended(known, state.status, description), now_ms, ran=ran)
         return
@@ -213,12 +220,18 @@ def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
         known.progress = _waiting(state.status, description, counts)
 
 
+def _has_ended(known: Tracked, now_ms: int) -> bool:
+    if known.counts.total or known.status not in ENDED_STATUSES:
+        return False
+    return known.stopped_ms is None or known.had_instances or known.stopped or now_ms - known.stopped_ms >= STOPPED_MS
+
+
 def _ended(known: Tracked, status: str, description: str) -> str:
     if known.stopped:
         return "it was stopped"
     if status == "failed":
         return f"Salad could not prepare its image{': ' * bool(description)}{description}"
-    return f"its container group {'finished' if status == 'succeeded' else 'was stopped by hand'}"
+    return f"its container group {'finished' if status == 'succeeded' else 'was stopped'}"
 
 
 def _end(known: Tracked, because: str, now_ms: int, *, ran: bool = False) -> None:

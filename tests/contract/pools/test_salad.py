@@ -372,6 +372,14 @@ def test_one_group_that_gets_no_answer_does_not_keep_the_others_from_being_asked
     assert all(each.place for each in provider.driver.list())
 
 
+def test_groups_that_never_get_an_answer_come_last_at_the_next_look(provider: SaladProvider, cloud: FakeSalad) -> None:
+    many(cloud, 4)
+    broken = Response("{", media_type="application/json")
+    cloud.answers |= {f"gl-node-{number}/instances": broken for number in range(3)}
+    assert not any(each.place for each in provider.driver.list())
+    assert [bool(each.place) for each in provider.driver.list()] == [False] * 3 + [True]
+
+
 def test_groups_that_were_deleted_after_the_list_keep_no_other_from_being_asked_for(
     provider: SaladProvider, cloud: FakeSalad
 ) -> None:

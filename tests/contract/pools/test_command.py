@@ -34,7 +34,7 @@ from tests.contract.pools.suite import (
     start,
 )
 
-PROGRAM = f"""#!{sys.executable}
+PROGRAM = f"""#!{sys.executable} -IS
 import json, os, pathlib, sys, time
 verb, folder = sys.argv[1], pathlib.Path(sys.argv[0]).parent
 request = json.load(sys.stdin)

@@ -1,4 +1,4 @@
-"""`gangline examples`: photos, data, outlines, a script and a model that come with Gangline."""
+"""`gangline examples`: photos, data, outlines, scripts and a model that come with Gangline."""
 
 import shutil
 from pathlib import Path
@@ -16,6 +16,7 @@ ABOUT = {
     "examples/other": "Two photos of another subject.",
     "examples/emoji": "Emoji with captions, for `gangline data convert`.",
     "examples/estimates": "Outlines for `gangline estimate`.",
+    "examples/pools": "Programs that rent nodes from RunPod and Vast, for a pool of the driver `command`.",
     "examples/stock_script": "A DreamBooth script that knows nothing of Gangline, for `gangline exec`.",
     "examples/tiny_sdxl": "How the tiny model was made, step by step.",
 }

@@ -111,8 +111,8 @@ class SlurmCluster:
     )
     worker: Annotated[
         Line,
-        "The program that runs a worker on a node, as words for the shell, e.g. `/opt/gangline/bin/gangline worker` (default: `gangline "
-        "worker` if gangline is installed there, else worker.sh as this server serves it).",
+        "The program that runs a worker on a node, as words for the shell, e.g. `/opt/venv/bin/gangline worker` (default: "
+        "`gangline worker` if gangline is installed there, else worker.sh as this server serves it).",
     ] = ""
     timeout_s: Annotated[
         Annotated[float, Gt(0), Le(600), Exact()], "Each of Slurm's programs is stopped after this long, in seconds."

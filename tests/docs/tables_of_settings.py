@@ -1,10 +1,12 @@
 """Tables of settings on pages, as the specs declare them: `python -m tests.docs.tables_of_settings` writes them again."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import get_type_hints
 
+from gangline.adapters.pools.command import CommandSettings
 from gangline.adapters.pools.salad.settings import SaladSettings
+from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import offered_settings, option_name
 from gangline.core.server.merging import list_settings
@@ -20,6 +22,7 @@ BEGIN = "\n## Every setting\n"
 TRAINING, SCRATCH = ROOT / "docs" / "training.md", ROOT / "docs" / "scratch.md"
 SERVER = ROOT / "docs" / "reference" / "settings.md"
 SALAD = ROOT / "docs" / "pools" / "salad.md"
+SLURM, COMMAND = ROOT / "docs" / "pools" / "slurm.md", ROOT / "docs" / "pools" / "command.md"
 
 Name = Callable[[type, str], str]
 
@@ -54,18 +57,19 @@ def of_server() -> str:
     return "\n".join("\n".join([f"### `[{name}]`", "", *head, *rows, ""]) for name, rows in parts.items())
 
 
-def of_driver(driver: str, kind: type) -> str:
-    """Return the settings of a pool of this driver: each is a field of its dataclass, annotated with its sentence."""
-    sentences = {
-        name: hint.__metadata__[-1]
-        for name, hint in get_type_hints(kind, include_extras=True).items()
-        if hasattr(hint, "__metadata__")
-    }
-    defaults = {
-        each.name: setting_text(each.default) if each.default not in (None, "", ()) else "none" for each in fields(kind)
-    }
-    rows = [f"| `{name}` | {default} | {sentences[name]} |" for name, default in defaults.items()]
-    return "\n".join([f"### `--driver {driver}`", "", "| setting | default | |", "|---|---|---|", *rows, ""])
+def of_fields(heading: str, kind: type) -> str:
+    """Return the settings of a dataclass: each field is annotated with its sentence."""
+    hints = get_type_hints(kind, include_extras=True)
+    rows = [
+        f"| `{each.name}` | {_default(each.default)} | {hints[each.name].__metadata__[-1]} |"
+        for each in fields(kind)
+        if hasattr(hints[each.name], "__metadata__")
+    ]
+    return "\n".join([f"### {heading}", "", "| setting | default | |", "|---|---|---|", *rows, ""])
+
+
+def _default(value: object) -> str:
+    return "none" if value is MISSING or value in (None, "", ()) else setting_text(value)
 
 
 def written(page: str, tables: str) -> str:
@@ -85,7 +89,11 @@ PAGES = {
     TRAINING: of_training,
     SCRATCH: of_scratch,
     SERVER: of_server,
-    SALAD: lambda: of_driver("salad", SaladSettings),
+    SALAD: lambda: of_fields("`--driver salad`", SaladSettings),
+    SLURM: lambda: "\n".join(
+        [of_fields("`--driver slurm`", SlurmSettings), of_fields("`[clusters.NAME]` of gangline.toml", SlurmCluster)]
+    ),
+    COMMAND: lambda: of_fields("`[programs.NAME]` of gangline.toml", CommandSettings),
 }
 
 if __name__ == "__main__":

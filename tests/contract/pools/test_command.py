@@ -17,6 +17,7 @@ from gangline.adapters.pools.command import CommandPool, CommandSettings
 from gangline.core.errors import BadInput, Denied, NotFound, Unreachable
 from gangline.core.parsing import InvalidSpec, parse_as
 from gangline.ports.pool import NoCapacity, Offer, Rental, WithLogs
+from tests.conftest import ROOT
 from tests.contract.pools.suite import (
     PLACES,
     DoubleSuite,
@@ -33,6 +34,7 @@ from tests.contract.pools.suite import (
     rental,
     start,
 )
+from tests.docs.pages import FENCE
 
 PROGRAM = f"""#!{sys.executable} -IS
 import json, os, pathlib, sys, time
@@ -340,6 +342,33 @@ def test_a_pool_without_a_program_for_logs_says_so(provider: Programs) -> None:
 def test_names_and_words_of_any_language_reach_the_program(provider: Programs) -> None:
     provider.driver.start("small", Rental(name="Knoten-é-犬", server="http://nowhere", token="a secret"))
     assert names(provider.driver) == ["Knoten-é-犬"]
+
+
+def test_the_program_of_the_page_is_a_pool(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "pools" / "command.md").read_text()
+    (text,) = [code for language, code in FENCE.findall(page) if language == "python"]
+    nodes, program = tmp_path / "nodes", tmp_path / "program.py"
+    nodes.mkdir()
+    program.write_text(text.replace("/srv/nodes", str(nodes)))
+    words = {verb: (sys.executable, "-IS", str(program), verb) for verb in ("offers", "start", "stop", "list")}
+    driver = CommandPool(settings=CommandSettings(**words), surroundings={})
+    (offer,) = driver.offers()
+    for number in range(4):
+        driver.start(offer.id, rental(f"node-{number}"))
+    with pytest.raises(NoCapacity):
+        driver.start(offer.id, rental("node-4"))
+    assert json.loads((nodes / "node-1").read_text()) == rental("node-1").environment()
+    driver.stop("node-1")
+    assert names(driver) == ["node-0", "node-2", "node-3"]
+
+
+@pytest.mark.parametrize("answer", ["offers", "nodes"])
+def test_the_answers_of_the_page_are_understood(provider: Programs, answer: str) -> None:
+    page = (ROOT / "docs" / "pools" / "command.md").read_text()
+    offers, nodes = [code for language, code in FENCE.findall(page) if language == "json"]
+    (provider.folder / "answer").write_text(offers if answer == "offers" else nodes)
+    driver = provider.replaced("offers" if answer == "offers" else "list", f"cat {provider.folder}/answer")
+    assert len(driver.offers() if answer == "offers" else driver.list()) == (1 if answer == "offers" else 2)
 
 
 @pytest.mark.parametrize(

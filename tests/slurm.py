@@ -1,4 +1,7 @@
-"""A Slurm cluster of our own on this machine, for tests: munge, slurmctld and slurmd with a key, ports and a folder of their own."""
+"""A Slurm cluster of our own on this machine, for tests: munge, slurmctld and slurmd with a key, ports and a folder of their own.
+
+With accounting it has a slurmdbd and its MariaDB too.
+"""
 
 import getpass
 import os
@@ -8,16 +11,18 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
+from types import MappingProxyType
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 """What a cluster needs, and the packages of Debian that have it."""
-START_S_MAX, STOP_S_MAX = 60, 30
+ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
+START_S_MAX, STOP_S_MAX = 25, 30
 NODE, GPUS = "machine-1", 2
 PARTITION, URGENT, BARE = "gpu", "urgent", "bare"
 """A partition whose jobs those of the second preempt, and one of a machine without GPUs that nobody runs."""
@@ -42,7 +47,6 @@ MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerParameters=sched_min_interval=0,bf_interval=1
@@ -51,7 +55,6 @@ PreemptMode=CANCEL
 ReturnToService=2
 KillWait=2
 MessageTimeout=2
-MinJobAge=300
 GresTypes=gpu
 SlurmdParameters=config_overrides
 NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 CPUs=2 Gres=gpu:rtx4090:2 State=UNKNOWN
@@ -59,6 +62,33 @@ NodeName=machine-2 NodeAddr=127.0.0.2 CPUs=2 State=DOWN
 PartitionName=gpu Nodes={node} Default=YES DefaultTime=60 MaxTime=1-0 PriorityTier=1
 PartitionName=urgent Nodes={node} DefaultTime=60 MaxTime=1-0 PriorityTier=10 PreemptMode=OFF
 PartitionName=bare Nodes=machine-2
+"""
+WITHOUT_ACCOUNTING = """
+AccountingStorageType=accounting_storage/none
+MinJobAge=300
+"""
+WITH_ACCOUNTING = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={database}
+AccountingStoragePass={socket}
+AccountingStorageEnforce=limits
+MinJobAge=2
+"""
+DATABASE_CONF = """
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={database}
+SlurmUser={user}
+PidFile={folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={storage}
+StorageUser=slurm
+StoragePass={password}
+StorageLoc=slurm
 """
 
 
@@ -128,17 +158,15 @@ class Slurm:
 
 
 @contextmanager
-def slurm() -> Iterator[Slurm]:
-    """In a folder with a short path, as sockets need."""
-    for program, package in PROGRAMS.items():
+def slurm(*, accounting: bool = False) -> Iterator[Slurm]:
+    """In a folder with a short path, as sockets need. With accounting, `MinJobAge` is so short that squeue soon drops ended jobs."""
+    for program, package in (PROGRAMS | (ACCOUNTING if accounting else {})).items():
         found = shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
-        assert found, (
-            f"{program} was not found: these tests need Slurm (`apt-get install slurm-wlm munge`, package {package})"
-        )
+        assert found, f"{program} was not found: these tests need Slurm (`apt-get install {package}`)"
     with TemporaryDirectory(prefix="gangline-slurm-") as name:
-        cluster = _written(Path(name))
+        cluster = _written(Path(name), accounting)
         try:
-            _start(cluster)
+            _start(cluster, accounting)
             yield cluster
             cluster.clear()
         finally:
@@ -164,55 +192,94 @@ def munge(folder: Path, name: str = "munge") -> "subprocess.Popen[bytes]":
     return _daemon(folder, name, "munged", "--foreground", "--force", *options)
 
 
-def _written(folder: Path) -> Slurm:
+def _written(folder: Path, accounting: bool) -> Slurm:
     for each in ("state", "spool"):
         (folder / each).mkdir()
     for number in range(GPUS):
         (folder / f"gpu{number}").touch()
     (folder / "gres.conf").write_text(f"NodeName={NODE} Name=gpu Type=rtx4090 File={folder}/gpu[0-{GPUS - 1}]\n")
-    controller, daemon = _free_ports()
-    text = CONF.format(
-        host=socket.gethostname().partition(".")[0],
-        user=getpass.getuser(),
-        controller=controller,
-        daemon=daemon,
-        socket=folder / "munge.sock",
-        folder=folder,
-        node=NODE,
-    )
-    (folder / "slurm.conf").write_text(text)
+    values = dict(zip(("controller", "daemon", "database", "storage"), _free_ports(4), strict=True)) | {
+        "host": socket.gethostname().partition(".")[0],
+        "user": getpass.getuser(),
+        "socket": folder / "munge.sock",
+        "folder": folder,
+        "node": NODE,
+        "password": secrets.token_hex(8),
+    }
+    conf = CONF + (WITH_ACCOUNTING if accounting else WITHOUT_ACCOUNTING)
+    (folder / "slurm.conf").write_text(conf.format_map(values))
+    if accounting:
+        (folder / "slurmdbd.conf").touch(0o600)
+        (folder / "slurmdbd.conf").write_text(DATABASE_CONF.format_map(values))
     return Slurm(folder, folder / "slurm.conf")
 
 
-def _start(cluster: Slurm) -> None:
-    cluster.daemons["munged"] = munge(cluster.folder)
+def _start(cluster: Slurm, accounting: bool) -> None:
+    cluster.daemons["munge"] = munge(cluster.folder)
     until_s = time.monotonic() + START_S_MAX
     while not (cluster.folder / "munge.sock").exists():
         _look(cluster, until_s)
+    if accounting:
+        _start_accounting(cluster, until_s)
     cluster.start_controller()
     cluster.daemons["slurmd"] = _daemon(cluster.folder, "slurmd", "slurmd", "-D", "-N", NODE, "-f", str(cluster.conf))
     while cluster.state() != "idle":
         _look(cluster, until_s)
 
 
+def _start_accounting(cluster: Slurm, until_s: float) -> None:
+    """Start MariaDB and slurmdbd, and enter this user with an account of its own."""
+    folder = cluster.folder
+    settings = dict(line.split("=", 1) for line in (folder / "slurmdbd.conf").read_text().split())
+    user = "--user=root" if os.geteuid() == 0 else "--no-defaults"
+    options = ["--no-defaults", f"--datadir={folder}/data", user]
+    install = ["mariadb-install-db", *options, "--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run(install, check=True, capture_output=True, timeout=START_S_MAX)
+    network = ["--bind-address=127.0.0.1", f"--port={settings['StoragePort']}", f"--socket={folder}/db.sock"]
+    cluster.daemons["mariadbd"] = _daemon(folder, "mariadbd", "mariadbd", *options, *network)
+    grants = (
+        "CREATE USER slurm@'%' IDENTIFIED BY '{}'; GRANT ALL ON slurm.* TO slurm@'%'; DROP USER IF EXISTS ''@localhost"
+    )
+    while not (folder / "db.sock").exists():
+        _look(cluster, until_s)
+    client = ["mariadb", "--no-defaults", f"--socket={folder}/db.sock", "--user=root"]
+    subprocess.run([*client, f"--execute={grants.format(settings['StoragePass'])}"], check=True, timeout=START_S_MAX)
+    cluster.daemons["slurmdbd"] = _daemon(folder, "slurmdbd", "slurmdbd", "-D", environment=cluster.environment)
+    while True:
+        _look(cluster, until_s)
+        with suppress(AssertionError):
+            cluster.run("sacctmgr", "--immediate", "add", "cluster", "test")
+            break
+    cluster.run("sacctmgr", "--immediate", "add", "account", "lab")
+    cluster.run("sacctmgr", "--immediate", "add", "user", getpass.getuser(), "account=lab")
+
+
 def _look(cluster: Slurm, until_s: float) -> None:
     Event().wait(0.05)
+    said = {name: (cluster.folder / f"{name}.out").read_text(errors="replace")[-2000:] for name in cluster.daemons}
     for name, daemon in cluster.daemons.items():
-        running = daemon.poll() is None and time.monotonic() < until_s
-        assert running, f"{name} did not start: {(cluster.folder / f'{name}.out').read_text()[-2000:]}"
+        assert daemon.poll() is None, f"{name} did not start: {said[name]}"
+    assert time.monotonic() < until_s, f"the cluster did not start: {said}"
 
 
-def _daemon(folder: Path, name: str, program: str, *options: str) -> "subprocess.Popen[bytes]":
+def _daemon(
+    folder: Path, name: str, program: str, *options: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> "subprocess.Popen[bytes]":
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    found = shutil.which(program, path=path)
+    assert found
     with (folder / f"{name}.out").open("wb") as output:
-        path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-        found = shutil.which(program, path=path)
-        assert found
-        environment = {"PATH": path, "LANG": "C.UTF-8"}
         return subprocess.Popen(
-            [found, *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, cwd=folder
+            [found, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={"LANG": "C.UTF-8", **environment, "PATH": path},
+            cwd=folder,
         )
 
 
-def _free_ports() -> list[int]:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        return [one.getsockname()[1], other.getsockname()[1]]
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [probe.getsockname()[1] for probe in probes]

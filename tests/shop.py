@@ -22,6 +22,14 @@ class ShopSettings:
     shelves: Annotated[tuple[str, ...], "It looks on these shelves."] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShopAddress:
+    """What a server's settings may say of the shop."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    endpoint: Annotated[str, "The shop has this address."] = ""
+
+
 @dataclass(slots=True)
 class Till:
     """What all drivers of the shop share: its stock, what it was asked for, and what it answers."""
@@ -81,6 +89,7 @@ def make_drivers(till: Till, **settings: Any) -> Drivers:
         till.opened.append(opened)
         return ShopPool(till)
 
-    shop = DriverEntry(rents="machines of a shop", settings=ShopSettings, make=make, near=True)
+    known: dict[str, Any] = {"settings": ShopSettings, "provider": ShopAddress}
+    shop = DriverEntry(rents="machines of a shop", make=make, near=True, **known)
     entries = {"shop": shop, "far-shop": replace(shop, near=False, needs_secret=True)}
     return Drivers(entries, **({"providers": {}, "url": "http://127.0.0.1:1", "secrets": None} | settings))

@@ -91,9 +91,9 @@ PAGES = {
     SERVER: of_server,
     SALAD: lambda: of_fields("`--driver salad`", SaladSettings),
     SLURM: lambda: "\n".join(
-        [of_fields("`--driver slurm`", SlurmSettings), of_fields("`[clusters.NAME]` of gangline.toml", SlurmCluster)]
+        [of_fields("`--driver slurm`", SlurmSettings), of_fields("`[providers.NAME]` of gangline.toml", SlurmCluster)]
     ),
-    COMMAND: lambda: of_fields("`[programs.NAME]` of gangline.toml", CommandSettings),
+    COMMAND: lambda: of_fields("`[providers.NAME]` of gangline.toml", CommandSettings),
 }
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ DriverSettings = Annotated[dict[PoolText, SettingValue | Annotated[tuple[Setting
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedPool:
     """A pool to make. `provider` names a section of the servers' settings, `secret` a secret that they have; `offers` are patterns of
-    those that may be rented, all of them by default, at `price_max_usd_per_hour` or less. Nodes have this `trust`."""
+    those that may be rented, all of them by default, at `price_max_usd_per_hour` or less. Nodes have this `trust`, else
+    what the driver says of each offer."""
 
     name: PoolText
     driver: PoolText
@@ -38,7 +39,7 @@ class WantedPool:
     nodes_max: NodesOfPool = 1
     offers: OfferPatterns = ()
     price_max_usd_per_hour: Ceiling = None
-    trust: Annotated[int, Ge(0), Le(9)] = 0
+    trust: Annotated[int, Ge(0), Le(9)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

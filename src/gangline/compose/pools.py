@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
+from gangline.adapters.pools.command import CommandSettings
+from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
+from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
+from gangline.compose.settings import needing
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
 from gangline.core.fleet.pools import DriverSetting, DriverView
 from gangline.core.parsing import parse_as
 from gangline.core.policy import STRICT
-from gangline.core.server.providers import ProviderSettings
 from gangline.ports.pool import Pool, PoolOrder
 
 SECRET = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
@@ -23,29 +26,33 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedPool:
-    """What a driver is made of: the row's name and settings, what this server's settings say of the provider, and the secret."""
+    """What a driver is made of: the row's name, id and settings, what this server's settings say of the provider, and the secret."""
 
     name: str
+    id: str
     settings: Any
-    provider: ProviderSettings
+    provider: Any
     secret: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverEntry:
-    """A driver in the registry. `settings` is the dataclass of its pools' settings. The nodes of one that is not `near` are elsewhere, and
-    need an address of the server that others reach."""
+    """A driver in the registry. `settings` is the dataclass of its pools' settings, `provider` that of a section [providers.NAME].
+
+    The nodes of one that is not `near` are elsewhere, and need an address of the server that others reach.
+    """
 
     rents: str
     settings: type
+    provider: type
     make: Callable[[OpenedPool], Pool]
     needs_secret: bool = False
     near: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NearSettings:
-    """A pool of workers on the server's own machine has no settings."""
+class NothingToSet:
+    """Nothing can be set."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
 
@@ -53,7 +60,32 @@ class NearSettings:
 def make_entries(near: Callable[[OpenedPool], Pool]) -> dict[str, DriverEntry]:
     """Return the registry of drivers: a line each. `near` makes a pool of workers on this machine."""
     return {
-        "local": DriverEntry(rents="workers on the server's own machine", settings=NearSettings, make=near, near=True),
+        "local": DriverEntry(
+            rents="workers on the server's own machine",
+            settings=NothingToSet,
+            provider=NothingToSet,
+            make=near,
+            near=True,
+        ),
+        "salad": DriverEntry(
+            rents="GPUs of SaladCloud: a group of one replica is a node",
+            settings=SaladPoolSettings,
+            provider=SaladProvider,
+            make=_make_salad,
+            needs_secret=True,
+        ),
+        "slurm": DriverEntry(
+            rents="machines of a Slurm cluster: a batch job is a node",
+            settings=SlurmSettings,
+            provider=SlurmCluster,
+            make=_make_slurm,
+        ),
+        "command": DriverEntry(
+            rents="what programs of the server's owner rent",
+            settings=NothingToSet,
+            provider=CommandSettings,
+            make=_make_command,
+        ),
     }
 
 
@@ -63,7 +95,7 @@ class Drivers:
     def __init__(
         self,
         entries: Mapping[str, DriverEntry],
-        providers: Mapping[str, ProviderSettings],
+        providers: Mapping[str, Mapping[str, Any]],
         *,
         url: str,
         secrets: Path | None,
@@ -93,17 +125,18 @@ class Drivers:
                 f"nodes of {order.driver} cannot reach this server, whose address is {self.url}",
                 hint="set url in [server] of the settings, or GANGLINE_URL, to its address as other machines reach it",
             )
-        provider = self._provider(order)
-        settings = _parsed(entry.settings, order)
+        provider = _parsed(entry.provider, self._provider(order), f"[providers.{order.provider or order.driver}]")
+        settings = _parsed(entry.settings, order.settings, f"settings of a pool of {order.driver}")
         secret = self._secret(order.secret) if order.secret else ""
         if entry.needs_secret and not secret:
             raise BadInput(
                 f"a pool of {order.driver} needs a secret",
                 hint=f"--secret NAME; the server finds it in {VARIABLE}NAME, or in the file NAME of its folder of secrets",
             )
-        return entry.make(OpenedPool(name=order.name, settings=settings, provider=provider, secret=secret))
+        known = {"settings": settings, "provider": provider, "secret": secret}
+        return entry.make(OpenedPool(name=order.name, id=order.id, **known))
 
-    def _provider(self, order: PoolOrder) -> ProviderSettings:
+    def _provider(self, order: PoolOrder) -> dict[str, Any]:
         named = order.provider or order.driver
         found = self._providers.get(named)
         if found is None and order.provider:
@@ -112,13 +145,14 @@ class Drivers:
                 f"this server has no provider {order.provider}",
                 hint=f"its settings have [providers.NAME] for: {known}",
             )
-        found = found or ProviderSettings()
-        if (found.driver or named) != order.driver:
+        section = dict(found or {})
+        driver = section.pop("driver", named)
+        if driver != order.driver:
             raise BadInput(
-                f"the provider {named} is for the driver {found.driver or named}, and this pool has {order.driver}",
+                f"the provider {named} is for the driver {driver}, and this pool has {order.driver}",
                 hint="name another provider, or another driver",
             )
-        return found
+        return section
 
     def _secret(self, name: str) -> str:
         """Return a secret that the server's owner has given pools. No other variable and no other file can be named."""
@@ -136,13 +170,32 @@ class Drivers:
         raise UserError(f"the secret {name} is not known to this server: there is no {variable}{folder}", hint="set it")
 
 
-def _parsed(kind: type, order: PoolOrder) -> Any:
+def _parsed(kind: type, given: Mapping[str, Any], called: str) -> Any:
     try:
-        return parse_as(kind, _listed(kind, order.settings), options=True)
+        return parse_as(kind, _listed(kind, given), options=True)
     except BadInput as error:
-        raise BadInput(
-            f"settings of a pool of {order.driver}: {error.message}", hint="`gangline pools drivers` lists them"
-        ) from None
+        raise BadInput(f"{called}: {error.message}", hint="`gangline pools drivers` lists what can be set") from None
+
+
+def _make_salad(opened: OpenedPool) -> Pool:
+    with needing("server"):
+        from gangline.adapters.pools.salad.driver import SaladPool
+    of: SaladPoolSettings = opened.settings
+    where = {"organization": of.organization, "project": of.project, "endpoint": opened.provider.endpoint}
+    return SaladPool(**where, key=opened.secret, settings=of)
+
+
+def _make_slurm(opened: OpenedPool) -> Pool:
+    from gangline.adapters.pools.slurm.driver import SlurmPool
+
+    mark = f"gangline {opened.id or opened.name}"
+    return SlurmPool(settings=opened.settings, cluster=opened.provider, mark=mark, surroundings=os.environ)
+
+
+def _make_command(opened: OpenedPool) -> Pool:
+    from gangline.adapters.pools.command import CommandPool
+
+    return CommandPool(settings=opened.provider, surroundings=os.environ)
 
 
 def _listed(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

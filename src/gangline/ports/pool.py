@@ -101,9 +101,11 @@ class WithReallocation(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolOrder:
-    """What a driver is opened with: the row's words. `provider` names a section of this server's settings, `secret` one of its secrets."""
+    """What a driver is opened with: the row's words. `provider` names a section of this server's settings, `secret` one of its secrets.
+    `id` is no other pool's, on any server; it is empty for a pool that is not made yet."""
 
     name: str
+    id: str = ""
     driver: str
     provider: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)

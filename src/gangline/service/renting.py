@@ -92,7 +92,7 @@ def _key(row: Row) -> PoolKey:
 
 
 def order_of(row: Row) -> PoolOrder:
-    known = {name: row[name] for name in ("name", "driver", "provider", "secret")}
+    known = {name: row[name] for name in ("name", "id", "driver", "provider", "secret")}
     return PoolOrder(**known, settings=json.loads(row["settings"]))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import BadInput, Denied, Unreachable, UserError
-from gangline.core.server.providers import ProviderSettings
 from gangline.core.specs.fields import Needs
 from gangline.ports.pool import Offer, PoolOrder
 from gangline.ports.server import Beat, Join
@@ -334,10 +333,16 @@ def test_nodes_elsewhere_need_an_address_of_the_server_that_they_reach(monkeypat
 
 def test_a_provider_is_a_section_of_the_servers_settings_and_for_its_driver_alone() -> None:
     till = Till()
-    ours = {"ours": ProviderSettings(driver="shop", endpoint="https://ours"), "theirs": ProviderSettings(driver="x")}
+    ours = {
+        "ours": {"driver": "shop", "endpoint": "https://ours"},
+        "theirs": {"driver": "x"},
+        "shop": {"where": "here"},
+    }
     drivers = make_drivers(till, providers=ours)
     drivers.open(PoolOrder(name="p", driver="shop", provider="ours"))
     assert till.opened[-1].provider.endpoint == "https://ours"
+    with pytest.raises(BadInput, match=r"\[providers.shop\]: where: is not a known field"):
+        drivers.open(PoolOrder(name="p", driver="shop"))
     with pytest.raises(BadInput, match="the provider theirs is for the driver x, and this pool has shop"):
         drivers.open(PoolOrder(name="p", driver="shop", provider="theirs"))
 

@@ -60,7 +60,10 @@ PriceOption = Annotated[
     ),
 ]
 PoolTrustOption = Annotated[
-    int | None, typer.Option("--trust", min=0, max=9, help="Give the pool's nodes this trust tier (default: 0).")
+    int | None,
+    typer.Option(
+        "--trust", min=0, max=9, help="Give the pool's nodes this trust tier (default: what the driver says, else 0)."
+    ),
 ]
 SecretOption = Annotated[
     str | None,
@@ -290,7 +293,7 @@ def _show(pool: PoolView, output: Output) -> None:
         "nodes": f"{pool.nodes} of {_range(pool)}",
         "offers": ", ".join(pool.offers) or "all",
         "price": "any" if ceiling is None else f"at most ${ceiling:g} an hour",
-        "trust": str(pool.trust),
+        "trust": "" if pool.trust is None else str(pool.trust),
         "secret": pool.secret,
         "settings": ", ".join(f"{name} = {value}" for name, value in pool.settings.items()),
         "asked last": format_time(pool.seen_ms) if pool.seen_ms else "",

@@ -25,11 +25,14 @@ def is_pool_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTerms:
-    """What a pool may rent. `offers` are patterns of offers' ids, such as `rtx4090*`; without any, all may be rented."""
+    """What a pool may rent. `offers` are patterns of offers' ids, such as `rtx4090*`; without any, all may be rented.
+
+    `trust` is that of its nodes; None for what the driver says of each.
+    """
 
     offers: tuple[str, ...] = ()
     price_max_micro_usd_per_hour: int | None = None
-    trust: int = 0
+    trust: int | None = None
 
 
 def excluded(terms: PoolTerms, *, offer: str, price_micro_usd_per_hour: int, price_known: bool) -> str:
@@ -75,7 +78,7 @@ class PoolView:
     nodes_max: int
     offers: tuple[str, ...] = ()
     price_max_usd_per_hour: float | None = None
-    trust: int = 0
+    trust: int | None = None
     state: Annotated[PoolState, Described(f"Whether nodes are rented:\n\n{markdown_list(POOL_STATES)}", POOL_STATES)]
     because: str = ""
     seen_ms: int | None = None

@@ -24,7 +24,6 @@ from gangline.core.server.merging import (
     say_problems,
 )
 from gangline.core.server.programs import HubSettings, NodeDataSettings, ServerProgram, WorkerProgram
-from gangline.core.server.providers import ProviderSettings
 from gangline.core.server.sources import FetchingSettings, SourceSettings
 
 DEFAULT_POOL = DEFAULT_SECTION
@@ -83,7 +82,8 @@ class PoolSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """All settings of a server, merged from file, environment and options. Each field is a section of the file. Another section needs
-    no more than a dataclass whose fields are annotated with a sentence each."""
+    no more than a dataclass whose fields are annotated with a sentence each. `providers` are read by the drivers of the pools that name
+    them."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     server: ServerProgram = field(default_factory=ServerProgram)
@@ -93,7 +93,7 @@ class ServerSettings:
     pools: Mapping[PoolName, PoolSettings] = field(default_factory=dict)
     fetching: FetchingSettings = field(default_factory=FetchingSettings)
     sources: Mapping[PoolName, SourceSettings] = field(default_factory=dict)
-    providers: Mapping[PoolName, ProviderSettings] = field(default_factory=dict)
+    providers: Mapping[PoolName, Mapping[str, Any]] = field(default_factory=dict)
 
     def pool(self, name: str) -> PoolSettings:
         return self.pools.get(name, PoolSettings())

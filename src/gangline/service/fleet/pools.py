@@ -14,7 +14,7 @@ from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.fleet import REMOVED
-from gangline.service.fleet.terms import seen_of, why_excluded
+from gangline.service.fleet.terms import seen_of, trust_of, why_excluded
 from gangline.service.renting import order_of, terms_of_row
 
 
@@ -30,7 +30,7 @@ class PoolWish:
     nodes_max: int = 1
     offers: tuple[str, ...] = ()
     price_max_usd_per_hour: float | None = None
-    trust: int = 0
+    trust: int | None = None
 
     def columns(self) -> dict[str, Any]:
         """Return what of it may be changed later, as columns of the store."""
@@ -56,10 +56,14 @@ def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) ->
     if name == DEFAULT_POOL or _is_own(deployment, name):
         raise _taken(name)
     _check(deployment, name, wish)
-    row = {"name": name, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
+    row = _row_of(name, deployment.new_id("pool"), wish)
     if deployment.store.load("pool", name=name) or not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
         raise _taken(name)
     return pool_view(deployment, name)
+
+
+def _row_of(name: str, identity: str, wish: PoolWish) -> dict[str, Any]:
+    return {"name": name, "id": identity, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
 
 
 def _taken(name: str) -> BadInput:
@@ -73,7 +77,7 @@ def _check(deployment: Deployment, name: str, wish: PoolWish) -> None:
             f"a pool cannot have at least {wish.nodes_min} nodes and at most {wish.nodes_max}",
             hint="the minimum is at most the maximum",
         )
-    row = {"name": name, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
+    row = _row_of(name, "", wish)
     offers = _drivers(deployment).open(order_of(row)).offers()
     terms = terms_of_row(row)
     seen = [_offer_view(offer, terms) for offer in offers]
@@ -215,7 +219,7 @@ def _offer_view(offer: Offer, terms: PoolTerms | None) -> OfferView:
         gpu=offer.gpu,
         gpu_memory_gb=offer.gpu_memory_gb,
         slots=offer.slots,
-        trust=offer.trust if terms is None else terms.trust,
+        trust=trust_of(offer, terms),
         price_usd_per_hour=offer.price_micro_usd_per_hour / 1e6,
         price_known=offer.price_known,
         excluded="" if terms is None else why_excluded(offer, terms),

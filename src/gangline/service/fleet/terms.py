@@ -27,7 +27,12 @@ def admitted(pool: RentedPool, offers: Iterable[Offer]) -> list[Offer]:
     terms = pool.terms
     if terms is None:
         return list(offers)
-    return [replace(offer, trust=terms.trust) for offer in offers if not why_excluded(offer, terms)]
+    return [replace(offer, trust=trust_of(offer, terms)) for offer in offers if not why_excluded(offer, terms)]
+
+
+def trust_of(offer: Offer, terms: PoolTerms | None) -> int:
+    """Return the trust tier of this offer's nodes in a pool with these terms."""
+    return offer.trust if terms is None or terms.trust is None else terms.trust
 
 
 def note_seen(deployment: Deployment, pool: RentedPool, offers: Iterable[Offer], away: str, now_ms: int) -> None:

@@ -21,7 +21,7 @@ from gangline.adapters.pools.salad.answers import (
 )
 from gangline.adapters.pools.salad.offers import SaladOffer, offers_of
 from gangline.adapters.pools.salad.request import NAME, availability, creation, group_name, rental_name
-from gangline.adapters.pools.salad.settings import SaladSettings
+from gangline.adapters.pools.salad.settings import ENDPOINT, SaladSettings
 from gangline.adapters.pools.salad.tracking import (
     AskEvents,
     AskGroup,
@@ -30,7 +30,7 @@ from gangline.adapters.pools.salad.tracking import (
     GroupTracker,
     RemoveGroup,
 )
-from gangline.adapters.pools.salad.wire import ENDPOINT, SaladAnswer, SaladWire
+from gangline.adapters.pools.salad.wire import SaladAnswer, SaladWire
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany, Unreachable
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental

@@ -11,6 +11,7 @@ from gangline.core.policy import STRICT, Exact
 SaladPriority = Literal["high", "medium", "low", "batch"]
 ClassName = Annotated[str, MinLen(1), MaxLen(100), Exact()]
 COUNTRY, PREFIX = r"[a-z]{2}", r"[a-z][a-z0-9]{0,19}"
+ENDPOINT = "https://api.salad.com/api/public"
 KEYS = "https://matrix-rest-api.salad.com/.well-known/workload-jwks.json"
 
 
@@ -62,3 +63,19 @@ class SaladSettings:
         assert all(re.fullmatch(COUNTRY, each) for each in self.countries), "countries have two lower-case letters each"
         assert self.shared_memory_gb <= self.memory_gb, "shared_memory_gb is at most memory_gb"
         assert self.keys.startswith(("https://", "http://")), "keys is an address that begins with https:// or http://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaladPoolSettings(SaladSettings):
+    """The settings of a pool's row: those of its nodes, and whose they are."""
+
+    organization: Annotated[ClassName, "The organization's name, as in the portal's address."]
+    project: Annotated[ClassName, "The project's name, as in the portal's address."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaladProvider:
+    """How this server reaches Salad."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    endpoint: Annotated[Annotated[str, MinLen(1), MaxLen(1000), Exact()], "The address of Salad's API."] = ENDPOINT

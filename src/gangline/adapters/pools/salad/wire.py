@@ -17,7 +17,6 @@ from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooM
 from gangline.core.parsing import adapter, in_words
 from gangline.tls import trusted
 
-ENDPOINT = "https://api.salad.com/api/public"
 PATIENCE_MS = 5_000
 """How long no request is sent after a 429 that does not say how long."""
 PATIENCE_MAX_MS = 120_000
@@ -57,7 +56,7 @@ class SaladWire:
 
     def __init__(self, endpoint: str, key: str, timeout_s: float, clock: Callable[[], int]) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
-            raise BadInput(f"{endpoint} is no address of Salad's API", hint=f"write it like {ENDPOINT}")
+            raise BadInput(f"{endpoint} is no address of Salad's API", hint="write it like https://api.salad.com/api/public")
         if not re.fullmatch(r"[!-~]+", key):
             raise BadInput("the key of Salad is empty, or has characters that HTTP does not allow", hint=KEY_HINT)
         self._host = urlsplit(endpoint).hostname

@@ -2,6 +2,7 @@
 
 CREATE TABLE pool (
     name                          TEXT PRIMARY KEY,
+    id                            TEXT NOT NULL,     -- marks what is rented, where a provider has no place of our own
     driver                        TEXT NOT NULL,
     provider                      TEXT NOT NULL,     -- a section of the servers' settings files; '' for the driver's own
     settings                      TEXT NOT NULL,     -- the driver's, as JSON
@@ -10,7 +11,7 @@ CREATE TABLE pool (
     nodes_max                     BIGINT NOT NULL,
     offers                        TEXT NOT NULL,     -- patterns of those that may be rented, as JSON; all if there are none
     price_max_micro_usd_per_hour  BIGINT,
-    trust                         BIGINT NOT NULL,
+    trust                         BIGINT,            -- of all its nodes; NULL for what the driver says of each
     state                         TEXT NOT NULL,     -- active, paused, removing
     version                       BIGINT NOT NULL,
     changed_ms                    BIGINT NOT NULL,   -- or somebody asked to look at the provider now

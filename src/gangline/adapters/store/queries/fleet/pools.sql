@@ -1,20 +1,20 @@
 -- Pools that operators make.
 
 -- name: pools
-SELECT name, driver, provider, settings, secret, nodes_min, nodes_max, offers, price_max_micro_usd_per_hour, trust, state, version,
+SELECT name, id, driver, provider, settings, secret, nodes_min, nodes_max, offers, price_max_micro_usd_per_hour, trust, state, version,
        changed_ms, seen, seen_ms
 FROM pool ORDER BY name
 
 -- name: pool
-SELECT name, driver, provider, settings, secret, nodes_min, nodes_max, offers, price_max_micro_usd_per_hour, trust, state, version,
+SELECT name, id, driver, provider, settings, secret, nodes_min, nodes_max, offers, price_max_micro_usd_per_hour, trust, state, version,
        changed_ms, seen, seen_ms
 FROM pool WHERE name = :name
 
 -- name: add_pool
 -- Of two servers that add one name, the first makes it.
-INSERT INTO pool (name, driver, provider, settings, secret, nodes_min, nodes_max, offers, price_max_micro_usd_per_hour, trust, state,
+INSERT INTO pool (name, id, driver, provider, settings, secret, nodes_min, nodes_max, offers, price_max_micro_usd_per_hour, trust, state,
                   version, changed_ms)
-VALUES (:name, :driver, :provider, :settings, :secret, :nodes_min, :nodes_max, :offers, :price_max_micro_usd_per_hour, :trust, 'active',
+VALUES (:name, :id, :driver, :provider, :settings, :secret, :nodes_min, :nodes_max, :offers, :price_max_micro_usd_per_hour, :trust, 'active',
         1, :now)
 ON CONFLICT (name) DO NOTHING
 

@@ -18,6 +18,8 @@ IN_CREATE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x80, 0x8
 IN_Q_OVERFLOW, IN_IGNORED = 0x4000, 0x8000
 INOTIFY_EVENT = struct.Struct("iIII")
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CORES = "GANGLINE_CORES"
+"""The variable by which a worker tells each of several trainers its share of the cores."""
 _libc = ctypes.CDLL(None)  # loaded before any fork: loading it in a forked child could deadlock
 
 
@@ -54,11 +56,12 @@ def _parent(pid: str) -> int | None:
 
 
 def cores() -> int:
-    """Return how many cores this process may use: those that it is bound to, but no more than its cgroups allow.
+    """Return how many cores this process may use: those that it is bound to, but no more than its cgroups or `CORES` allow.
 
     `os.cpu_count` counts all cores of the machine: in a container with 2 cores on a host with 128, sixty-four times too many.
     """
-    return max(1, min([len(os.sched_getaffinity(0)), *cgroup_limits(OWN_CGROUPS, CGROUPS)]))
+    share = [int(os.environ[CORES])] if CORES in os.environ else []
+    return max(1, min([len(os.sched_getaffinity(0)), *share, *cgroup_limits(OWN_CGROUPS, CGROUPS)]))
 
 
 def cgroup_limits(own: Path, root: Path) -> Iterator[int]:

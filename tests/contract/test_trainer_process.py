@@ -224,3 +224,28 @@ def test_told_to_stop_while_it_still_loads_it_ends_as_resumable(directory: Path)
     run.ask_to_stop()
     until(lambda: run.exit_code() is not None)
     assert run.exit_code() == EXIT_STOPPED
+
+
+def seen_by(trainer: ProcessTrainer, directory: Path, slots: tuple[int, ...]) -> tuple[str | None, str | None]:
+    """Return the cards and the share of the cores that a run on these slots is told of."""
+    run = trainer.start("small", directory, slots)
+    until((directory / "ready").exists)
+    run.kill()
+    environment = json.loads((directory / "environment.json").read_text())
+    return environment.get("CUDA_VISIBLE_DEVICES"), environment.get("GANGLINE_CORES")
+
+
+def test_a_run_sees_the_cards_of_its_slots_and_its_share_of_the_cores(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer_process, "cores", lambda: 16)
+    trainer = ProcessTrainer(cards=["GPU-a", "GPU-b", "GPU-c", "GPU-d"], slots=4)
+    trainer.prepare()
+    assert seen_by(trainer, directory, (1, 3)) == ("GPU-b,GPU-d", "8")
+
+
+def test_a_run_on_a_machine_without_cards_and_with_one_slot_is_told_of_neither(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert seen_by(ProcessTrainer(), directory, (0,)) == (None, None)

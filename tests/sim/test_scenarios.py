@@ -204,3 +204,21 @@ def test_what_nodes_ask_for_while_the_store_is_away_is_not_billed_again_and_agai
     sent = simulation.objects.bytes_sent / 1e9
     assert all_succeed(simulation) and sent > 0.5 * simulation.cloud.billed()
     assert sent <= paid(simulation, "egress") * (1 + 1e-3) <= 2.1 * sent
+
+
+def test_eight_jobs_train_at_once_on_the_eight_slots_of_one_node() -> None:
+    scenario = load_scenario("small")
+    machines = replace(scenario.machines[0], count=1, slots=8, interruptions_per_hour=0, spread=0)
+    jobs = replace(scenario.jobs[0], count=8)
+    whole = replace(scenario, machines=(machines,), jobs=(jobs,), fleet=replace(scenario.fleet, nodes_max=1))
+    simulation = Simulation(whole, 0)
+    simulation.run()
+    simulation.audit.at_the_end(simulation.cloud.invoice(), 0)
+    assert all_succeed(simulation)
+    assert one(simulation, "SELECT COUNT(*) FROM node") == 1
+    assert one(simulation, "SELECT MAX(started_ms) FROM attempt") < one(simulation, "SELECT MIN(ended_ms) FROM attempt")
+    price = machines.price_usd_per_hour * 1e6 / 8
+    for training in simulation.store.look(
+        "SELECT SUM(to_ms - from_ms), SUM(micro_usd) FROM ledger WHERE cause = 'training' GROUP BY job"
+    ):
+        assert training[1] == pytest.approx(training[0] / 3.6e6 * price, abs=20)

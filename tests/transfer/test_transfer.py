@@ -10,7 +10,7 @@ from fastapi import FastAPI, Response
 
 from gangline.adapters.transfer import carrier
 from gangline.adapters.transfer.carrier import Patience
-from gangline.adapters.transfer.transfer import PARTS_AT_ONCE, HttpTransfer
+from gangline.adapters.transfer.transfer import PARTS_AT_ONCE, HttpTransfer, NodesTransfer
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable, UserError
 from gangline.core.files import PART_BYTES, File, Signed
 from gangline.ports.server import Grant
@@ -234,6 +234,26 @@ def test_a_transfer_whose_lease_was_lost_stops(
         assert line.bytes < file.bytes and not to.exists()
         proxy.faults.clear()
         assert ended(transfer.download(url, file, to, durable=False)) is None, "what is started later is not meant"
+
+
+def test_of_two_apart_one_is_stopped_and_the_other_goes_on(
+    place: Place, make_transfer: Callable[..., NodesTransfer]
+) -> None:
+    file, _ = place.stored(LARGE)
+    transfer = make_transfer()
+    one, other = transfer.apart(), transfer.apart()
+    held = [Fault(kind="stall", after=2_000_000)] * 2
+    with Proxy(place.address, faults=held) as proxy:
+        url = place.to_read(proxy, file)
+        stopped = one.download(url, file, place.folder / "one" / "got", durable=False)
+        proxy.until(lambda _: proxy.down.bytes >= 2_000_000)
+        proxy.faults.clear()
+        going_on = other.download(url, file, place.folder / "other" / "got", durable=False)
+        assert not one.idle and not other.idle
+        one.stop()
+        assert isinstance(ended(stopped), Unreachable) and one.idle
+        assert ended(going_on) is None and other.idle
+    assert (place.folder / "other" / "got").stat().st_size == file.bytes
 
 
 def test_what_waits_for_a_thread_when_it_is_stopped_does_not_begin(place: Place, transfer: HttpTransfer) -> None:

@@ -18,10 +18,11 @@ EXEMPT: Mapping[str, str] = {
     "train/scratch/launch.py": PASSES_ON,
     "data/__init__.py": "it sets a default that Lance reads when it is imported",
     "data/making/engine.py": "it sets a default that Ray reads",
+    "posix.py": "a worker's trainers learn their share of its cores by a variable",
     "tls.py": "httpx and OpenSSL read these variables themselves: here they are the key of what was read",
     "train/run/ranks.py": "RANK, WORLD_SIZE and their like are how a launcher tells a rank which one it is",
     "train/run/numerics.py": "PyTorch's and cuBLAS's own variables, in the trainer's process, where they take effect",
-    "train/run/standby.py": "it sets the home of a trainer",
+    "train/run/standby.py": "it sets the home of a trainer and its share of the machine",
     "train/scratch/batches.py": "a trainer is a program of its own, and its environment is how it gets a key from its worker",
 }
 """Modules outside `compose` that touch the environment, each with its reason."""

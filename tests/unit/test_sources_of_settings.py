@@ -199,7 +199,7 @@ def test_settings_show_prints_value_source_and_meaning_of_a_server_and_of_a_work
     assert (found["worker.slots"]["value"], found["worker.slots"]["source"]) == (2, str(file))
     assert (found["worker.cache_gb"]["value"], found["worker.cache_gb"]["source"]) == (5, "GANGLINE_CACHE_GB")
     text = typed("settings", "show", "--worker")[1]
-    assert "worker.slots" in text and "Into how many ranks" in text and "default" in text
+    assert "worker.slots" in text and "The GPUs of the" in text and "default" in text
 
 
 def test_settings_check_reads_what_a_worker_would_read_of_the_file(tmp_path: Path, typed: Typed) -> None:
@@ -221,16 +221,16 @@ def test_the_workers_of_a_box_read_the_file_that_its_server_reads(
         (tmp_path / folder / "gangline.toml").write_text(f"[worker]\nslots = {slots}")
     home: dict[str, Any] = {"server.home": tmp_path / "home"}
 
-    def read(options: Mapping[str, Any]) -> int:
+    def read(options: Mapping[str, Any]) -> int | None:
         box = read_settings_of_box(options).settings
         named, beside = options.get("server.settings"), options.get("server.home")
         worker = read_worker_settings({"worker.settings": named}, beside).settings.worker
         assert (box.server.settings, box.worker.slots) == (worker.settings, worker.slots)
         return worker.slots
 
-    assert (read({}), read(home)) == (1, 2)
+    assert (read({}), read(home)) == (None, 2)
     monkeypatch.setenv("GANGLINE_HOME", str(tmp_path / "named"))
-    assert (read({}), read(home), read({"server.home": tmp_path / "empty"})) == (3, 2, 1)
+    assert (read({}), read(home), read({"server.home": tmp_path / "empty"})) == (3, 2, None)
     monkeypatch.setenv("GANGLINE_SETTINGS", str(tmp_path / "named" / "gangline.toml"))
     assert read(home) == 3
     assert read(home | {"server.settings": tmp_path / "option" / "gangline.toml"}) == 4

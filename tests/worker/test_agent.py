@@ -67,6 +67,9 @@ class SlowTransfer:
     stops: int = 0
     sent: list[tuple[File, Signed]] = field(default_factory=list)
 
+    def apart(self) -> "SlowTransfer":
+        return self  # one attempt at a time uses it
+
     def describe(self, file: File, source: Path) -> SlowTask:
         return SlowTask(lambda: None, self.looks, result=as_upload(file, source.read_bytes()))
 
@@ -133,6 +136,7 @@ class ScriptedRun:
     saved: list[Saved] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     made: list[Made] = field(default_factory=list)
+    slots: tuple[int, ...] = ()
 
     def exit_code(self) -> int | None:
         if len(self.script) > 1 and not self.stopped:
@@ -195,8 +199,8 @@ class ScriptedTrainer:
     def prepare(self) -> None:
         self.prepared += 1
 
-    def start(self, kind: str, directory: Path) -> ScriptedRun:
-        self.runs.append(ScriptedRun(directory, list(self.script)))
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...]) -> ScriptedRun:
+        self.runs.append(ScriptedRun(directory, list(self.script), slots=slots))
         return self.runs[-1]
 
 
@@ -236,12 +240,12 @@ def node(service: Service, tmp_path: Path) -> Node:
     return make_node(service, tmp_path, SlowTransfer(service))
 
 
-def make_node(service: Service, tmp_path: Path, transfer: SlowTransfer) -> Node:
+def make_node(service: Service, tmp_path: Path, transfer: SlowTransfer, *, slots: int = 1) -> Node:
     host = LocalHost(tmp_path / "node")
     trainer = ScriptedTrainer(SCRIPT)
     server = HttpServer("http://testserver", JOIN, service.http)  # type: ignore[arg-type]
     edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=Random(0))
-    return Node(service, Agent(edges, Join(machine="m", name="node-a")), trainer, host)
+    return Node(service, Agent(edges, Join(machine="m", name="node-a", slots=slots)), trainer, host)
 
 
 def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node) -> None:
@@ -526,7 +530,7 @@ class SavingTrainer(ScriptedTrainer):
     service: Service = field(kw_only=True)
     said: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, kind: str, directory: Path) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...]) -> ScriptedRun:
         self.runs.append(SavingRun(directory, list(self.script), service=self.service, **self.said))
         return self.runs[-1]
 

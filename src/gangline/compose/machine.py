@@ -1,13 +1,24 @@
 """What the environment says about this machine's hardware, in the variables of CUDA and OpenMP."""
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gangline.adapters.cards import Card
+
+
+def shown_cards() -> "list[Card]":
+    """Return the GPUs that the environment shows to trainers."""
+    from gangline.adapters.cards import list_cards, visible_cards
+
+    return visible_cards(list_cards(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def shown_gpu() -> dict[str, str]:
     """Describe the first GPU that the environment shows to trainers; empty where there is none."""
-    from gangline.adapters.host.host import describe_gpu
+    from gangline.adapters.cards import describe_gpu
 
-    return describe_gpu(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return describe_gpu(shown_cards())
 
 
 def trainer_threads() -> str:

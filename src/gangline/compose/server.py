@@ -16,7 +16,7 @@ from gangline.compose.access import Access, keep_access, new_secret
 from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
-from gangline.compose.machine import shown_gpu
+from gangline.compose.machine import shown_cards
 from gangline.compose.places import make_deliverer, make_fetcher
 from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.compose.settings import needing, strip_secrets
@@ -194,12 +194,13 @@ def _local_pool(settings: ServerSettings, access: Access, cache_gb: float | None
 def _nodes_of_this_box(
     of: ServerProgram, homes: Path, nodes_max: int, access: Access, pool: PoolSettings, cache_gb: float | None
 ) -> "LocalPool":
-    """Make a pool of workers that share one cache: a base comes to this box once."""
-    from gangline.adapters.host.host import gpu_memory_gb
+    """Make a pool of workers that share one cache, as a base comes to this box once, and the box's cards."""
+    from gangline.adapters.cards import describe_gpu, gpu_memory_gb
     from gangline.adapters.pools.local import WORKER, LocalPool
     from gangline.ports.pool import Offer
 
-    gpu = shown_gpu()
+    cards = shown_cards()
+    gpu = describe_gpu(cards)
     offer = Offer(
         id="local",
         gpu=gpu.get("gpu", ""),
@@ -210,13 +211,15 @@ def _nodes_of_this_box(
     )
     home, file = of.home, ("--settings", str(of.settings)) if of.settings else ()
     limit = ("--cache-gb", f"{cache_gb:g}") if cache_gb else ()
+    one = ("--slots", "1") if cards else ()  # whatever the settings of workers say: each sees one card
     return LocalPool(
         homes,
         nodes_max=nodes_max,
         offer=offer,
         server=access.url,
+        cards=[card.id for card in cards],
         # A worker looks for a file of settings where its server did.
-        command=("env", f"GANGLINE_HOME={home}", *WORKER, "--cache", str(home / "cache"), *file, *limit),
+        command=("env", f"GANGLINE_HOME={home}", *WORKER, "--cache", str(home / "cache"), *file, *limit, *one),
     )
 
 

@@ -2,19 +2,21 @@
 
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from gangline.compose.home import keep_files_private, private_home
 from gangline.compose.hub import make_hub
-from gangline.compose.machine import shown_gpu, trainer_threads
+from gangline.compose.machine import shown_cards, trainer_threads
 from gangline.compose.settings import existing, hub_home, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.server.programs import WorkerProgram
 from gangline.core.server.settings import WorkerSettings
 
 if TYPE_CHECKING:
+    from gangline.adapters.cards import Card
     from gangline.adapters.host.cache import Cache
     from gangline.ports.server import Server
     from gangline.worker.agent import Agent
@@ -31,7 +33,8 @@ SECRETS_OF_DATA = (
 def make_agent(settings: WorkerSettings) -> "Agent":
     """Make a worker of this machine. Raises `UserError` where another one is at work in its home."""
     from gangline import __version__
-    from gangline.adapters.host.host import LocalHost, describe_numerics, gpu_memory_gb, memory_bytes
+    from gangline.adapters.cards import describe_gpu, gpu_memory_gb
+    from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
     from gangline.adapters.host.trainer_process import ProcessTrainer
     from gangline.adapters.hub import NodesHub
     from gangline.adapters.transfer.transfer import NodesTransfer
@@ -41,7 +44,8 @@ def make_agent(settings: WorkerSettings) -> "Agent":
     from gangline.worker.agent import Agent
     from gangline.worker.edges import Edges
 
-    of = settings.worker
+    of, cards = settings.worker, shown_cards()
+    slots = slots_of(of, cards)
     strip_secrets(*SECRETS_OF_DATA)
     if of.cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
         keep_files_private()
@@ -49,13 +53,13 @@ def make_agent(settings: WorkerSettings) -> "Agent":
     host = LocalHost(of.home, cache)
     reached: Server = HttpServer(of.server, of.token)
     machine = of.machine or host.machine()
-    gpu, room_bytes, memory = shown_gpu(), cache.room_bytes(), memory_bytes()
+    gpu, room_bytes, memory = describe_gpu(cards), cache.room_bytes(), memory_bytes()
     hub = NodesHub(make_hub(settings.hub), cache.folder, of.hub_cache or hub_home() / "hub")
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
         transfer=NodesTransfer(of.server, hub, rng),
-        trainer=ProcessTrainer(card=gpu.get("gpu", "")),
+        trainer=ProcessTrainer(card=gpu.get("gpu", ""), cards=[card.id for card in cards], slots=slots),
         host=host,
         rng=rng,
     )
@@ -64,7 +68,7 @@ def make_agent(settings: WorkerSettings) -> "Agent":
         name=of.name or socket.gethostname(),
         node=of.node,
         place=of.place,
-        slots=of.slots,
+        slots=slots,
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
         capabilities={"gangline": __version__, "python": sys.version.split()[0]}
@@ -75,6 +79,18 @@ def make_agent(settings: WorkerSettings) -> "Agent":
         measured={"disk": f"{room_bytes / 1e9:.0f} GB", "memory": f"{memory / 1e9:.0f} GB"},
     )
     return Agent(edges, join)
+
+
+def slots_of(of: WorkerProgram, cards: "Sequence[Card]") -> int:
+    """Return the number of slots: one for each GPU that trainers see, unless the settings name another. Raises `UserError`."""
+    if of.slots and cards and of.slots > len(cards):
+        raise UserError(
+            f"{of.slots} slots are more than the {len(cards)} GPUs that this worker sees"
+            if len(cards) > 1
+            else f"{of.slots} slots are more than the one GPU that this worker sees",
+            hint="each slot has a GPU of its own: lower --slots, or show the worker more in CUDA_VISIBLE_DEVICES",
+        )
+    return of.slots or max(1, len(cards))
 
 
 def make_cache(of: WorkerProgram, home: Path) -> "Cache":

@@ -113,6 +113,11 @@ class Assignment:
     resume: tuple[Resumable, ...]
     prepared: tuple[Offered, ...] = ()
 
+    @property
+    def slots(self) -> int:
+        """Return how many slots of the node the job takes. Jobs that render take one, whatever the job that they render took."""
+        return self.spec.get("needs", {}).get("slots", 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWork:

@@ -59,6 +59,10 @@ class Transfer(Protocol):
 class NodeTransfer(Transfer, Protocol):
     """The transfers of a node of the service, which also downloads models from the hub."""
 
+    def apart(self) -> "NodeTransfer":
+        """Return another one for one attempt: neither stops the other's transfers or waits for them."""
+        ...
+
     def list_hub(self, repo: str, commit: str, role: ModelRole) -> Task[tuple[File, ...]]:
         """List the files of a model on the hub that a run needs."""
         ...

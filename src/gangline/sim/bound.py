@@ -21,12 +21,16 @@ def cheapest_usd(machines: Sequence[MachineModel], *, steps: float, jobs: int, h
     It assumes that their paces are known before they are rented, and that nothing is ever interrupted, downloaded, saved or idle. Only one
     start per job is paid for, the cheapest one. The pool's limit of nodes is ignored.
     """
-    cheapest = sorted(machines, key=lambda machine: machine.price_micro_usd_per_hour * machine.seconds_per_step)
+    cheapest = sorted(machines, key=lambda machine: _slot_price(machine) * machine.seconds_per_step)
     left, micro_usd = steps, 0.0
     for machine in cheapest:
-        taken = min(left, hours * 3600 / machine.seconds_per_step)
-        micro_usd += taken * machine.seconds_per_step * machine.price_micro_usd_per_hour / 3600
+        taken = min(left, machine.slots * hours * 3600 / machine.seconds_per_step)
+        micro_usd += taken * machine.seconds_per_step * _slot_price(machine) / 3600
         left -= taken
     assert left <= 0, "all machines together can do the work in the time"
-    start = min(machine.start_s * machine.price_micro_usd_per_hour for machine in machines) / 3600
+    start = min(machine.start_s * _slot_price(machine) for machine in machines) / 3600
     return (micro_usd + jobs * start) / 1e6
+
+
+def _slot_price(machine: MachineModel) -> float:
+    return machine.price_micro_usd_per_hour / machine.slots

@@ -70,6 +70,7 @@ class SimNode:
                 machine=machine.id,
                 name=name,
                 node=name,
+                slots=machine.slots,
                 gpu=machine.gpu,
                 gpu_memory_gb=machine.gpu_memory_gb,
             ),
@@ -301,7 +302,8 @@ class Cloud:
 
 
 def _offer_id(machine: MachineModel) -> str:
-    return f"{machine.gpu} {machine.gpu_memory_gb:g} GB at {machine.price_micro_usd_per_hour}"
+    count = f"{machine.slots} × " if machine.slots > 1 else ""
+    return f"{count}{machine.gpu} {machine.gpu_memory_gb:g} GB at {machine.price_micro_usd_per_hour}"
 
 
 def _offer(machine: MachineModel) -> Offer:
@@ -309,6 +311,7 @@ def _offer(machine: MachineModel) -> Offer:
         id=_offer_id(machine),
         gpu=machine.gpu,
         gpu_memory_gb=machine.gpu_memory_gb,
+        slots=machine.slots,
         price_micro_usd_per_hour=machine.price_micro_usd_per_hour,
     )
 
@@ -322,6 +325,7 @@ def draw_machines(groups: "list", rng: Random) -> list[MachineModel]:
             machines.append(
                 MachineModel(
                     id=f"machine-{len(machines):06d}",
+                    slots=group.slots,
                     gpu=group.gpu,
                     gpu_memory_gb=group.gpu_memory_gb,
                     price_micro_usd_per_hour=round(group.price_usd_per_hour * 1e6),

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -242,6 +242,9 @@ class SimTransfer:
     is_alive: Callable[[], bool]
     idle: bool = True
     _life: int = 0
+
+    def apart(self) -> "SimTransfer":
+        return replace(self)
 
     def describe(self, file: File, source: Path) -> Task[Upload]:
         parts = tuple(part.sha256 or "" for part in simulated_parts(file)) if file.bytes > PART_BYTES else ()

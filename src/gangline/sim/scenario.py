@@ -42,6 +42,7 @@ class MachineModel:
     its first step; `save_s` is how long a save stops training."""
 
     id: str
+    slots: int
     gpu: str
     gpu_memory_gb: float
     price_micro_usd_per_hour: int
@@ -58,10 +59,12 @@ class MachineModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """A group of similar machines. Their paces are random: log-normal around `seconds_per_step` with `spread`, then times `slowness`."""
+    """A group of similar machines, each with `slots` GPUs for its price. Their paces are random: log-normal around
+    `seconds_per_step` with `spread`, then times `slowness`."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     count: Annotated[int, Ge(1), Le(1_000_000)]
+    slots: Annotated[int, Ge(1), Le(1024)] = 1
     gpu: str = "RTX 4090"
     gpu_memory_gb: AtLeastZero = 24
     price_usd_per_hour: AtLeastZero = 0.3

@@ -149,6 +149,7 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         rng = World(seed).rng("chaos")
         scenario = _with_samples(_scenario(rng), World(seed).rng("samples"))
+        scenario = _with_slots(scenario, World(seed).rng("slots"))
         self.simulation = Simulation(scenario, seed, rates=_rates(rng))
         self._rng = rng
         self._world = self.simulation.world
@@ -282,6 +283,14 @@ def _with_samples(scenario: Scenario, rng: Random) -> Scenario:
     """Return the scenario with samples for some of the jobs, during training or at the end."""
     jobs = [replace(batch, sample_every_steps=rng.choice((None, 10, 40))) for batch in scenario.jobs]
     return replace(scenario, jobs=tuple(replace(batch, sample_result=rng.random() < 0.5) for batch in jobs))
+
+
+def _with_slots(scenario: Scenario, rng: Random) -> Scenario:
+    """Return the scenario with several GPUs in some of the machines, in half of all seeds."""
+    if rng.random() < 0.5:
+        return scenario
+    machines = [replace(group, slots=rng.choice((1, 2, 4))) for group in scenario.machines]
+    return replace(scenario, machines=tuple(machines))
 
 
 _ODD: tuple[dict, ...] = (

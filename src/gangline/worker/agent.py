@@ -1,4 +1,4 @@
-"""The agent: it joins, claims jobs and works on them, until it is asked to stop. `step` never blocks."""
+"""The agent: it joins, claims jobs for its free slots and works on them, until it is asked to stop. `step` never blocks."""
 
 import math
 from dataclasses import replace
@@ -9,6 +9,7 @@ from gangline.core.runs.proof import unfit
 from gangline.ports.server import Assignment, Join, Joined, NoWork
 from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost
+from gangline.worker.slots import Slots
 from gangline.worker.work import AttemptWork
 
 PROVE_EVERY_S = 0.2
@@ -30,35 +31,48 @@ class Agent:
         self._join = join
         self._proven = False
         self._joined: Joined | None = None
-        self._work: AttemptWork | None = None
+        self._works: list[AttemptWork] = []
+        self._slots = Slots(join.slots)
         self._stopping = False
         self._next_s = 0.0
         self._tries = 0
         self._locked_out = ""
 
     def ask_to_stop(self) -> None:
-        """Release the job at its newest step, leave, and become `stopped`. Safe in a signal handler."""
+        """Release all jobs at their newest steps, leave, and become `stopped`. Safe in a signal handler."""
         self._stopping = True
 
     @property
     def is_busy(self) -> bool:
         """Return whether the agent has a job."""
-        return self._work is not None
+        return bool(self._works)
 
     @property
     def due_s(self) -> float:
         """The latest moment of the next step, unless an edge has news before."""
-        if self._work:
-            return self._work.due_s
-        return -math.inf if self._stopping else self._next_s
+        due_s = [work.due_s for work in self._works]
+        if self._stopping:
+            return min(due_s, default=-math.inf)
+        return min([*due_s, self._next_s] if self._has_room else due_s)
+
+    @property
+    def _has_room(self) -> bool:
+        """Return whether a slot is free for another job."""
+        return sum(work.assignment.slots for work in self._works) < self._join.slots
 
     def step(self, now_s: float) -> None:
         """Do one step. Raise `Denied` if the join token is refused, as only a person can help then."""
-        if self._work:
-            self._step_work(self._work, now_s)
-        elif self._stopping:
+        has_room = (
+            self._has_room
+        )  # before the works' steps: a slot that becomes free in this step is filled in the next
+        for work in self._works:
+            self._step_work(work, now_s)
+        if any(work.ended for work in self._works):
+            self._works = [work for work in self._works if not work.ended]
+            self._next_s = self._next_s if self._tries else now_s
+        elif self._stopping and not self._works:
             self._leave()
-        elif now_s >= self._next_s:
+        elif not self._stopping and has_room and now_s >= self._next_s:
             self._ask(now_s)
 
     def _step_work(self, work: AttemptWork, now_s: float) -> None:
@@ -69,12 +83,16 @@ class Agent:
         except LeaseLost:
             self.news.append(f"{work.assignment.job}: the lease is lost; stopped and cleaned up")
         except Denied:
-            self._joined = None
-            self.news.append("the server no longer knows this node; joining again")
+            self._forget()
         except GanglineError as error:
             self.news.append(f"{work.assignment.job}: abandoned: {error.message}")
-        if work.ended:
-            self._work = None
+
+    def _forget(self) -> None:
+        """Abandon all jobs, as their leases were this node's, which the server no longer knows."""
+        self._joined = None
+        self.news.append("the server no longer knows this node; joining again")
+        for work in self._works:
+            work.abandon()
 
     def _ask(self, now_s: float) -> None:
         if not self._proven and not self._prove():
@@ -113,7 +131,7 @@ class Agent:
         try:
             answer = self._edges.server.claim()
         except Denied:
-            self._joined = None
+            self._forget()
             return
         locked_out = answer.because if isinstance(answer, NoWork) and answer.locked_out else ""
         if locked_out not in ("", self._locked_out):
@@ -121,7 +139,7 @@ class Agent:
         self._locked_out = locked_out
         if isinstance(answer, Assignment):
             self.news.append(f"{answer.job}: {answer.name}")
-            self._work = AttemptWork(self._edges, answer, joined, now_s)
+            self._works.append(AttemptWork(self._edges, answer, joined, self._slots, now_s))
         else:
             self._next_s = now_s + joined.claim_interval_s
 

@@ -32,6 +32,7 @@ from gangline.worker.fetch import fetch_checkpoint, fetch_inputs, fetch_left_out
 from gangline.worker.heartbeat import Heartbeat
 from gangline.worker.move import AttemptFailed
 from gangline.worker.shipping import Shipping
+from gangline.worker.slots import Slots
 
 
 class AttemptWork:
@@ -40,10 +41,13 @@ class AttemptWork:
     If the lease is lost, at any moment, the trainer is killed and nothing more is sent.
     """
 
-    def __init__(self, edges: Edges, assignment: Assignment, joined: Joined, now_s: float) -> None:
+    def __init__(self, edges: Edges, assignment: Assignment, joined: Joined, slots: Slots, now_s: float) -> None:
         self.assignment = assignment
         self.ended = False
-        self._live = LiveAttempt(edges=edges, clock=Clock(now_s), assignment=assignment, joined=joined)
+        own = replace(edges, transfer=edges.transfer.apart())
+        self._live = LiveAttempt(edges=own, clock=Clock(now_s), assignment=assignment, joined=joined)
+        self._slots = slots
+        self._taken: tuple[int, ...] = ()
         self._heartbeat = Heartbeat(self._live)
         self._activities = Activities(self._live.clock)
         self._activities.begin(self._course())
@@ -74,6 +78,11 @@ class AttemptWork:
         """Ask to save, upload the trainer's output and release the job; downloads are abandoned. Repeated calls change nothing."""
         self._live.ask_to_stop()
 
+    def abandon(self) -> None:
+        """Kill the trainer and send nothing more, as the server does not know this node any longer."""
+        self._over = True
+        self._clean_up()
+
     # The course
 
     def _course(self) -> Activity[None]:
@@ -102,8 +111,9 @@ class AttemptWork:
         left_out = yield from self._unless_stopping(self._fetch(directory))
         shipping = Shipping(live)  # only now is it known from which step the attempt resumes
         checkpoints = Checkpoints(live, shipping)
-        while left_out is not None:
-            run = live.run = live.edges.trainer.start(live.assignment.kind, directory)
+        yield from unless(lambda: live.stopping, self._take_slots())
+        while left_out is not None and self._taken:
+            run = live.run = live.edges.trainer.start(live.assignment.kind, directory, self._taken)
             code = yield from self._supervise(run, shipping, checkpoints)
             if code != EXIT_LEFT_OUT or not left_out:
                 return (yield from _outcome(run, code, shipping))
@@ -119,6 +129,13 @@ class AttemptWork:
             live.edges.transfer.stop()
             return None
         return lacking
+
+    def _take_slots(self) -> Activity[None]:
+        """Wait until the slots are free: the server gives a job as soon as a lease has ended, and its run may not be removed yet."""
+        while not self._taken:
+            self._taken = self._slots.take(self._live.assignment.slots) or ()
+            if not self._taken:
+                yield self._live.clock.now_s
 
     def _fetch(self, directory: Path) -> Activity[tuple[str, ...]]:
         live = self._live
@@ -157,6 +174,7 @@ class AttemptWork:
             if self._directory:
                 live.edges.host.discard(self._directory)
             live.edges.host.make_room(0)
+            self._slots.give_back(self._taken)
             self.ended = True
 
 

@@ -149,3 +149,23 @@ def test_a_record_that_was_cut_off_keeps_no_server_from_starting(homes: Path) ->
 
 def test_a_box_that_is_to_have_no_nodes_offers_none(homes: Path) -> None:
     assert LocalPool(homes, nodes_max=0, offer=OFFER, server="http://nowhere").offers() == []
+
+
+def test_each_local_node_sees_one_card_of_the_box_in_turn(homes: Path) -> None:
+    program = (
+        "import os, pathlib, sys; pathlib.Path(sys.argv[-1], 'card').write_text(os.environ['CUDA_VISIBLE_DEVICES']); "
+        + POLITE
+    )
+    pool = LocalPool(
+        homes,
+        nodes_max=3,
+        offer=OFFER,
+        server="http://nowhere",
+        cards=["GPU-a", "GPU-b"],
+        command=(sys.executable, "-c", program),
+    )
+    for name in ("node-a", "node-b", "node-c"):
+        start(pool, name)
+    until(lambda: len([path for path in homes.glob("*/card") if path.read_text()]) == 3)
+    assert [(homes / number / "card").read_text() for number in "123"] == ["GPU-a", "GPU-b", "GPU-a"]
+    pool.stop_all()

@@ -6,7 +6,6 @@ import os
 import platform
 import secrets
 import shutil
-import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -108,19 +107,6 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def describe_gpu(visible: str | None) -> dict[str, str]:
-    """Return the first GPU as the driver names it; empty if there is none, or if `visible` (CUDA_VISIBLE_DEVICES) hides all."""
-    if visible in ("", "-1"):
-        return {}
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    parts = [part.strip() for part in answer.splitlines()[0].split(",")] if answer.strip() else []
-    return dict(zip(("gpu", "gpu_memory", "driver"), parts, strict=False))
-
-
 def memory_bytes() -> int:
     """Return how much memory this machine has, or its container may use."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -128,9 +114,3 @@ def memory_bytes() -> int:
         with suppress(OSError, ValueError):  # "max" means no limit
             sizes.append(int(path.read_text()))
     return min(sizes)
-
-
-def gpu_memory_gb(described: dict[str, str]) -> float:
-    """Return the GB of a GPU that `describe_gpu` describes, rounded as vendors do: `24564 MiB` is a card of 24 GB."""
-    memory = described.get("gpu_memory", "").split()
-    return round(float(memory[0]) / 1024) if memory and memory[0].isdigit() else 0.0

@@ -25,7 +25,7 @@ from gangline.core.runs.metrics import Point, Reading, sound
 from gangline.core.runs.proof import PROBE, Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.trainer import Made, Pictures, RunResult, Saved
-from gangline.posix import die_with_parent
+from gangline.posix import CORES, cores, die_with_parent
 
 MODULES = {name: kind.program for name, kind in KINDS.items()}
 STANDBY = "gangline.train.run.standby"
@@ -50,10 +50,13 @@ PROOF_S_MAX = 600.0
 class ProcessTrainer:
     """Starts each run in a standby process, which has loaded the libraries already: loading takes longer than downloading a checkpoint. The
     standby holds a few hundred megabytes of memory; it is started on demand if there is none. The first one proves what this machine can
-    do; `card` is the driver's name of its first GPU."""
+    do; `card` is the driver's name of its first GPU. `cards` are the GPUs of the node's slots by their names in CUDA_VISIBLE_DEVICES; none
+    on a machine without."""
 
-    def __init__(self, *, card: str = "") -> None:
+    def __init__(self, *, card: str = "", cards: Sequence[str] = (), slots: int = 1) -> None:
         self._card = card
+        self._cards = cards
+        self._slots = slots
         self._standby: subprocess.Popen[bytes] | None = None
         self._proving: _Proving | None = None
 
@@ -84,15 +87,26 @@ class ProcessTrainer:
             pass_fds=pass_fds,
         )
 
-    def start(self, kind: str, directory: Path) -> "ProcessRun":
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...] = (0,)) -> "ProcessRun":
         self.prepare()
         process, self._standby = self._standby, None
         assert process and process.stdin
         (directory / LOG).touch()
-        order = {"module": MODULES[kind], "directory": str(directory), "log": str(directory / LOG)}
+        order = {
+            "module": MODULES[kind],
+            "directory": str(directory),
+            "log": str(directory / LOG),
+            "environment": self._of_slots(slots),
+        }
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(json.dumps(order).encode() + b"\n")
         return ProcessRun(process, directory)
+
+    def _of_slots(self, slots: tuple[int, ...]) -> dict[str, str]:
+        """Return what a trainer's environment says of its slots. Their number decides the threads that read pictures, and no result."""
+        cards = {"CUDA_VISIBLE_DEVICES": ",".join(self._cards[slot] for slot in slots)} if self._cards else {}
+        share = {CORES: str(max(1, cores() * len(slots) // self._slots))} if self._slots > 1 else {}
+        return cards | share
 
 
 class _Proving:

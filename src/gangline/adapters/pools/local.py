@@ -38,15 +38,23 @@ class LocalNode:
 
 
 def start_node(
-    *, name: str, home: Path, server: str, join_token: str, node: str = "", command: Sequence[str] = WORKER
+    *,
+    name: str,
+    home: Path,
+    server: str,
+    join_token: str,
+    node: str = "",
+    card: str = "",
+    command: Sequence[str] = WORKER,
 ) -> LocalNode:
-    """Start a worker. It joins as `node` if that was rented for it. The token is passed in the environment, since `ps` shows arguments. The
-    worker dies with the thread that calls this."""
+    """Start a worker. It joins as `node` if that was rented for it, and sees only the GPU `card`, if one is named. The token is passed in
+    the environment, since `ps` shows arguments. The worker dies with the thread that calls this."""
     home.mkdir(parents=True, exist_ok=True)
+    shown = {"CUDA_VISIBLE_DEVICES": card} if card else {}
     with (home / LOG).open("ab") as output:
         process = subprocess.Popen(
             [*command, "--server", server, "--name", name, "--home", home],
-            env=os.environ | {"GANGLINE_TOKEN": join_token, "GANGLINE_NODE": node},
+            env=os.environ | {"GANGLINE_TOKEN": join_token, "GANGLINE_NODE": node} | shown,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -86,8 +94,8 @@ class _Rented:
 
 
 class LocalPool:
-    """Runs at most `nodes_max` nodes at a time, which reach the server at its own address on this box. Several threads may call it; no call
-    but `stop_all` waits for a node.
+    """Runs at most `nodes_max` nodes at a time, each on one of `cards` in turn, which reach the server at its own address on this box. Several
+    threads may call it; no call but `stop_all` waits for a node.
     """
 
     def __init__(
@@ -97,9 +105,11 @@ class LocalPool:
         nodes_max: int,
         offer: Offer,
         server: str,
+        cards: Sequence[str] = (),
         command: Sequence[str] = WORKER,
     ) -> None:
         self._offer = offer
+        self._cards = cards
         self._homes = [homes / str(number) for number in range(1, nodes_max + 1)]
         self._server = server
         self._command = command
@@ -172,6 +182,7 @@ class LocalPool:
                 server=self._server,
                 join_token=rental.token,
                 node=rental.name,
+                card=self._cards[self._homes.index(home) % len(self._cards)] if self._cards else "",
                 command=self._command,
             ).result()
         except OSError as error:

@@ -92,6 +92,12 @@ class NodesTransfer(HttpTransfer):
     def __init__(self, server: str, hub: NodeHub, rng: Random, patience: Patience = PATIENCE) -> None:
         super().__init__(server, rng, patience)
         self._hub = hub
+        self._apart = partial(NodesTransfer, server, hub, rng, patience)
+
+    def apart(self) -> "NodesTransfer":
+        return (
+            self._apart()
+        )  # with threads of its own: a long download of one attempt holds up no checkpoint of another
 
     def list_hub(self, repo: str, commit: str, role: ModelRole) -> FutureTask[tuple[File, ...]]:
         return self._start(partial(self._hub.files, repo, commit, role))

@@ -50,7 +50,13 @@ def worker_command(
     cache_gb: CacheOption = None,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, max=1024, help="Run a job on up to this many GPUs, one rank each.", show_default="1"),
+        typer.Option(
+            min=1,
+            max=1024,
+            help="Use this many GPUs. Each trains a LoRA of its own; a job from scratch may take several (default: all that "
+            "CUDA_VISIBLE_DEVICES shows; on a machine without a GPU, 1).",
+            show_default=False,
+        ),
     ] = None,
     settings: SettingsOption = None,
     output: OutputOption = Output.text,

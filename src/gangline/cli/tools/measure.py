@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from gangline.adapters.host.host import gpu_memory_gb
+from gangline.adapters.cards import gpu_memory_gb
 from gangline.adapters.host.trainer_process import MODULES, ProcessRun, start_program
 from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.cli.jobs.scratch import ScratchPlan

@@ -156,10 +156,10 @@ class WorkerProgram:
         "What the provider calls this machine, where it moves nodes between machines; the node's start sets it.",
     ] = ""
     slots: Annotated[
-        Annotated[int, Ge(1), Le(1024), Exact()],
+        Annotated[int, Ge(1), Le(1024), Exact()] | None,
         SettingOrigin(option="--slots"),
-        "Into how many ranks a job may be split here: the GPUs of the machine.",
-    ] = 1
+        "The GPUs of the machine that jobs may use, each for one job; without it, all that CUDA_VISIBLE_DEVICES shows, or 1.",
+    ] = None
     cache: Annotated[
         Path | None,
         SettingOrigin(option="--cache"),

@@ -11,7 +11,7 @@ from gangline.ports.trainer import Saved
 
 
 class SimHost:
-    """The `host` port of a node: the files on its disk. The cache lives as long as the node, and there is one run at a time."""
+    """The `host` port of a node: the files on its disk. The cache lives as long as the node."""
 
     def __init__(self) -> None:
         self.files: dict[Path, str] = {}
@@ -60,7 +60,7 @@ class SimHost:
         if path in self.specs:
             del self.specs[path]
             self.resume.pop(path, None)
-            self.saved.clear()
+            self.saved = {folder: saved for folder, saved in self.saved.items() if not folder.is_relative_to(path)}
             self.files = {file: sha256 for file, sha256 in self.files.items() if not file.is_relative_to(path)}
 
     def arrived(self, path: Path, file: File) -> None:

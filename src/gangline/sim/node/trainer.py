@@ -51,7 +51,7 @@ class SimTrainer:
     def prepare(self) -> None:
         """Do nothing: a simulated start takes `start_s`, whether prepared or not."""
 
-    def start(self, kind: str, directory: Path) -> Run:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...]) -> Run:
         self.run = (
             SimRendering(self.world, self.host, self.machine, self.news, directory)
             if KINDS[kind].renders
@@ -204,7 +204,7 @@ class SimRun:
         return self._failure
 
     def checkpoints(self) -> list[Saved]:
-        return list(self._at.host.saved.values())
+        return [saved for folder, saved in self._at.host.saved.items() if folder.is_relative_to(self.directory)]
 
     def pictures(self) -> list[Pictures]:
         return self._pictures

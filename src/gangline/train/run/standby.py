@@ -1,7 +1,8 @@
 """A trainer that has loaded its libraries and waits for its run: `python -m gangline.train.run.standby MODULE...`.
 
-One line on standard input names its module and the run's directory. Until then it knows nothing of any job and holds no card; at the end of
-input it ends. With `--report FD` it first writes there, as JSON, what the machine can do.
+One line on standard input names its module, the run's directory, and its share of the machine as variables of the environment. Until then
+it knows nothing of any job and holds no card; at the end of input it ends. With `--report FD` it first writes there, as JSON, what the
+machine can do.
 """
 
 import argparse
@@ -37,6 +38,7 @@ def main() -> int:
     if not line:
         return EXIT_DONE
     order = json.loads(line)
+    os.environ |= order["environment"]  # CUDA reads it when it starts, which no library does while it loads
     _move_into(Path(order["directory"]), order["log"])
     sys.argv = [order["module"], order["directory"]]
     sys.modules.pop(order["module"], None)  # its libraries stay loaded; the module runs again, as `__main__`

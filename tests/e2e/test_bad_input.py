@@ -167,6 +167,19 @@ def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) 
     assert ended.stderr.startswith("error: this server does not know the join token\nhint: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "because"),
+    [("nowhere/notice", "is neither a provider nor a file"), ("lock", "exists already")],
+)
+def test_a_notice_that_cannot_come(box: Box, tmp_path: Path, name: str, because: str) -> None:
+    (tmp_path / "lock").touch()
+    command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", box.join_token]
+    words = ["--home", tmp_path / "home", "--notice", tmp_path / name]
+    ended = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"error: --notice {tmp_path / name} {because}\nhint: ")
+
+
 def test_two_workers_in_one_home(box: Box, tmp_path: Path) -> None:
     from gangline.adapters.host.host import LocalHost
 

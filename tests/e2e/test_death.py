@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gangline.adapters.pools.local import LocalNode
+from gangline.adapters.pools.local import LOG, WORKER, LocalNode, start_node
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
@@ -173,6 +173,25 @@ def test_a_node_that_is_told_to_stop_loses_no_step(box: Box, tmp_path: Path, exp
     ended = until(box, job, has_ended)
     assert ended.steps_redone == 0
     assert digest_of(box, job, tmp_path / "results") == expected
+
+
+def test_a_node_whose_provider_gives_notice_hands_its_job_back_and_says_why(box: Box, tmp_path: Path) -> None:
+    notice = tmp_path / "notice"
+    command = (*WORKER, "--notice", str(notice))
+    node = box.nodes["node-a"] = start_node(
+        name="node-a", home=box.home / "node-a", server=box.url, join_token=box.join_token, command=command
+    )
+    job = submit(box, steps=100_000, checkpoint_every_steps=None)
+    until(box, job, lambda found: found.summary.step >= 5)
+    notice.touch()
+    assert node.process.wait(60) == 0
+    handed_back = box.client.job(job)
+    assert handed_back.summary.state == "queued" and handed_back.attempts[0].state == "released"
+    assert handed_back.summary.committed_step >= handed_back.attempts[0].step >= 5
+    assert f"{notice} has appeared; saving, and handing back all jobs" in (
+        node_log := (box.home / "node-a" / LOG).read_text()
+    )
+    assert "could not be informed" not in node_log
 
 
 def test_a_canceled_job_leaves_no_process_and_no_photo_on_its_node(box: Box) -> None:

@@ -20,8 +20,9 @@ from gangline.core.job import (
 )
 from gangline.core.jobs.failure import Verdict
 from gangline.core.specs.fields import Needs
+from gangline.ports.server import Notice
 from gangline.service.attempts import moving
-from gangline.service.fleet.nodes import leave_pool
+from gangline.service.fleet.nodes import heed_notice, leave_pool
 from gangline.service.jobs import steer
 from gangline.sim.soak import SAFETY_S, Chaos
 from gangline.sim.world import START_MS
@@ -29,7 +30,7 @@ from tests.service.conftest import POLICY, Service, a_service
 from tests.service.places.conftest import allow
 from tests.service.places.site import a_site
 from tests.service.places.test_imports import ask, fetch_all
-from tests.service.test_rules import a_contrast, fail, last_one, quarantined, release, succeed
+from tests.service.test_rules import a_contrast, fail, last_one, misbehave, quarantined, release, succeed
 
 Move = tuple[str, str, str]
 TABLES: Mapping[str, tuple[Mapping[Any, str], tuple[str, ...]]] = {
@@ -99,12 +100,38 @@ def a_machine_serves_its_quarantine(service: Service) -> None:
     succeed(service, node, service.claim(node).hold)
 
 
+def on_trial(service: Service) -> str:
+    """A node whose machine has served its quarantine."""
+    a_contrast(service)
+    node = quarantined(service)
+    service.wait(POLICY.quarantine_s + 1)
+    service.claim_nothing(node)
+    service.tick()
+    return node
+
+
+def a_machine_fails_its_trial(service: Service) -> None:
+    node = on_trial(service)
+    service.join("node-other")
+    misbehave(service, node)
+
+
+def providers_give_notice(service: Service) -> None:
+    """To a node on trial, and to one in quarantine."""
+    notice = Notice(because="Amazon will terminate this machine")
+    heed_notice(service.deployment, on_trial(service), notice, service.now_ms)
+    unfit = service.join("node-bare", problems={"lora": "torch is not installed"}, kinds=())
+    heed_notice(service.deployment, unfit, notice, service.now_ms)
+
+
 PLAYS = (
     owners,
     an_owner_pauses_what_runs,
     photos_of_a_paused_job_cannot_be_fetched,
     nothing_can_be_made_of_it,
     a_machine_serves_its_quarantine,
+    a_machine_fails_its_trial,
+    providers_give_notice,
     last_one,
 )
 

@@ -32,6 +32,7 @@ from gangline.ports.server import (
     Join,
     Keep,
     Log,
+    Notice,
     Points,
     Reject,
     Released,
@@ -164,6 +165,7 @@ class Conversation:
         self.steer(spec, file)
         self.clean_up(succeeds)
         self.node.claim()
+        self.node.notice(Notice(because="the provider will take this machine back"))
         self.node.leave()
 
     def administer(self) -> None:

@@ -240,12 +240,12 @@ def node(service: Service, tmp_path: Path) -> Node:
     return make_node(service, tmp_path, SlowTransfer(service))
 
 
-def make_node(service: Service, tmp_path: Path, transfer: SlowTransfer, *, slots: int = 1) -> Node:
+def make_node(service: Service, tmp_path: Path, transfer: SlowTransfer, *, slots: int = 1, **said: Any) -> Node:
     host = LocalHost(tmp_path / "node")
     trainer = ScriptedTrainer(SCRIPT)
     server = HttpServer("http://testserver", JOIN, service.http)  # type: ignore[arg-type]
     edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=Random(0))
-    return Node(service, Agent(edges, Join(machine="m", name="node-a", slots=slots)), trainer, host)
+    return Node(service, Agent(edges, Join(machine="m", name="node-a", slots=slots), **said), trainer, host)
 
 
 def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node) -> None:

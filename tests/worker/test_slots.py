@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from gangline.core.errors import Unreachable
 from gangline.core.specs.fields import Needs
+from gangline.ports.server import Notice
 from gangline.service.controller import Controller
 from tests.service.conftest import PRICE, Service
 from tests.worker.test_agent import Node, ScriptedRun, SlowTransfer, make_node
@@ -181,3 +183,50 @@ def test_two_jobs_on_two_slots_pay_half_the_node_each_and_idle_slots_once(servic
         assert paid[job] == pytest.approx(took_s * PRICE / 3600 / 2, abs=2)
     idle = sum(line["micro_usd"] for line in lines if line["cause"] == "idle")
     assert sum(paid.values()) + idle == pytest.approx(seconds * PRICE / 3600, abs=20)
+
+
+def test_when_its_provider_gives_notice_it_hands_both_jobs_back_and_the_node_drains_by_that_reason(
+    service: Service, tmp_path: Path
+) -> None:
+    notice: list[str] = []
+    pair = make_node(service, tmp_path, ApartTransfer(service), slots=2, notice=lambda: "".join(notice))
+    jobs = training_two(pair)
+    notice.append("Amazon will terminate this machine at 08:22")
+    pair.step()
+    assert all(run.stopped for run in pair.trainer.runs), "they save before anybody is told"
+    [node] = service.look("SELECT state, because FROM node")
+    assert node == {"state": "draining", "because": notice[0]}
+    run_until(pair, lambda: pair.agent.stopped)
+    assert states(pair, *jobs) == ["queued", "queued"] and not pair.agent.failed
+    attempts = [service.store.load("attempts", job=job)[0] for job in jobs]
+    assert [attempt["state"] for attempt in attempts] == ["released", "released"]
+    assert service.look("SELECT state, because FROM node") == [{"state": "gone", "because": notice[0]}]
+    assert sum(notice[0] in line for line in pair.agent.news) == 1
+    assert service.look("SELECT * FROM strike") == []
+
+
+class AwayForNotices:
+    """A server that is unreachable when it is told of a notice, `times` times."""
+
+    def __init__(self, server: Any, times: int) -> None:
+        self._server, self._times = server, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def notice(self, request: Notice) -> None:
+        self._times -= 1
+        if self._times >= 0:
+            raise Unreachable("nobody answers")
+        self._server.notice(request)
+
+
+def test_a_server_that_is_away_is_told_again_while_trainers_save(service: Service, tmp_path: Path) -> None:
+    notice: list[str] = []
+    pair = make_node(service, tmp_path, ApartTransfer(service), slots=2, notice=lambda: "".join(notice))
+    training_two(pair)
+    object.__setattr__(pair.agent._edges, "server", AwayForNotices(pair.agent._edges.server, 3))
+    pair.trainer.runs[0].exit_code = lambda: None  # type: ignore[method-assign]
+    notice.append("Amazon will terminate this machine")
+    run_until(pair, lambda: service.look("SELECT state FROM node WHERE state = 'draining'"))
+    assert pair.agent.is_busy and pair.trainer.runs[0].stopped

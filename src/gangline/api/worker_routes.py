@@ -18,6 +18,7 @@ from gangline.ports.server import (
     Joined,
     Keep,
     Log,
+    Notice,
     NoWork,
     Outcome,
     Reject,
@@ -42,6 +43,13 @@ def join(deployment: ThisDeployment, now: Now, token: JoinsWith, request: Join) 
 def leave(deployment: ThisDeployment, now: Now, node: NodeId) -> None:
     """Leave the pool. The jobs that the node still has return to the queue."""
     nodes.leave_pool(deployment, node, now)
+
+
+@router.post("/nodes/self/notice", status_code=204)
+def give_notice(deployment: ThisDeployment, now: Now, node: NodeId, request: Notice) -> None:
+    """Report that the provider is about to take this machine away. The node gets no more jobs, and nobody is blamed; what it runs, it hands
+    back."""
+    nodes.heed_notice(deployment, node, request, now)
 
 
 @router.post("/claims", response_model=NoWork, responses={201: {"model": Assignment}})

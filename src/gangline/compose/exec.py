@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from gangline.compose.buckets import data_place, open_bucket, open_bucket_to_read, with_key
+from gangline.compose.notices import check_notice, make_notice
 from gangline.compose.settings import needing, strip_secrets
 from gangline.core.command.surroundings import one_of_several, unsupported_system
 from gangline.core.errors import UserError
@@ -56,7 +57,6 @@ def make_exec(
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
     with needing("exec"):
         from gangline.adapters.host.command import KeptCommand, find_program
-        from gangline.adapters.host.notices import PROVIDERS, Notices
         from gangline.adapters.host.results import LocalResults
         from gangline.adapters.host.workspace import LocalWorkspace
         from gangline.exec.data import download_data
@@ -70,8 +70,7 @@ def make_exec(
     _check_places(checkpoints, to, results)
     with needing("exec"):
         places = [(with_key(data_place(address)), folder) for address, folder in data]
-    if notice not in ("", *PROVIDERS):
-        _check_notice(Path(notice))
+    check_notice(notice)
     workspace = LocalWorkspace(checkpoints, plan.rules)
     adopt_orphans()
     shown = terminal(workspace.log, os.environ.get("TERM", "dumb") == "dumb")
@@ -90,7 +89,7 @@ def make_exec(
             files=LocalResults(workspace.root, workspace.state, plan.rules, results, workspace.is_written),
             start=KeptCommand,
             notifier=notifier,
-            notice=Notices(notice, shown.say, os.environ) if notice else lambda: "",
+            notice=make_notice(notice, shown.say),
             download=download,
             show=shown.show,
             log=workspace.log,
@@ -195,16 +194,6 @@ def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None
     missing = next((path for path in results if not path.resolve().name), None)
     if missing is not None:
         raise UserError(f"--results {missing} has no name", hint="name a file or a folder")
-
-
-def _check_notice(file: Path) -> None:
-    if not file.absolute().parent.is_dir():
-        raise UserError(f"--notice {file} is neither a provider nor a file", hint="say aws, gcp, azure or a path")
-    if file.exists():
-        raise UserError(
-            f"--notice {file} exists already",
-            hint="remove it: this file is the notice that the machine will be taken away",
-        )
 
 
 def exec_rules(layout: str, complete_when: str, step: str = "") -> "Rules":

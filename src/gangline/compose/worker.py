@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gangline.compose.home import keep_files_private, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_cards, trainer_threads
+from gangline.compose.notices import check_notice, make_notice
 from gangline.compose.settings import existing, hub_home, strip_secrets
 from gangline.core.errors import UserError
 from gangline.core.server.programs import WorkerProgram
@@ -46,6 +47,7 @@ def make_agent(settings: WorkerSettings) -> "Agent":
 
     of, cards = settings.worker, shown_cards()
     slots = slots_of(of, cards)
+    check_notice(of.notice)
     strip_secrets(*SECRETS_OF_DATA)
     if of.cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
         keep_files_private()
@@ -78,7 +80,8 @@ def make_agent(settings: WorkerSettings) -> "Agent":
         problems=shortages(disk_free_bytes=room_bytes, folder=str(cache.folder), memory_bytes=memory),
         measured={"disk": f"{room_bytes / 1e9:.0f} GB", "memory": f"{memory / 1e9:.0f} GB"},
     )
-    return Agent(edges, join)
+    news: list[str] = []
+    return Agent(edges, join, notice=make_notice(of.notice, news.append), news=news)
 
 
 def slots_of(of: WorkerProgram, cards: "Sequence[Card]") -> int:

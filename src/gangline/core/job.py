@@ -139,7 +139,7 @@ _JOINS: Mapping[NodeState, str] = {
     "on_trial": "its worker joins on a machine on trial",
     "quarantined": "its worker joins, but failed its probe or the machine is in quarantine",
 }
-_DRAINS = "it is not needed any more, or another machine does its work for less"
+_DRAINS = "it is not needed any more, another machine does its work for less, or its provider gives notice"
 NODE_MOVES: Mapping[tuple[NodeState | New, NodeState], str] = {
     ("new", "starting"): "rented from a provider",
     **{("new", joined): because for joined, because in _JOINS.items()},
@@ -151,7 +151,7 @@ NODE_MOVES: Mapping[tuple[NodeState | New, NodeState], str] = {
     ("quarantined", "on_trial"): "the quarantine is over",
     ("ready", "draining"): _DRAINS,
     ("on_trial", "draining"): _DRAINS,
-    ("quarantined", "draining"): "another machine does the work that it still holds for less",
+    ("quarantined", "draining"): "another machine does the work that it still holds, or its provider gives notice",
     **{
         (state, "gone"): "it left, fell silent, or its provider ended it"
         for state in get_args(NodeState)

@@ -59,6 +59,13 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The provider's words that this machine is about to be taken away."""
+
+    because: Words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A file and the key of its bytes in the object store."""
 
@@ -301,6 +308,10 @@ class Server(Protocol):
 
     def leave(self) -> None:
         """Leave the pool: this node makes no more requests."""
+        ...
+
+    def notice(self, request: Notice) -> None:
+        """Report that this machine is about to be taken away: the node gets no more jobs."""
         ...
 
     def claim(self) -> Assignment | NoWork: ...

@@ -33,6 +33,7 @@ class SimNode:
         self.machine = machine
         self.name = name
         self.alive = True
+        self.notice = ""
         self._cloud = cloud
         self._world = cloud.world
         self._paused_until_ms = 0
@@ -64,17 +65,9 @@ class SimNode:
         )
         self.link = Link(self._world, cloud.service, cloud.faults, rng, token)
         edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=rng)
-        self.agent = Agent(
-            edges,
-            Join(
-                machine=machine.id,
-                name=name,
-                node=name,
-                slots=machine.slots,
-                gpu=machine.gpu,
-                gpu_memory_gb=machine.gpu_memory_gb,
-            ),
-        )
+        facts = {"slots": machine.slots, "gpu": machine.gpu, "gpu_memory_gb": machine.gpu_memory_gb}
+        join = Join(machine=machine.id, name=name, node=name, **facts)
+        self.agent = Agent(edges, join, notice=lambda: self.notice)
         self.wake()
 
     @property
@@ -88,6 +81,12 @@ class SimNode:
         self._paused_until_ms = self._world.now_ms + round(seconds * 1000)
         self._due_ms = None
         self._step_at(self._paused_until_ms)
+
+    def warn(self, seconds: float) -> None:
+        """Let the provider give notice, and take the machine back after `seconds`."""
+        self.notice = self.notice or "the provider will take this machine back"
+        self.wake()
+        self._world.after(seconds, "taken back", lambda: self._cloud.reclaim(self))
 
     def skew(self, seconds: float) -> None:
         """Make the node's clock jump, as after a virtual machine was frozen."""

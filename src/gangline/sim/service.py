@@ -23,6 +23,7 @@ from gangline.ports.server import (
     Joined,
     Keep,
     Log,
+    Notice,
     NoWork,
     Outcome,
     Points,
@@ -196,6 +197,9 @@ class Link:
 
     def leave(self) -> None:
         self._send("leave", None, nodes.leave_pool)
+
+    def notice(self, request: Notice) -> None:
+        self._send("notice", None, lambda deployment, node, now: nodes.heed_notice(deployment, node, request, now))
 
     def claim(self) -> Assignment | NoWork:
         return self._send("claim", None, claim.claim)

@@ -300,6 +300,9 @@ class Simulation:
             case "lose":
                 self.faults.struck["instance lost"] += 1
                 self.cloud.lose(node)
+            case "notice":
+                self.faults.struck["notice given"] += 1
+                node.warn(seconds)
             case "pause":
                 self.faults.struck["node paused"] += 1
                 node.pause(seconds)

@@ -20,6 +20,7 @@ SAFETY_S = 1800
 KINDS = (
     "node killed",
     "node paused",
+    "notice given",
     "clock off",
     "message lost",
     "message delayed",
@@ -156,6 +157,9 @@ class Chaos:
         self.simulation.cloud.skews_clocks = True
         for _ in range(rng.randrange(12, 30)):
             self._world.after(rng.uniform(60, SAFETY_S), "strike", self._strike)
+        self._notices = World(seed).rng("notices")
+        for _ in range(self._notices.randrange(4)):
+            self._world.after(self._notices.uniform(60, SAFETY_S), "notice", self._give_notice)
         for _ in range(rng.randrange(6, 16)):
             self._world.after(rng.uniform(60, SAFETY_S), "user", self._user)
 
@@ -170,6 +174,11 @@ class Chaos:
             self._damage()
         elif busy:
             simulation.strike_node(kind, rng.choice(busy), rng.uniform(20, 300))
+
+    def _give_notice(self) -> None:
+        nodes = self.simulation.cloud.nodes()
+        if nodes and not self.simulation.at_peace:
+            self.simulation.strike_node("notice", self._notices.choice(nodes), self._notices.uniform(20, 300))
 
     def _damage(self) -> None:
         """Damage the newest checkpoints of up to three jobs, and kill two nodes, so that attempts resume from them."""

@@ -19,6 +19,7 @@ from gangline.ports.server import (
     Joined,
     Keep,
     Log,
+    Notice,
     NoWork,
     Outcome,
     Points,
@@ -48,6 +49,9 @@ class HttpServer:
 
     def leave(self) -> None:
         self._http.ask("DELETE", "/v1/nodes/self")
+
+    def notice(self, request: Notice) -> None:
+        self._http.ask("POST", "/v1/nodes/self/notice", request)
 
     def claim(self) -> Assignment | NoWork:
         answer = self._http.ask("POST", "/v1/claims")

@@ -1,12 +1,13 @@
 """The agent: it joins, claims jobs for its free slots and works on them, until it is asked to stop. `step` never blocks."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.jobs.retry import retry_s
 from gangline.core.runs.proof import unfit
-from gangline.ports.server import Assignment, Join, Joined, NoWork
+from gangline.ports.server import Assignment, Join, Joined, Notice, NoWork
 from gangline.worker.edges import Edges
 from gangline.worker.move import LeaseLost
 from gangline.worker.slots import Slots
@@ -19,14 +20,20 @@ PROVE_EVERY_S = 0.2
 class Agent:
     """The agent of one node.
 
+    `notice` returns the provider's words that the machine is about to be taken away, or "": the agent then stops as if asked to.
     `news` has lines for people about what happened since they were last taken. `failed` says why the node is unusable, else "": a node that
     fails its probe still joins, so that the operator sees it, and then stops.
     """
 
-    def __init__(self, edges: Edges, join: Join) -> None:
+    def __init__(
+        self, edges: Edges, join: Join, *, notice: Callable[[], str] = lambda: "", news: list[str] | None = None
+    ) -> None:
         self.stopped = False
         self.failed = ""
-        self.news: list[str] = []
+        self.news = [] if news is None else news
+        self._notice = notice
+        self._untold = ""
+        self._tell_s = -math.inf
         self._edges = edges
         self._join = join
         self._proven = False
@@ -52,7 +59,7 @@ class Agent:
         """The latest moment of the next step, unless an edge has news before."""
         due_s = [work.due_s for work in self._works]
         if self._stopping:
-            return min(due_s, default=-math.inf)
+            return min([*due_s, self._tell_s] if self._untold else due_s, default=-math.inf)
         return min([*due_s, self._next_s] if self._has_room else due_s)
 
     @property
@@ -62,18 +69,40 @@ class Agent:
 
     def step(self, now_s: float) -> None:
         """Do one step. Raise `Denied` if the join token is refused, as only a person can help then."""
-        has_room = (
-            self._has_room
-        )  # before the works' steps: a slot that becomes free in this step is filled in the next
+        if not self._stopping and (because := self._notice()):
+            self._heed(because)
+        # Looked at before the works' steps: a slot that becomes free in this step is filled in the next.
+        has_room = self._has_room
         for work in self._works:
             self._step_work(work, now_s)
         if any(work.ended for work in self._works):
             self._works = [work for work in self._works if not work.ended]
             self._next_s = self._next_s if self._tries else now_s
+        elif self._untold and self._joined and now_s >= self._tell_s:
+            self._tell(now_s)
         elif self._stopping and not self._works:
             self._leave()
         elif not self._stopping and has_room and now_s >= self._next_s:
             self._ask(now_s)
+
+    def _heed(self, because: str) -> None:
+        """Hand everything back: trainers are asked to save first, then the server is told."""
+        self.news.append(f"{because}; saving, and handing back all jobs")
+        self._untold = because
+        self._stopping = True
+
+    def _tell(self, now_s: float) -> None:
+        try:
+            self._edges.server.notice(Notice(because=self._untold))
+        except Unreachable:
+            self._tell_s = now_s + retry_s(self._tries, self._edges.rng)
+            self._tries += 1
+            return
+        except Denied:
+            self._forget()
+        except GanglineError:
+            pass  # an older server has no such route: it sees that the node leaves
+        self._untold = ""
 
     def _step_work(self, work: AttemptWork, now_s: float) -> None:
         if self._stopping:

@@ -83,6 +83,7 @@ ROUTES = {
     "GET /v1/pool-drivers": Entry("operator"),
     "POST /v1/nodes": Entry("join", 201, body={"machine": "m", "name": "n"}),
     "DELETE /v1/nodes/self": Entry("node", 204),
+    "POST /v1/nodes/self/notice": Entry("node", 204, body={"because": "b"}),
     "POST /v1/claims": Entry("node"),
     "POST /v1/attempts/{attempt}/heartbeats": Entry("node", body={"phase": "training", "step": 1}),
     "POST /v1/attempts/{attempt}/uploads": Entry("node", body={"folder": "output", "files": FILES}),

@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any
 
 from gangline.core.errors import BadInput, Denied, NotFound
-from gangline.ports.server import Beaten, Committed, Done, Downloads, Hold, Log
+from gangline.ports.server import Beaten, Committed, Done, Downloads, Hold, Log, Notice, Released
 from gangline.ports.store import Write, guard, write
 from gangline.service.access.access import create_key, ensure_secret, identify, revoke_pool_join_token, revoke_user_key
 from gangline.service.access.projects import set_allowance
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.fleet.fleet import settle
 from gangline.service.fleet.health import begin_trials, judge_machine, watch_attempts
-from gangline.service.fleet.nodes import gone, leave_pool
+from gangline.service.fleet.nodes import gone, heed_notice, leave_pool
 from gangline.service.jobs import checkpoint, query, renew, steer
 from gangline.service.jobs.checkpoint import prune
 from gangline.service.jobs.finish import finish
@@ -888,6 +888,35 @@ def idle_rented(bench: Bench) -> str:
     bench.succeed(node, hold)
     bench.wait(bench.policy.idle_s + 1)
     return node
+
+
+@probe()
+def a_node_under_notice_gets_nothing_more_is_replaced_at_once_and_nobody_is_blamed(bench: Bench) -> None:
+    first, second = bench.rent(2)
+    hold, kept = bench.claim(first).hold, bench.claim(second).hold
+    bench.beat(first, hold)
+    heed_notice(bench.deployment, first, Notice(because="Amazon will terminate this machine"), bench.now_ms)
+    assert (bench.node(first)["state"], bench.node(first)["because"]) == (
+        "draining",
+        "Amazon will terminate this machine",
+    )
+    assert bench.node(second)["state"] == "ready", "the notice is of one machine"
+    finish(bench.deployment, first, hold, Released(), bench.now_ms)
+    assert "is draining: Amazon will terminate" in bench.claim_nothing(first)
+    leave_pool(bench.deployment, first, bench.now_ms)
+    assert bench.look("SELECT because FROM node WHERE state = 'gone'") == ["Amazon will terminate this machine"]
+    bench.beat(second, kept)
+    bench.tend()
+    assert len(bench.rented()) == 2 and first not in bench.rented()
+    assert bench.look("SELECT COUNT(*) FROM strike") == [0]
+
+
+@probe()
+def a_notice_that_comes_late_brings_no_node_back(bench: Bench) -> None:
+    node = bench.join()
+    gone(bench.deployment, node, "taken back", bench.now_ms)
+    heed_notice(bench.deployment, node, Notice(because="Amazon will terminate this machine"), bench.now_ms)
+    assert (bench.node(node)["state"], bench.node(node)["because"]) == ("gone", "taken back")
 
 
 @probe()

@@ -58,10 +58,20 @@ def worker_command(
             show_default=False,
         ),
     ] = None,
+    notice: Annotated[
+        str | None,
+        typer.Option(
+            "--notice",
+            help="Hand all jobs back before the machine is preempted: ask the provider (aws, gcp or azure) for its notice, or watch "
+            "for a file at this path (default: GANGLINE_NOTICE, else none).",
+            show_default=False,
+        ),
+    ] = None,
     settings: SettingsOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Work for a server: claim jobs, train and upload. On SIGTERM or Ctrl-C the worker saves a checkpoint, gives its job back and exits.
+    """Work for a server: claim jobs, train and upload. On SIGTERM, Ctrl-C or a provider's --notice the worker saves
+    checkpoints, gives its jobs back and exits.
 
     The worker first loads the libraries and tests the GPU. If it cannot run any job, it says why and exits with code 2."""
     from gangline.worker.loop import run
@@ -75,6 +85,7 @@ def worker_command(
         "worker.cache": cache,
         "worker.cache_gb": cache_gb,
         "worker.slots": slots,
+        "worker.notice": notice,
         "worker.settings": settings,
     }
     found = read_worker_settings(given).settings

@@ -160,6 +160,11 @@ class WorkerProgram:
         SettingOrigin(option="--slots"),
         "The GPUs of the machine that jobs may use, each for one job; without it, all that CUDA_VISIBLE_DEVICES shows, or 1.",
     ] = None
+    notice: Annotated[
+        Word,
+        SettingOrigin("GANGLINE_NOTICE", "--notice"),
+        "Who says that the machine will be taken away: aws, gcp, azure, or a file that appears; without it, nobody is asked.",
+    ] = ""
     cache: Annotated[
         Path | None,
         SettingOrigin(option="--cache"),

@@ -9,7 +9,7 @@ from gangline.core.display import as_words
 from gangline.core.errors import Denied
 from gangline.core.job import NodeState
 from gangline.core.runs.proof import BURST, kinds_text, limits, unfit
-from gangline.ports.server import Join, Joined
+from gangline.ports.server import Join, Joined, Notice
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.access.access import adding_node
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
@@ -128,6 +128,13 @@ def leave_pool(deployment: Deployment, node: str, now_ms: int) -> None:
     """Let a node leave: the jobs that it still has return to the queue."""
     end_attempts_of_node(deployment, node, now_ms, told=True)
     gone(deployment, node, "left", now_ms)
+
+
+def heed_notice(deployment: Deployment, node: str, notice: Notice, now_ms: int) -> None:
+    """Drain a node that its provider is about to take away: it gets no more jobs, and another is rented for those that it hands back."""
+    because = as_words(notice.because) or "its provider gave notice"
+    deployment.store.apply(write("drain_by_notice", id=node, because=because), write("node_seen", id=node, now=now_ms))
+    log.info("node %s drains: %s", node, because)
 
 
 def give_up_silent(deployment: Deployment, now_ms: int) -> None:

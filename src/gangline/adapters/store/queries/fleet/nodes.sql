@@ -137,6 +137,10 @@ UPDATE node SET seen_ms = seen_ms WHERE id = :id
 UPDATE node SET state = 'draining', because = :because
 WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
+-- name: drain_by_notice
+-- Drain a node, busy or not. One that drains already keeps its reason, and one that is gone stays gone.
+UPDATE node SET state = 'draining', because = :because WHERE id = :id AND state IN ('ready', 'on_trial', 'quarantined')
+
 -- name: free_nodes
 -- List working nodes, except `:but`, with their slots that no training uses.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,

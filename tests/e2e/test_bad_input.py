@@ -1,11 +1,14 @@
 """What a user gets wrong costs one sentence, one hint and exit code 2; and leaves nothing half made."""
 
+import os
+import pty
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -160,11 +163,43 @@ def test_a_number_of_nodes_that_cannot_be(gangline, tmp_path: Path, nodes: str, 
     assert not (tmp_path / "h").exists()
 
 
-def test_a_worker_with_a_wrong_token_says_so_and_ends(box: Box, tmp_path: Path) -> None:
+WRONG = "this server does not know the join token"
+
+
+def refused_worker(box: Box, home: Path) -> list[str | Path]:
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", box.url, "--token", "wrong"]
-    ended = subprocess.run([*command, "--home", tmp_path], capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("error: this server does not know the join token\nhint: ")
+    return [*command, "--home", home]
+
+
+def test_a_worker_with_a_wrong_token_says_so_at_a_terminal_and_ends(box: Box, tmp_path: Path) -> None:
+    ours, its = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal:  # noqa: PTH123 - it has no path
+        plain = os.environ | {"TERM": "dumb"}
+        ended = subprocess.run(
+            refused_worker(box, tmp_path), stdin=subprocess.DEVNULL, stderr=its, env=plain, check=False
+        )
+        assert ended.returncode == 2
+        assert terminal.read(1000).decode().startswith(f"error: {WRONG}\r\nhint: ")
+        os.close(its)
+
+
+def test_a_worker_with_a_wrong_token_that_nobody_watches_says_so_and_waits_until_it_is_stopped(
+    box: Box, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as written:
+        waiting = subprocess.Popen(
+            refused_worker(box, tmp_path / "home"), stdin=subprocess.DEVNULL, stderr=written, stdout=written
+        )
+    try:
+        while WRONG not in log.read_text():
+            assert waiting.poll() is None, log.read_text()
+            Event().wait(0.05)
+        assert log.read_text().rstrip().endswith("makes more; set GANGLINE_TOKEN to it); trying again")
+        waiting.terminate()
+        assert waiting.wait(30) == 0
+    finally:
+        waiting.kill()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from gangline.ports.store import write
 from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.service.controller import Controller
 from gangline.wire.agent import HttpServer
-from gangline.worker.agent import Agent
+from gangline.worker.agent import REFUSED_S_MAX, Agent
 from gangline.worker.checkpoints import SAVE_ANSWER_S_MAX
 from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
@@ -771,3 +771,77 @@ def test_asked_to_stop_while_it_proves_itself_it_stops(node: Node) -> None:
     node.agent.ask_to_stop()
     node.step()
     assert node.agent.stopped and not node.agent.failed
+
+
+def refused(node: Node, minutes: int) -> list[float]:
+    """Step for so long; return the times at which the node asked to join."""
+    server, asked = node.agent._edges.server, list[float]()
+
+    def join(request: Join) -> Any:
+        asked.append(node.service.now_ms / 1000)
+        return server.join(request)
+
+    object.__setattr__(node.agent._edges, "server", SimpleNamespace(join=join, claim=server.claim))
+    for _ in range(60 * minutes):
+        node.step()
+    object.__setattr__(node.agent._edges, "server", server)
+    return asked
+
+
+def test_a_refused_node_that_nobody_watches_says_why_once_and_asks_again_at_least_once_a_minute(
+    service: Service, tmp_path: Path
+) -> None:
+    node = make_node(service, tmp_path, SlowTransfer(service), patient=True)
+    service.execute("UPDATE credential SET revoked_ms = 1 WHERE role = 'join'")
+    asked = refused(node, 30)
+    assert node.agent.news == ["this token was revoked (ask whoever gave it to you for another); trying again"]
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
+    assert max(pauses) <= REFUSED_S_MAX + 1 and sum(pauses[-5:]) > 5 * REFUSED_S_MAX / 2, "and hardly more often"
+    service.execute("UPDATE credential SET revoked_ms = NULL, expires_ms = 1 WHERE role = 'join'")
+    refused(node, 2)
+    assert node.agent.news[1:] == ["this token has expired (ask whoever gave it to you for another); trying again"]
+    service.execute("UPDATE credential SET expires_ms = NULL WHERE role = 'join'")
+    job = service.submit()
+    while service.state(job) != "succeeded":
+        node.step()
+    assert sum("joined as" in line for line in node.agent.news) == 1 and not node.agent.stopped
+
+
+def test_a_refused_node_at_a_terminal_ends_with_the_refusal(node: Node) -> None:
+    node.service.execute("UPDATE credential SET revoked_ms = 1 WHERE role = 'join'")
+    with pytest.raises(Denied, match="this token was revoked"):
+        node.step()
+
+
+def test_a_node_that_was_given_up_waits_and_stops_when_asked(service: Service, tmp_path: Path) -> None:
+    node = make_node(service, tmp_path, SlowTransfer(service), patient=True)
+    node.agent._join = replace(node.agent._join, node="node-of-yesterday")
+    refused(node, 5)
+    [said] = node.agent.news
+    assert said.startswith("this server does not expect the node node-of-yesterday (it was given up; ")
+    node.agent.ask_to_stop()
+    node.step()
+    assert node.agent.stopped and not node.agent.failed
+
+
+def test_a_second_machine_of_one_rental_is_told_that_the_first_is_at_work(service: Service, tmp_path: Path) -> None:
+    facts = {
+        "pool": "default",
+        "called": "default",
+        "because": "",
+        "gpu": "",
+        "gpu_memory_gb": 0,
+        "trust": 0,
+        "slots": 1,
+    }
+    prices = {"price_micro_usd_per_hour": 1, "price_known": 1}
+    service.store.apply(write("rent_node", id="rental", now=service.now_ms, **facts, **prices))
+    for machine in ("first", "second"):
+        node = make_node(service, tmp_path / machine, SlowTransfer(service), patient=True)
+        node.agent._join = replace(node.agent._join, machine=machine, node="rental")
+        node.step()
+        said = node.agent.news
+    assert said == [
+        "the node rental is already at work on another machine (stop one of the two; the server gives that node up when "
+        "it falls silent); trying again"
+    ]

@@ -31,8 +31,9 @@ SECRETS_OF_DATA = (
 """Trainers read these of the environment that they have from the worker."""
 
 
-def make_agent(settings: WorkerSettings) -> "Agent":
-    """Make a worker of this machine. Raises `UserError` where another one is at work in its home."""
+def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
+    """Make a worker of this machine; a `patient` one waits where the server refuses it. Raises `UserError` where another one is at work
+    in its home."""
     from gangline import __version__
     from gangline.adapters.cards import describe_gpu, gpu_memory_gb
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
@@ -81,7 +82,7 @@ def make_agent(settings: WorkerSettings) -> "Agent":
         measured={"disk": f"{room_bytes / 1e9:.0f} GB", "memory": f"{memory / 1e9:.0f} GB"},
     )
     news: list[str] = []
-    return Agent(edges, join, notice=make_notice(of.notice, news.append), news=news)
+    return Agent(edges, join, patient=patient, notice=make_notice(of.notice, news.append), news=news)
 
 
 def slots_of(of: WorkerProgram, cards: "Sequence[Card]") -> int:

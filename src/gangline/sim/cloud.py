@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from gangline.core.errors import Denied, Unreachable
+from gangline.core.errors import Unreachable
 from gangline.core.money.cost import time_cost_micro_usd
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 from gangline.ports.server import Join
@@ -67,7 +67,7 @@ class SimNode:
         edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=rng)
         facts = {"slots": machine.slots, "gpu": machine.gpu, "gpu_memory_gb": machine.gpu_memory_gb}
         join = Join(machine=machine.id, name=name, node=name, **facts)
-        self.agent = Agent(edges, join, notice=lambda: self.notice)
+        self.agent = Agent(edges, join, patient=True, notice=lambda: self.notice)
         self.wake()
 
     @property
@@ -118,8 +118,6 @@ class SimNode:
         self._stepping = True
         try:
             self.agent.step(self._now_s())
-        except Denied:
-            self.agent.stopped = True
         finally:
             self._stepping = False
         self.agent.news.clear()

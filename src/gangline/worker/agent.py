@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.jobs.retry import retry_s
+from gangline.core.errors import Denied, GanglineError, Unreachable, UserError
+from gangline.core.jobs.retry import RETRY_S_MAX, retry_s
 from gangline.core.runs.proof import unfit
 from gangline.ports.server import Assignment, Join, Joined, Notice, NoWork
 from gangline.worker.edges import Edges
@@ -15,22 +15,32 @@ from gangline.worker.work import AttemptWork
 
 PROVE_EVERY_S = 0.2
 """Seconds between two checks whether the probe has finished."""
+REFUSED_S_MAX = 60.0
+"""The longest pause of a refused node before it asks again, in seconds."""
 
 
 class Agent:
     """The agent of one node.
 
     `notice` returns the provider's words that the machine is about to be taken away, or "": the agent then stops as if asked to.
+    `patient` says that nobody watches: if the server refuses the node, it says why and asks again until the reason is gone.
     `news` has lines for people about what happened since they were last taken. `failed` says why the node is unusable, else "": a node that
     fails its probe still joins, so that the operator sees it, and then stops.
     """
 
     def __init__(
-        self, edges: Edges, join: Join, *, notice: Callable[[], str] = lambda: "", news: list[str] | None = None
+        self,
+        edges: Edges,
+        join: Join,
+        *,
+        patient: bool = False,
+        notice: Callable[[], str] = lambda: "",
+        news: list[str] | None = None,
     ) -> None:
         self.stopped = False
         self.failed = ""
         self.news = [] if news is None else news
+        self._patient = patient
         self._notice = notice
         self._untold = ""
         self._tell_s = -math.inf
@@ -43,6 +53,7 @@ class Agent:
         self._stopping = False
         self._next_s = 0.0
         self._tries = 0
+        self._waits_for = ""
         self._locked_out = ""
 
     def ask_to_stop(self) -> None:
@@ -68,7 +79,7 @@ class Agent:
         return sum(work.assignment.slots for work in self._works) < self._join.slots
 
     def step(self, now_s: float) -> None:
-        """Do one step. Raise `Denied` if the join token is refused, as only a person can help then."""
+        """Do one step. Raise the server's refusal to let the node join, unless the agent is `patient`."""
         if not self._stopping and (because := self._notice()):
             self._heed(because)
         # Looked at before the works' steps: a slot that becomes free in this step is filled in the next.
@@ -132,12 +143,23 @@ class Agent:
             self._joined = self._joined or self._do_join()
             if not self.stopped:
                 self._do_claim(self._joined, now_s)
-            self._tries = 0
+            self._tries, self._waits_for = 0, ""
         except Unreachable as error:
-            if self._tries == 0:
-                self.news.append(f"{error.message}; trying again")
-            self._next_s = now_s + retry_s(self._tries, self._edges.rng)
-            self._tries += 1
+            self._retry(now_s, f"{error.message}; trying again", waits_for="an answer")
+        except UserError as error:
+            if not self._patient:
+                raise
+            self._joined = None
+            hint = f" ({error.hint})" if error.hint else ""
+            self._retry(now_s, f"{error.message}{hint}; trying again", waits_for=error.message, most_s=REFUSED_S_MAX)
+
+    def _retry(self, now_s: float, news: str, *, waits_for: str, most_s: float = RETRY_S_MAX) -> None:
+        """Ask again later. The reason is said once, and again when it changes."""
+        if waits_for != self._waits_for:
+            self.news.append(news)
+        self._waits_for = waits_for
+        self._next_s = now_s + retry_s(self._tries, self._edges.rng, most_s=most_s)
+        self._tries += 1
 
     def _prove(self) -> bool:
         """Return whether the probe has finished; its findings become part of the request to join."""

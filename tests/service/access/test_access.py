@@ -167,7 +167,7 @@ def test_a_rental_has_one_worker_and_its_token_ends_with_it(service: Service) ->
     assert service.join_with(token, "first").status_code == 201
     assert service.join_with(token, "first").status_code == 201, "it restarted"
     refused = problem(service.join_with(token, "second"), 401, "denied")
-    assert refused["detail"] == "another machine works as node-r"
+    assert refused["detail"] == "the node node-r is already at work on another machine"
     gone(service.deployment, "node-r", "the provider took it back", service.now_ms)
     refused = problem(service.join_with(token, "first"), 401, "denied")
     assert refused["detail"] == "this server no longer rents this node"

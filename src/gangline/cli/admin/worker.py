@@ -1,5 +1,6 @@
 """`gangline worker`: one node's agent."""
 
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -73,7 +74,8 @@ def worker_command(
     """Work for a server: claim jobs, train and upload. On SIGTERM, Ctrl-C or a provider's --notice the worker saves
     checkpoints, gives its jobs back and exits.
 
-    The worker first loads the libraries and tests the GPU. If it cannot run any job, it says why and exits with code 2."""
+    The worker first loads the libraries and tests the GPU. If it cannot run any job, it says why and exits with code 2.
+    So it does at a terminal if the server refuses it; elsewhere it says why and asks again, at least once a minute."""
     from gangline.worker.loop import run
 
     given = {
@@ -94,7 +96,7 @@ def worker_command(
             "a worker needs a join token",
             hint="set GANGLINE_TOKEN to one; `gangline server` prints a join token, `gangline join-tokens add` makes more",
         )
-    agent = make_agent(found)
+    agent = make_agent(found, patient=not sys.stderr.isatty())
     run(agent, lambda news: _tell(news, output))
     if agent.failed:
         raise UserError(

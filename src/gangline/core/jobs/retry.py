@@ -8,9 +8,9 @@ DOUBLINGS_MAX = 60
 PAUSE_S_FIRST, PAUSE_S_MAX = 10.0, 900.0
 
 
-def retry_s(tries: int, rng: Random, *, first_s: float = RETRY_S_FIRST) -> float:
+def retry_s(tries: int, rng: Random, *, first_s: float = RETRY_S_FIRST, most_s: float = RETRY_S_MAX) -> float:
     """Return the seconds before the next try: exponential back-off with jitter. `tries` counts the retries so far."""
-    return min(RETRY_S_MAX, first_s * 2 ** min(tries, DOUBLINGS_MAX)) * rng.uniform(0.5, 1)
+    return min(most_s, first_s * 2 ** min(tries, DOUBLINGS_MAX)) * rng.uniform(0.5, 1)
 
 
 def pause_s(tries: int) -> float:

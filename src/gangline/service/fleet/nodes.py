@@ -63,10 +63,7 @@ def join_pool(
     if rented:
         admitted = deployment.store.apply(guard("node_joined", id=node, place=request.place, **facts), *admission)
         if not admitted and not _joined_before(deployment, node, request.machine):
-            raise Denied(
-                f"another machine works as {request.node or rental}",
-                hint="a rented node has one worker; another one can join once the provider shows that the node has moved",
-            )
+            raise _not_admitted(deployment, node, request.node or node)
         if not admitted:
             # The same worker joins again and needs a new token, as the store has only the hash of the first.
             deployment.store.apply(*admission)
@@ -98,11 +95,25 @@ def _node_of_rental(deployment: Deployment, request: Join, rental: str | None) -
     if not rows:
         raise Denied(f"this server no longer rents the node {rental}", hint="its provider will be asked to stop it")
     if rows[0]["place"] not in ("", request.place):
-        raise Denied(
-            f"the provider does not show {rental} on this machine",
-            hint="if it has only just moved here, its provider's list will show that soon",
-        )
+        raise _is_elsewhere(rental)
     return rows[0]
+
+
+def _not_admitted(deployment: Deployment, node: str, called: str) -> Denied:
+    state = deployment.store.load("node", id=node)[0]["state"]
+    if state in ("starting", "gone"):
+        return _is_elsewhere(called)
+    return Denied(
+        f"the node {called} is already at work on another machine",
+        hint="stop one of the two; the server gives that node up when it falls silent, or when its provider shows that it has moved",
+    )
+
+
+def _is_elsewhere(called: str) -> Denied:
+    return Denied(
+        f"the provider does not show {called} on this machine",
+        hint="if it has only just moved here, its provider's list will show that soon",
+    )
 
 
 def _joined_before(deployment: Deployment, node: str, machine: str) -> bool:

@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 
 from gangline.adapters.hub import HuggingFaceHub
 from gangline.adapters.objects.local import LocalObjects
+from gangline.adapters.package import InstalledPackage
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api.app import make_app
@@ -294,7 +295,8 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
     )
     ensure_secret(deployment, OPERATOR, "operator", now_ms=0)
     ensure_secret(deployment, JOIN, "join", now_ms=0)
-    app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
+    served = objects if isinstance(objects, LocalObjects) else None
+    app = make_app(deployment, served, package=InstalledPackage(folder / "wheels"))
     with TestClient(app, raise_server_exceptions=False) as http:
         yield Service(deployment, app, http, store, objects, counter, database, till)
     store.close()

@@ -18,12 +18,14 @@ from gangline.api import (
 from gangline.api.answers import problems
 from gangline.api.answers.openapi import serve_document
 from gangline.api.answers.streams import Followers
+from gangline.api.install.routes import install_routes
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
 from gangline.api.retention import routes as retention_routes
 from gangline.api.who import remembered_nodes
 from gangline.core.server.limits import Limits
+from gangline.ports.install.package import Package
 from gangline.ports.object_server import ObjectServer
 from gangline.service.access.access import recognize
 from gangline.service.deployment import Deployment
@@ -37,8 +39,14 @@ class Health:
     protocol: int
 
 
-def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limits | None = None) -> FastAPI:
-    """Return the application. `objects` is the object store if this server serves it, else None."""
+def make_app(
+    deployment: Deployment,
+    objects: ObjectServer | None,
+    limits: Limits | None = None,
+    *,
+    package: Package | None = None,
+) -> FastAPI:
+    """Return the application. `objects` is the object store if this server serves it, `package` the program that it hands to workers."""
     limits = limits or Limits()
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
@@ -65,6 +73,9 @@ def make_app(deployment: Deployment, objects: ObjectServer | None, limits: Limit
     app.include_router(metric_routes.of_users)
     if objects:
         app.include_router(object_routes(objects, deployment.store))
+
+    if package:
+        app.include_router(install_routes(package))
 
     @app.get("/healthz", tags=["operations"])
     def healthz() -> Health:

@@ -80,8 +80,8 @@ COMMANDS = {
     ),
     "worker": LazyCommand(
         "gangline.cli.admin.worker:worker_command",
-        "Work for a server: claim jobs, train and upload. On SIGTERM or Ctrl-C the worker saves a checkpoint, gives "
-        "its job back and exits.",
+        "Work for a server: claim jobs, train and upload. On SIGTERM, Ctrl-C or a provider's --notice the worker saves "
+        "checkpoints, gives its jobs back and exits.",
     ),
     "recipes": LazyCommand(
         "gangline.cli.bundled.recipes:app", "List and show the recipes that come with Gangline: settings to train with."

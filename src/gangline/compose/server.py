@@ -50,6 +50,7 @@ def run_server(
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
     from gangline.adapters.objects.local import LocalObjects
+    from gangline.adapters.package import InstalledPackage
     from gangline.service.deployment import RentedPool
     from gangline.service.driving import OwnThread
     from gangline.service.renting import Renting
@@ -69,7 +70,8 @@ def run_server(
         renting = Renting(own, drivers, drive)
         with _deployed(access, settings, renting, drivers, make_trackers(of, users_umask)) as deployment:
             objects = deployment.objects
-            app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None, settings.limits)
+            served = objects if isinstance(objects, LocalObjects) else None
+            app = make_app(deployment, served, settings.limits, package=InstalledPackage(home / "wheels"))
             serve(app, deployment, listening, ready=lambda: ready(access), stopping=near.stop_all)
 
 

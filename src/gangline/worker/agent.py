@@ -97,7 +97,7 @@ class Agent:
             self._ask(now_s)
 
     def _heed(self, because: str) -> None:
-        """Hand everything back: trainers are asked to save first, then the server is told."""
+        """Hand everything back: trainers are asked to save first, then the notice is reported."""
         self.news.append(f"{because}; saving, and handing back all jobs")
         self._untold = because
         self._stopping = True

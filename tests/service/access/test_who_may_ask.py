@@ -33,6 +33,9 @@ ROUTES = {
     "GET /docs": Entry("anybody"),
     "GET /docs/oauth2-redirect": Entry("anybody"),
     "GET /healthz": Entry("anybody"),
+    "GET /worker.sh": Entry("anybody"),
+    "GET /wheels/{name}": Entry("anybody", 404),  # of another version
+    "GET /worker/constraints.txt": Entry("anybody"),
     "GET /v1/objects/{key}": Entry("signature", 403, query="?expires=99999999999999&signature=00"),
     "PUT /v1/objects/{key}": Entry("signature", 403, query="?expires=99999999999999&signature=00&what=1-aa"),
     "GET /v1/jobs": Entry("viewer"),
@@ -166,6 +169,7 @@ class House:
             "base": "ours",
             "pool": "rented",
             "step": "10",
+            "name": "gangline-0.0.1-py3-none-any.whl",
         }
         self.bodies = {
             "spec": {"spec": to_json(service.spec())},

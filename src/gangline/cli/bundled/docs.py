@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.bundled.place import DOCS, bundled
+from gangline.adapters.package import DOCS, bundled
 from gangline.cli.output import Output, OutputOption, out, print_json, say, table
 from gangline.core.errors import NotFound
 

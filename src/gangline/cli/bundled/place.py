@@ -4,20 +4,11 @@ A checkout has them at its root, their one home. A wheel holds a copy under `gan
 
 from pathlib import Path
 
-import gangline
+from gangline.adapters.package import FOLDERS, RECIPES, bundled
 from gangline.cli.output import say
 from gangline.core.errors import NotFound
 
-DOCS, RECIPES = "docs", "recipes"
-FOLDERS = ("assets", DOCS, "examples", RECIPES)
 PRESETS = f"{RECIPES}/presets"
-
-
-def bundled(*names: str) -> Path:
-    """Return where a file or folder that comes with Gangline is, by its name in a checkout: `recipes/tiny_subject.toml`."""
-    package = Path(gangline.__file__).parent
-    packed = package / "share"
-    return (packed if packed.is_dir() else package.parents[1]).joinpath(*names)
 
 
 def here_or_bundled(given: str) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from gangline.cli.bundled.place import PRESETS, RECIPES, bundled, find_recipe
+from gangline.adapters.package import RECIPES, bundled
+from gangline.cli.bundled.place import PRESETS, find_recipe
 from gangline.cli.output import Output, OutputOption, out, print_json, table
 from gangline.core.errors import BadInput
 from gangline.core.specs.kinds import DEFAULT_KIND, KINDS

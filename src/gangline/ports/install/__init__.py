@@ -1,0 +1,1 @@
+"""Ports of handing the program to machines that shall run it."""

@@ -28,7 +28,7 @@ from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.renew import renew
 from gangline.service.jobs.submit import submit
-from tests.service.conftest import POLICY, PRICE, PROJECT, Service
+from tests.service.conftest import JOIN, POLICY, PRICE, PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, facts, result, upload, view
 from tests.unit.fleet.test_autoscale_found import Shop
 
@@ -932,3 +932,12 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
     assert why() == f"no node can take it: needs an A10 and node-a has T4; node-b failed it before{start}"
     steer.pause(service.deployment, job, service.now_ms)
     assert why() == "paused by its owner"
+
+
+def test_a_providers_notice_is_heeded_whatever_its_words_and_steers_no_terminal(service: Service) -> None:
+    joined = service.join_with(JOIN, "node-a").json()
+    for _ in range(2):
+        asked = service.ask("POST", "/v1/nodes/self/notice", joined["token"], json={"because": "\x1b[2Jtaken back"})
+        assert asked.status_code == 204
+    found = node_view(service, joined["node"])
+    assert found.state == "draining" and found.because.endswith("taken back") and "\x1b" not in found.because

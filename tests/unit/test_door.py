@@ -20,6 +20,7 @@ from gangline.ports.server import Server
 HOSTILE = ("a\x00b", "a\x07b", "a\x1b[31mb", "a\x9b2Jb", "a\u202eb", "a\u2066b", "a\u2028b", "a\nb", "x" * 10**5)
 AS_THEY_ARE = {
     "Failed.because": "a failure must be recorded, whatever its words: the service escapes them",
+    "Notice.because": "a notice must be heeded, whatever the words: the service escapes them",
     "Reject.because": "a damaged checkpoint must be recorded, whatever the words: the service escapes them",
     "Join.problems": "a failed probe must be recorded, whatever its words: the service escapes them",
     "Join.measured": "what a probe measured, escaped as its problems are",

@@ -45,8 +45,11 @@ def make_app(
     limits: Limits | None = None,
     *,
     package: Package | None = None,
+    url: str = "",
 ) -> FastAPI:
-    """Return the application. `objects` is the object store if this server serves it, `package` the program that it hands to workers."""
+    """Return the application. `objects` is the object store if this server serves it, `package` the program that it hands to workers.
+    `url` is the server's address as other machines reach it.
+    """
     limits = limits or Limits()
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
@@ -75,7 +78,7 @@ def make_app(
         app.include_router(object_routes(objects, deployment.store))
 
     if package:
-        app.include_router(install_routes(package))
+        app.include_router(install_routes(package, url))
 
     @app.get("/healthz", tags=["operations"])
     def healthz() -> Health:

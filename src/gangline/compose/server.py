@@ -71,7 +71,9 @@ def run_server(
         with _deployed(access, settings, renting, drivers, make_trackers(of, users_umask)) as deployment:
             objects = deployment.objects
             served = objects if isinstance(objects, LocalObjects) else None
-            app = make_app(deployment, served, settings.limits, package=InstalledPackage(home / "wheels"))
+            app = make_app(
+                deployment, served, settings.limits, package=InstalledPackage(home / "wheels"), url=of.url.rstrip("/")
+            )
             serve(app, deployment, listening, ready=lambda: ready(access), stopping=near.stop_all)
 
 

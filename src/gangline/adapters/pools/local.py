@@ -94,8 +94,9 @@ class _Rented:
 
 
 class LocalPool:
-    """Runs at most `nodes_max` nodes at a time, each on one of `cards` in turn, which reach the server at its own address on this box. Several
-    threads may call it; no call but `stop_all` waits for a node.
+    """Runs at most `nodes_max` nodes at a time, each on one of `cards` in turn. They reach the server at its own address on this box.
+
+    Several threads may call it; no call but `stop_all` waits for a node.
     """
 
     def __init__(

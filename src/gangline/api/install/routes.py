@@ -13,14 +13,15 @@ from gangline.ports.install.package import Package
 SCRIPT = files("gangline.api.install").joinpath("worker.sh")
 
 
-def install_routes(package: Package) -> APIRouter:
+def install_routes(package: Package, url: str) -> APIRouter:
+    """Return the routes. `url` is the server's address as other machines reach it; if it is empty, it is the one that was asked."""
     router = APIRouter(tags=["operations"], route_class=OperationsRoute)
 
     @router.get("/worker.sh")
     def worker_script(request: Request) -> Response:
         """Download a shell script that installs a worker from this server and starts it. Needs no key."""
         wheel = package.wheel()
-        filled = {"SERVER": str(request.base_url).rstrip("/"), "WHEEL": wheel.file.name, "SHA256": wheel.sha256}
+        filled = {"SERVER": url or str(request.base_url).rstrip("/"), "WHEEL": wheel.file.name, "SHA256": wheel.sha256}
         script = SCRIPT.read_text()
         for name, value in filled.items():
             script = script.replace(f"'@{name}@'", shlex.quote(value))

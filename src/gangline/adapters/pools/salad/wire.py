@@ -56,7 +56,9 @@ class SaladWire:
 
     def __init__(self, endpoint: str, key: str, timeout_s: float, clock: Callable[[], int]) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
-            raise BadInput(f"{endpoint} is no address of Salad's API", hint="write it like https://api.salad.com/api/public")
+            raise BadInput(
+                f"{endpoint} is no address of Salad's API", hint="write it like https://api.salad.com/api/public"
+            )
         if not re.fullmatch(r"[!-~]+", key):
             raise BadInput("the key of Salad is empty, or has characters that HTTP does not allow", hint=KEY_HINT)
         self._host = urlsplit(endpoint).hostname

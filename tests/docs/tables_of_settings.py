@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from typing import get_type_hints
 
 from gangline.adapters.pools.command import CommandSettings
-from gangline.adapters.pools.salad.settings import SaladSettings
+from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import offered_settings, option_name
@@ -69,7 +69,9 @@ def of_fields(heading: str, kind: type) -> str:
 
 
 def _default(value: object) -> str:
-    return "none" if value is MISSING or value in (None, "", ()) else setting_text(value)
+    if value is MISSING:
+        return "required"
+    return "none" if value in (None, "", ()) else setting_text(value)
 
 
 def written(page: str, tables: str) -> str:
@@ -89,7 +91,12 @@ PAGES = {
     TRAINING: of_training,
     SCRATCH: of_scratch,
     SERVER: of_server,
-    SALAD: lambda: of_fields("`--driver salad`", SaladSettings),
+    SALAD: lambda: "\n".join(
+        [
+            of_fields("`--driver salad`", SaladPoolSettings),
+            of_fields("`[providers.NAME]` of gangline.toml", SaladProvider),
+        ]
+    ),
     SLURM: lambda: "\n".join(
         [of_fields("`--driver slurm`", SlurmSettings), of_fields("`[providers.NAME]` of gangline.toml", SlurmCluster)]
     ),

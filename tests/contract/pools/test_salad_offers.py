@@ -6,18 +6,19 @@ from typing import Any
 import pytest
 
 from gangline.adapters.pools.salad.offers import device_name
-from gangline.adapters.pools.salad.settings import SaladSettings
-from gangline.core.errors import BadInput, GanglineError
-from gangline.core.parsing import adapter
+from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider, SaladSettings
+from gangline.core.errors import BadInput
+from gangline.core.parsing import parse_as
 from gangline.ports.pool import NoCapacity, Offer
-from tests.contract.pools.salad import RTX_3060, FakeSalad, SaladProvider, gpu_class
+from tests.contract.pools.salad import RTX_3060, FakeSalad, gpu_class
+from tests.contract.pools.salad import SaladProvider as Rented
 from tests.contract.pools.suite import rental
 
 NVIDIA = SaladSettings()
 
 
 def offers(cloud: FakeSalad, url: str, settings: SaladSettings = NVIDIA) -> list[Offer]:
-    return SaladProvider(cloud, url, settings).driver.offers()
+    return Rented(cloud, url, settings).driver.offers()
 
 
 def test_an_offer_is_a_class_at_a_priority_with_its_price(cloud: FakeSalad, url: str) -> None:
@@ -58,7 +59,7 @@ def test_a_class_that_cannot_have_what_the_settings_ask_for_is_not_offered(cloud
 
 def test_a_class_that_has_more_at_least_is_asked_for_that(cloud: FakeSalad, url: str) -> None:
     cloud.classes = [gpu_class(RTX_3060, "8x H100 (80 GB)", {"high": "9.5"}, gpu_count=8, min_vcpu=64, max_vcpu=128)]
-    provider = SaladProvider(cloud, url)
+    provider = Rented(cloud, url)
     (offer, *_) = provider.driver.offers()
     assert (offer.slots, offer.price_micro_usd_per_hour) == (8, 9_500_000)
     provider.driver.start(offer.id, rental("node-a"))
@@ -72,7 +73,7 @@ def test_two_classes_of_one_name_are_two_offers(cloud: FakeSalad, url: str) -> N
 
 
 def test_a_priority_at_which_no_machine_is_free_is_not_offered_until_there_is_one(cloud: FakeSalad, url: str) -> None:
-    provider = SaladProvider(cloud, url)
+    provider = Rented(cloud, url)
     cloud.free |= {"batch": 0, "low": 0}
     assert {offer.id.partition(":")[2] for offer in provider.driver.offers()} == {"high", "medium"}
     cloud.free |= {"batch": 1}
@@ -89,7 +90,7 @@ def test_free_machines_that_salad_does_not_count_may_be_there(cloud: FakeSalad, 
 
 
 def test_availability_is_asked_again_before_a_group_is_created(cloud: FakeSalad, url: str) -> None:
-    provider = SaladProvider(cloud, url)
+    provider = Rented(cloud, url)
     offer = provider.driver.offers()[0].id
     cloud.free = dict.fromkeys(cloud.free, 0)
     with pytest.raises(NoCapacity, match=r"Salad has no free RTX 4090 \(24 GB\) at priority high now"):
@@ -98,7 +99,7 @@ def test_availability_is_asked_again_before_a_group_is_created(cloud: FakeSalad,
 
 
 def test_prices_are_read_again_after_a_while(cloud: FakeSalad, url: str) -> None:
-    provider = SaladProvider(cloud, url)
+    provider = Rented(cloud, url)
     before = provider.driver.offers()
     cloud.classes[0]["prices"] = [{"priority": "high", "price": "0.31"}]
     assert provider.driver.offers() == before
@@ -107,7 +108,7 @@ def test_prices_are_read_again_after_a_while(cloud: FakeSalad, url: str) -> None
 
 
 def test_machines_are_asked_for_in_the_countries_of_the_settings(cloud: FakeSalad, url: str) -> None:
-    provider = SaladProvider(cloud, url, replace(NVIDIA, countries=("de", "us")))
+    provider = Rented(cloud, url, replace(NVIDIA, countries=("de", "us")))
     provider.driver.start(provider.driver.offers()[0].id, rental("node-a"))
     assert cloud.created[0]["country_codes"] == ["de", "us"]
 
@@ -132,6 +133,11 @@ def test_a_card_is_called_as_its_driver_calls_it(name: str, device: str) -> None
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"organization": "../acme"},
+        {"organization": ""},
+        {"project": "Dogs"},
+        {"project": "dogs\x1b"},
+        {"keys": "https://example.org/keys.json"},  # a row must not choose whom the server believes
         {"priorities": []},
         {"priorities": ["lowest"]},
         {"cpu": 0},
@@ -143,11 +149,19 @@ def test_a_card_is_called_as_its_driver_calls_it(name: str, device: str) -> None
         {"countries": ["Germany"]},
         {"image": ""},
         {"timeout_s": 0},
-        {"keys": "matrix-rest-api.salad.com"},
         {"colour": "green"},
     ],
     ids=str,
 )
 def test_settings_that_contradict_or_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises((GanglineError, ValueError)):
-        adapter(SaladSettings).validate_python(wrong)
+    right = {"organization": "acme", "project": "dogs", "classes": ["RTX 4090 (24 GB)"]}
+    assert parse_as(SaladPoolSettings, right, options=True).classes == ("RTX 4090 (24 GB)",)
+    with pytest.raises(BadInput):
+        parse_as(SaladPoolSettings, right | wrong, options=True)
+
+
+@pytest.mark.parametrize("wrong", [{"keys": "matrix-rest-api.salad.com"}, {"keys": ""}, {"endpoint": ""}], ids=str)
+def test_addresses_of_salad_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
+    assert parse_as(SaladProvider, {}, options=True) == SaladProvider()
+    with pytest.raises(BadInput):
+        parse_as(SaladProvider, wrong, options=True)

@@ -6,11 +6,25 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
+from gangline.core.parsing import Checked
 from gangline.core.policy import STRICT, Exact
 
 SaladPriority = Literal["high", "medium", "low", "batch"]
 ClassName = Annotated[str, MinLen(1), MaxLen(100), Exact()]
-COUNTRY, PREFIX = r"[a-z]{2}", r"[a-z][a-z0-9]{0,19}"
+
+
+def _like(pattern: str, said: str) -> Checked:
+    return Checked(lambda text: "" if re.fullmatch(pattern, text) else f"must be {said}")
+
+
+WholeName = Annotated[
+    str, Exact(), _like("[a-z][a-z0-9-]{0,61}[a-z0-9]", "a name of lower-case letters, digits and hyphens")
+]
+CountryCode = Annotated[str, Exact(), _like("[a-z]{2}", "two lower-case letters")]
+GroupPrefix = Annotated[
+    str, Exact(), _like("[a-z][a-z0-9]{0,19}", "a word of at most 20 lower-case letters and digits")
+]
+KeysAddress = Annotated[str, MaxLen(1000), Exact(), _like(r"https?://\S+", "an address that begins with https://")]
 ENDPOINT = "https://api.salad.com/api/public"
 KEYS = "https://matrix-rest-api.salad.com/.well-known/workload-jwks.json"
 
@@ -43,34 +57,27 @@ class SaladSettings:
         "A node has this much disk, for the worker's libraries, bases and data.",
     ] = 50
     countries: Annotated[
-        tuple[ClassName, ...], "Machines are in these countries, e.g. `us`, `de`. Without any, they may be anywhere."
+        tuple[CountryCode, ...], "Machines are in these countries, e.g. `us`, `de`. Without any, they may be anywhere."
     ] = ()
     prefix: Annotated[
-        Annotated[str, Exact()],
+        GroupPrefix,
         "The names of the pool's container groups begin with this word and a hyphen. Give each Gangline server that shares a "
         "project of Salad another one: groups of this prefix that the server does not know are deleted.",
     ] = "gl"
     timeout_s: Annotated[
         Annotated[float, Gt(0), Le(300), Exact()], "A request to Salad is given up after this long without an answer."
     ] = 15.0
-    keys: Annotated[
-        Annotated[str, MinLen(1), MaxLen(1000), Exact()],
-        "The address of the keys (JWKS) with which Salad signs the identity of a machine.",
-    ] = KEYS
 
     def __post_init__(self) -> None:
-        assert re.fullmatch(PREFIX, self.prefix), "prefix is a word of at most 20 lower-case letters and digits"
-        assert all(re.fullmatch(COUNTRY, each) for each in self.countries), "countries have two lower-case letters each"
         assert self.shared_memory_gb <= self.memory_gb, "shared_memory_gb is at most memory_gb"
-        assert self.keys.startswith(("https://", "http://")), "keys is an address that begins with https:// or http://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaladPoolSettings(SaladSettings):
     """The settings of a pool's row: those of its nodes, and whose they are."""
 
-    organization: Annotated[ClassName, "The organization's name, as in the portal's address."]
-    project: Annotated[ClassName, "The project's name, as in the portal's address."]
+    organization: Annotated[WholeName, "The organization's name, as in the portal's address."]
+    project: Annotated[WholeName, "The project's name, as in the portal's address."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +86,6 @@ class SaladProvider:
 
     __pydantic_config__: ClassVar[Any] = STRICT
     endpoint: Annotated[Annotated[str, MinLen(1), MaxLen(1000), Exact()], "The address of Salad's API."] = ENDPOINT
+    keys: Annotated[KeysAddress, "The address of the keys (JWKS) with which Salad signs the identity of a machine."] = (
+        KEYS
+    )

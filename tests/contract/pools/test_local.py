@@ -165,7 +165,7 @@ def test_each_local_node_sees_one_card_of_the_box_in_turn(homes: Path) -> None:
         command=(sys.executable, "-c", program),
     )
     for name in ("node-a", "node-b", "node-c"):
-        start(pool, name)
+        pool.start("local", rental(name))
     until(lambda: len([path for path in homes.glob("*/card") if path.read_text()]) == 3)
     assert [(homes / number / "card").read_text() for number in "123"] == ["GPU-a", "GPU-b", "GPU-a"]
     pool.stop_all()

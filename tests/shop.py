@@ -40,6 +40,7 @@ class Till:
     opened: list[OpenedPool] = field(default_factory=list)
     sold_out: set[str] = field(default_factory=set)
     refuses: GanglineError | None = None
+    refuses_offers: GanglineError | None = None
     now_ms: int = 1
     numbers: Any = field(default_factory=count)
 
@@ -52,6 +53,8 @@ class ShopPool:
 
     def offers(self) -> list[Offer]:
         self._answer()
+        if self._till.refuses_offers:
+            raise self._till.refuses_offers
         return list(self._till.offers)
 
     def start(self, offer: str, rental: Rental) -> None:

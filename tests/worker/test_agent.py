@@ -26,6 +26,7 @@ from gangline.ports.server import Join, Upload
 from gangline.ports.store import write
 from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.service.controller import Controller
+from gangline.service.fleet.nodes import gone
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import REFUSED_S_MAX, Agent
 from gangline.worker.checkpoints import SAVE_ANSWER_S_MAX
@@ -33,6 +34,7 @@ from gangline.worker.edges import Edges
 from gangline.worker.move import TRIES_OF_A_URL
 from gangline.worker.shipping import UPLOAD_PREPARED_S
 from tests.conftest import as_upload, file_at
+from tests.service.access.test_access import rent
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
 OUTPUT = b"the weights"
@@ -240,10 +242,12 @@ def node(service: Service, tmp_path: Path) -> Node:
     return make_node(service, tmp_path, SlowTransfer(service))
 
 
-def make_node(service: Service, tmp_path: Path, transfer: SlowTransfer, *, slots: int = 1, **said: Any) -> Node:
+def make_node(
+    service: Service, tmp_path: Path, transfer: SlowTransfer, *, slots: int = 1, token: str = JOIN, **said: Any
+) -> Node:
     host = LocalHost(tmp_path / "node")
     trainer = ScriptedTrainer(SCRIPT)
-    server = HttpServer("http://testserver", JOIN, service.http)  # type: ignore[arg-type]
+    server = HttpServer("http://testserver", token, service.http)  # type: ignore[arg-type]
     edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=Random(0))
     return Node(service, Agent(edges, Join(machine="m", name="node-a", slots=slots), **said), trainer, host)
 
@@ -814,34 +818,26 @@ def test_a_refused_node_at_a_terminal_ends_with_the_refusal(node: Node) -> None:
 
 
 def test_a_node_that_was_given_up_waits_and_stops_when_asked(service: Service, tmp_path: Path) -> None:
-    node = make_node(service, tmp_path, SlowTransfer(service), patient=True)
+    token = rent(service, "node-of-yesterday")
+    gone(service.deployment, "node-of-yesterday", "it did not join", service.now_ms)
+    node = make_node(service, tmp_path, SlowTransfer(service), token=token, patient=True)
     node.agent._join = replace(node.agent._join, node="node-of-yesterday")
     refused(node, 5)
     [said] = node.agent.news
-    assert said.startswith("this server does not expect the node node-of-yesterday (it was given up; ")
+    assert said.startswith("this server no longer rents this node (its provider was asked to stop it)")
     node.agent.ask_to_stop()
     node.step()
     assert node.agent.stopped and not node.agent.failed
 
 
 def test_a_second_machine_of_one_rental_is_told_that_the_first_is_at_work(service: Service, tmp_path: Path) -> None:
-    facts = {
-        "pool": "default",
-        "called": "default",
-        "because": "",
-        "gpu": "",
-        "gpu_memory_gb": 0,
-        "trust": 0,
-        "slots": 1,
-    }
-    prices = {"price_micro_usd_per_hour": 1, "price_known": 1}
-    service.store.apply(write("rent_node", id="rental", now=service.now_ms, **facts, **prices))
+    token = rent(service, "rental")
     for machine in ("first", "second"):
-        node = make_node(service, tmp_path / machine, SlowTransfer(service), patient=True)
+        node = make_node(service, tmp_path / machine, SlowTransfer(service), token=token, patient=True)
         node.agent._join = replace(node.agent._join, machine=machine, node="rental")
         node.step()
         said = node.agent.news
     assert said == [
         "the node rental is already at work on another machine (stop one of the two; the server gives that node up when "
-        "it falls silent); trying again"
+        "it falls silent, or when its provider shows that it has moved); trying again"
     ]

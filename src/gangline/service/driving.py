@@ -19,12 +19,16 @@ ABANDONED_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a driver said at one moment. `number` counts the looks of this process; a list is of instances as of `began_ms` or later."""
+    """What a driver said at one moment. `number` counts the looks of this process; a list is of instances as of `began_ms` or later.
+
+    `lacks` says why its offers are not known, else it is empty: the nodes that are rented are tended all the same.
+    """
 
     number: int
     began_ms: int
     offers: tuple[Offer, ...]
     instances: tuple[Instance, ...]
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,11 @@ class AtOnce:
 def take_look(driver: Pool, number: int, now_ms: int) -> Look:
     """Raise `GanglineError` if the provider does not answer, or refuses us."""
     instances = tuple(driver.list())
-    return Look(number=number, began_ms=now_ms, offers=tuple(driver.offers()), instances=instances)
+    try:
+        offers, lacks = tuple(driver.offers()), ""
+    except GanglineError as error:
+        offers, lacks = (), error.message
+    return Look(number=number, began_ms=now_ms, offers=offers, instances=instances, lacks=lacks)
 
 
 def request(driver: Pool, offer: str, rental: Rental) -> RefusedStart | None:

@@ -201,6 +201,26 @@ def test_a_paused_pool_rents_nothing_and_keeps_who_works(service: Service) -> No
     assert len(rented(service)) == 2
 
 
+def test_while_its_offers_are_not_known_its_nodes_are_tended_all_the_same(service: Service) -> None:
+    add(service, nodes_max=2)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    service.till.refuses_offers = BadInput("this class was retired")
+    service.submit()
+    look(service)
+    assert rented(service) == [node]
+    assert service.ask("GET", "/v1/pools/cloud-1").json()["because"] == (
+        "its provider did not answer: this class was retired"
+    )
+    service.till.instances = {
+        name: replace(found, billed_to_ms=service.now_ms, ended="its machine went offline")
+        for name, found in service.till.instances.items()
+    }
+    look(service)
+    assert service.look("SELECT because FROM node")[0]["because"] == "its machine went offline"
+
+
 # Several servers
 
 

@@ -650,7 +650,7 @@ RULES = [
     rule(
         "6: what no offer has",
         "service.fleet.fleet:_scale",
-        "deployment.recent.note_offers(pool.limits.name, offers)",
+        "deployment.recent.note_offers(pool.limits.name, None if lacks else offers, lacks)",
         "pass",
     ),
     rule(

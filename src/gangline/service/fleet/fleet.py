@@ -54,9 +54,9 @@ def tend(deployment: Deployment, now_ms: int) -> None:
             nodes = _rented(deployment, pool, now_ms)
             if deployment.recent.is_new_look(name, look.number):
                 nodes = _agree(deployment, pool, nodes, look, now_ms)
-                note_seen(deployment, pool, look.offers, "", now_ms)
+                note_seen(deployment, pool, look.offers, look.lacks, now_ms)
             # A job that this pool covers is not rented for in the next one again.
-            covered |= _scale(deployment, pool, nodes, admitted(pool, look.offers), covered, now_ms)
+            covered |= _scale(deployment, pool, nodes, admitted(pool, look.offers), look.lacks, covered, now_ms)
         except GanglineError as error:
             deployment.recent.note_offers(name, None, error.message)
             note_seen(deployment, pool, (), error.message, now_ms)
@@ -169,7 +169,13 @@ def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rente
 
 
 def _scale(
-    deployment: Deployment, pool: RentedPool, nodes: list[Rented], offers: list[Offer], covered: set[str], now_ms: int
+    deployment: Deployment,
+    pool: RentedPool,
+    nodes: list[Rented],
+    offers: list[Offer],
+    lacks: str,
+    covered: set[str],
+    now_ms: int,
 ) -> set[str]:
     """Rent and drain nodes of this pool. Return the jobs that its nodes, present or coming, cover. `covered` are those of other pools."""
     waiting, stuck = find_demand(deployment, pool.limits, offers, covered, now_ms)
@@ -196,7 +202,7 @@ def _scale(
                 give_back(deployment, action.node)
             case GiveUp():
                 gone(deployment, action.node, action.because, now_ms)
-    deployment.recent.note_offers(pool.limits.name, offers)
+    deployment.recent.note_offers(pool.limits.name, None if lacks else offers, lacks)
     return {job["id"] for job in waiting[:covers]}
 
 

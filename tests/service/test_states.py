@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +23,7 @@ from gangline.core.jobs.failure import Verdict
 from gangline.core.specs.fields import Needs
 from gangline.ports.server import Notice
 from gangline.service.attempts import moving
+from gangline.service.fleet import operating
 from gangline.service.fleet.nodes import heed_notice, leave_pool
 from gangline.service.jobs import steer
 from gangline.sim.soak import SAFETY_S, Chaos
@@ -62,6 +64,13 @@ def owners(service: Service) -> None:
     steer.resume(service.deployment, job, service.now_ms)
     steer.pause(service.deployment, job, service.now_ms)
     steer.cancel(service.deployment, job, service.now_ms)
+
+
+def an_operator_releases(service: Service) -> None:
+    for withdraw in (operating.drain, partial(operating.quarantine, lasts_s=60)):
+        node = service.join(f"of {withdraw}")
+        withdraw(service.deployment, node, service.now_ms, stop=False)
+        operating.release(service.deployment, node, service.now_ms)
 
 
 def an_owner_pauses_what_runs(service: Service) -> None:
@@ -127,6 +136,7 @@ def providers_give_notice(service: Service) -> None:
 PLAYS = (
     owners,
     an_owner_pauses_what_runs,
+    an_operator_releases,
     photos_of_a_paused_job_cannot_be_fetched,
     nothing_can_be_made_of_it,
     a_machine_serves_its_quarantine,
@@ -200,7 +210,7 @@ def test_no_statement_writes_a_state_that_the_tables_do_not_have() -> None:
             assert {(state, found[2]) for state in before} <= set(moves), name
             if before:
                 checked.add(name)
-    assert checked == {"node_gone", "drain_idle"}
+    assert checked == {"node_gone", "drain_idle", "drain_by_notice"}
 
 
 def _guarded(condition: str, states: tuple[str, ...]) -> set[str]:

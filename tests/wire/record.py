@@ -7,6 +7,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangline.adapters.objects.local import LocalObjects
 from gangline.api.app import make_app
+from gangline.core.errors import UserError
 from gangline.core.files import File
 from gangline.core.runs.contract import Prepared
 from gangline.core.runs.metrics import Point
@@ -191,6 +193,13 @@ class Conversation:
         self.user.pool("a-pool")
         self.user.pools()
         self.user.remove_pool("a-pool")
+        node = self.user.nodes()[0]
+        self.user.node(node.id)
+        self.user.drain_node(node.id)
+        self.user.quarantine_node(node.id, lasts_s=60)
+        self.user.release_node(node.id)
+        with suppress(UserError):  # it was not rented
+            self.user.node_logs(node.id)
 
     def claim(self) -> Assignment:
         assignment = self.node.claim()

@@ -11,6 +11,7 @@ from gangline.api import (
     follow_routes,
     heartbeats,
     metric_routes,
+    node_routes,
     pool_routes,
     user_routes,
     worker_routes,
@@ -70,6 +71,8 @@ def make_app(
     app.include_router(base_routes.router)
     app.include_router(access_routes.router)
     app.include_router(pool_routes.router)
+    app.include_router(node_routes.router)
+    app.include_router(node_routes.of_providers)
     app.include_router(follow_routes.router)
     app.include_router(worker_routes.router)
     app.include_router(metric_routes.of_workers)

@@ -12,14 +12,14 @@ from pydantic_core import to_json
 
 from gangline.api.answers.problems import APART, PLAIN, of_body
 from gangline.api.lanes import USERS, UserRoute
-from gangline.api.who import NUMBER_MAX, MemberOf, MemberOfLater, Now, ThisDeployment, Viewer, ViewerOf
+from gangline.api.who import NUMBER_MAX, MemberOf, MemberOfLater, Now, ThisDeployment, ViewerOf
 from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import InvalidSpec, parse_as, problems
 from gangline.core.server.limits import Limits
-from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView, NodeView
+from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query, steer, submit
 from gangline.service.jobs.placing import placement
@@ -254,9 +254,3 @@ def read_logs(deployment: ThisDeployment, project: ViewerOf, job: str, after: st
 def list_artifacts(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
     """List the results of a job, each with a signed URL to download it."""
     return query.artifacts_of(deployment, project, job, now)
-
-
-@router.get("/nodes")
-def list_nodes(deployment: ThisDeployment, viewer: Viewer) -> list[NodeView]:
-    """List all nodes. A node's `job` is shown only to the job's own project and to operators."""
-    return query.nodes(deployment, viewer.project)

@@ -47,7 +47,9 @@ COMMANDS = {
         "Merge a LoRA into its base, and write one .safetensors file in the original layout.",
     ),
     "bases": LazyCommand("gangline.cli.data.bases:app", "Add, list and remove named base models."),
-    "nodes": LazyCommand("gangline.cli.admin.nodes:app", "List the nodes."),
+    "nodes": LazyCommand(
+        "gangline.cli.admin.nodes:app", "List and show the nodes; drain, quarantine and release them."
+    ),
     "pools": LazyCommand(
         "gangline.cli.admin.pools:app", "Make, list and change the pools that nodes are rented for (for operators)."
     ),

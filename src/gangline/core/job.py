@@ -149,6 +149,8 @@ NODE_MOVES: Mapping[tuple[NodeState | New, NodeState], str] = {
     ("on_trial", "ready"): "an attempt succeeds there",
     ("on_trial", "quarantined"): "it fails its trial",
     ("quarantined", "on_trial"): "the quarantine is over",
+    ("quarantined", "ready"): "an operator releases it",
+    ("draining", "ready"): "an operator releases it",
     ("ready", "draining"): _DRAINS,
     ("on_trial", "draining"): _DRAINS,
     ("quarantined", "draining"): "another machine does the work that it still holds, or its provider gives notice",

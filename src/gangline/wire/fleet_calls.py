@@ -3,18 +3,40 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gangline.core.fleet.nodes import NodeDetail
 from gangline.core.fleet.pools import DriverView, PoolView
 from gangline.core.views import NodeView
 from gangline.wire.http import Http, parse_answer, path_of
 
 
 class FleetCalls:
-    """What a client asks about the fleet. All but `nodes` needs an operator's key."""
+    """What a client asks about the fleet. All but `nodes` and `node` needs an operator's key."""
 
     _http: Http
 
     def nodes(self) -> list[NodeView]:
         return parse_answer(list[NodeView], self._http.ask("GET", "/v1/nodes"))
+
+    def node(self, node: str) -> NodeDetail:
+        return parse_answer(NodeDetail, self._http.ask("GET", path_of("nodes", node)))
+
+    def drain_node(self, node: str, *, stop: bool = False) -> NodeDetail:
+        """Give a node no more work. With `stop`, its jobs are saved and handed back."""
+        path = path_of("nodes", node, "drain") + "?stop=true" * stop
+        return parse_answer(NodeDetail, self._http.ask("POST", path))
+
+    def quarantine_node(self, node: str, *, lasts_s: float, stop: bool = False) -> NodeDetail:
+        """Give the node's machine no work for so long."""
+        path = path_of("nodes", node, "quarantine") + f"?lasts_s={lasts_s}" + "&stop=true" * stop
+        return parse_answer(NodeDetail, self._http.ask("POST", path))
+
+    def release_node(self, node: str) -> NodeDetail:
+        """Let a node work again that drains, is in quarantine or on trial."""
+        return parse_answer(NodeDetail, self._http.ask("POST", path_of("nodes", node, "release")))
+
+    def node_logs(self, node: str) -> str:
+        """Return what a rented node printed last, as its provider has it."""
+        return str(self._http.ask("GET", path_of("nodes", node, "logs")).json()["text"])
 
     def pools(self) -> list[PoolView]:
         return parse_answer(list[PoolView], self._http.ask("GET", "/v1/pools"))

@@ -47,6 +47,11 @@ ROUTES = {
     "GET /v1/jobs/{ended}/events/stream": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
     "GET /v1/nodes": Entry("viewer"),
+    "GET /v1/nodes/{node}": Entry("viewer"),
+    "GET /v1/nodes/{node}/logs": Entry("operator", 422),  # its machine is nobody's that keeps them
+    "POST /v1/nodes/{node}/drain": Entry("operator"),
+    "POST /v1/nodes/{node}/quarantine": Entry("operator"),
+    "POST /v1/nodes/{node}/release": Entry("operator"),
     "GET /v1/project": Entry("viewer"),
     "POST /v1/blobs": Entry("member", body={"sha256": "0" * 64, "bytes": 1}),
     "POST /v1/plans": Entry("viewer", body="spec"),
@@ -168,6 +173,7 @@ class House:
             "attempt": hold.attempt,
             "base": "ours",
             "pool": "rented",
+            "node": joined["another node"]["node"],
             "step": "10",
             "name": "gangline-0.0.1-py3-none-any.whl",
         }

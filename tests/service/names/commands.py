@@ -97,6 +97,11 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "projects add": (Run("{typed}", 2),),
     "projects ls": (Run(""),),
     "projects set": (Run("{project} --share 2", shows="other"), Run("{typed} --share 2", 2)),
+    "nodes show": (Run("{node}"), Run("{typed}", 2)),
+    "nodes drain": (Run("{node}"), Run("{typed}", 2)),
+    "nodes quarantine": (Run("{node}"), Run("{typed}", 2)),
+    "nodes release": (Run("{node}"), Run("{typed}", 2)),
+    "nodes logs": (Run("{node}", 2), Run("{typed}", 2)),
     "pools add": (
         Run("{typed} --driver local", 2, shows="name"),
         Run("ours --driver {typed}", 2, shows="driver"),

@@ -61,7 +61,7 @@ BELOW_THE_DOOR = (
 def fill(service: Service, folder: Path) -> dict[str, str]:
     """Make a job in each state, what belongs to it, and files; then replace every text that a row holds. The words of the table
     `commands.py`, by their names."""
-    words = _jobs(service) | _others(service)
+    words = _jobs(service) | _others(service) | {"node": service.store.load("nodes")[0]["id"]}
     with closing(sqlite3.connect(service.database)) as rows, rows:
         texts = {
             "text": STORED,

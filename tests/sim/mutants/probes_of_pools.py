@@ -10,7 +10,7 @@ from gangline.ports.server import Join
 from gangline.ports.store import write
 from gangline.service.access.access import identify
 from gangline.service.driving import AtOnce
-from gangline.service.fleet import nodes, pools
+from gangline.service.fleet import nodes, operating, pools
 from gangline.service.fleet.pools import PoolWish
 from gangline.service.renting import Renting
 from tests.shop import SMALL, Till, make_drivers
@@ -234,6 +234,18 @@ def nodes_of_a_pool_that_is_removed_get_no_more_work_and_others_do(bench: Bench)
     bench.tend()
     assert all(bench.claim_nothing(node) for node in ours)
     assert bench.claim(by_hand).job in (first, second)
+
+
+@probe()
+def of_two_quarantines_at_once_both_count(bench: Bench) -> None:
+    node = bench.join()
+
+    def quarantine(seconds: float) -> None:
+        operating.quarantine(bench.deployment, node, bench.now_ms, lasts_s=seconds, stop=False)
+
+    bench.meanwhile("quarantine_machine", lambda: quarantine(60))
+    quarantine(600)
+    assert bench.look("SELECT quarantined_until_ms FROM machine") == [bench.now_ms + 600_000]
 
 
 @probe()

@@ -1,13 +1,21 @@
-"""`gangline nodes`: who works here."""
+"""`gangline nodes`: who works here, and who is to work no more."""
 
 import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from gangline.cli.lines import TableColumn, one_line_each
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json
 from gangline.compose.client import make_client
+from gangline.core.display import LogText
+from gangline.core.errors import BadInput
+from gangline.core.fleet.nodes import MachineView, NodeDetail
 from gangline.core.jobs.naming import short
+
+if TYPE_CHECKING:
+    from gangline.wire.client import Client
 
 COLUMNS = (
     TableColumn(header="node", shrinks_to=12),
@@ -20,12 +28,14 @@ COLUMNS = (
     TableColumn(header=">trust", goes=5),
     TableColumn(header="id", goes=6),
 )
+HOUR_S = 3_600
+NodeArgument = Annotated[
+    str, typer.Argument(help="Name the node, by its name or id, as `gangline nodes ls` shows it.", show_default=False)
+]
+StopOption = Annotated[
+    bool, typer.Option("--stop", help="Save its jobs and hand them back now; without this, they run to their end.")
+]
 app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    pass
 
 
 @app.command("ls")
@@ -52,3 +62,117 @@ def list_nodes_command(
         for node in found
     ]
     out.print(one_line_each(COLUMNS, rows, out.width if out.is_terminal else sys.maxsize))
+
+
+@app.command("show")
+def show_node_command(
+    node: NodeArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Show a node: its jobs, its machine with strikes and quarantines, its probe, and what its provider knows of it."""
+    client = make_client(server, token)
+    _show(client.node(_find(client, node)), output)
+
+
+@app.command("drain")
+def drain_node_command(
+    node: NodeArgument,
+    stop: StopOption = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Give a node no more work. A rented one is given back once it has no job."""
+    client = make_client(server, token)
+    _show(client.drain_node(_find(client, node), stop=stop), output)
+
+
+@app.command("quarantine")
+def quarantine_node_command(
+    node: NodeArgument,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0.01, max=8760, help="Give its machine no work for this long.")
+    ] = 24,
+    stop: StopOption = False,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Give a node's machine no work for a time, whatever node it joins as. Then it is on trial, with one job at a time."""
+    client = make_client(server, token)
+    _show(client.quarantine_node(_find(client, node), lasts_s=hours * HOUR_S, stop=stop), output)
+
+
+@app.command("release")
+def release_node_command(
+    node: NodeArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Let a node work again that drains, is in quarantine or on trial. Its machine's strikes are forgotten."""
+    client = make_client(server, token)
+    _show(client.release_node(_find(client, node)), output)
+
+
+@app.command("logs")
+def node_logs_command(
+    node: NodeArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """Print what a rented node printed last, as its provider has it: why did it never join?"""
+    client = make_client(server, token)
+    text = client.node_logs(_find(client, node))
+    if output is Output.json:
+        print_json({"node": node, "text": text})
+    else:
+        log = LogText()
+        typer.echo(log.feed(text) + log.end())
+
+
+def _find(client: "Client", text: str) -> str:
+    """Return the id of the node of this name, or the text itself: it may be the id of one that is gone."""
+    found = sorted({node.id for node in client.nodes() if text in (node.id, node.name)})
+    if len(found) > 1:
+        raise BadInput(f"{len(found)} nodes have the name {text}", hint=f"use an id: {', '.join(found)}")
+    return found[0] if found else text
+
+
+def _show(node: NodeDetail, output: Output) -> None:
+    if output is Output.json:
+        print_json(node)
+        return
+    facts = {
+        "id": node.id,
+        "pool": node.pool,
+        "state": node.state,
+        "why": node.because,
+        "gpu": f"{node.gpu}, {node.gpu_memory_gb:g} GB" if node.gpu else "none",
+        "slots": f"{node.slots_taken} of {node.slots} taken",
+        "price": f"${node.price_usd_per_hour:.4f} an hour" if node.price_known else "unknown",
+        "trust": str(node.trust),
+        "joined": format_time(node.joined_ms) if node.joined_ms else "not yet",
+        "last heard of": format_time(node.seen_ms),
+        "rental": node.rental or "",
+        "offer": node.offer,
+        "instance": node.instance or "",
+        "place": node.place,
+    } | _machine_facts(node.machine)
+    facts |= {f"job {short(job.job)}": f"{job.phase}, step {job.step}" for job in node.jobs}
+    facts |= {f"cannot do {what}": why for what, why in node.problems.items()}
+    facts |= node.capabilities
+    rows = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        if value:
+            rows.add_row(name, value)
+    out.print(f"node {node.name}")
+    out.print(rows)
+
+
+def _machine_facts(machine: MachineView | None) -> dict[str, str]:
+    if machine is None:
+        return {}
+    until = format_time(machine.quarantined_until_ms) if machine.quarantined_until_ms else ""
+    return {
+        "machine": machine.id,
+        "strikes": f"{machine.strikes:g} since its last quarantine, {machine.quarantines} quarantines",
+        "in quarantine until": until,
+        "rests until": format_time(machine.rests_until_ms) if machine.rests_until_ms else "",
+        "on trial": "one job at a time" if machine.on_trial and not until else "",
+        "judged": machine.because,
+    }

@@ -27,6 +27,11 @@ WHERE id = :id AND quarantines = :quarantines
 UPDATE machine SET quarantined_ms = :now, on_trial = 1, rest_until_ms = :rest_until_ms, because = :because
 WHERE id = :id AND COALESCE(quarantined_ms, -1) = :judged_ms
 
+-- name: release_machine
+-- An operator trusts the machine again: strikes so far count no more, as after a quarantine.
+UPDATE machine SET quarantined_ms = :now, quarantined_until_ms = :now, on_trial = 0, failures = 0, rest_until_ms = 0, because = ''
+WHERE id = :id
+
 -- name: put_on_trial
 UPDATE machine SET on_trial = 1 WHERE id = :id
 

@@ -41,7 +41,7 @@ WHERE id = :id AND state = 'starting' AND place IN ('', :place)
 -- name: node
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.price_known, node.rented, node.instance,
-       node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.rental, node.offer, node.place, node.capabilities, COALESCE(node.proof_failed, 0) AS proof_failed, node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms,
        CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
 FROM node LEFT JOIN machine ON machine.id = node.machine
@@ -55,6 +55,11 @@ FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.i
      LEFT JOIN job ON job.id = attempt.job
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
+
+-- name: jobs_of_node
+SELECT lease.attempt, lease.node, attempt.job, job.project, lease.phase, lease.step, lease.slots
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+WHERE lease.node = :node ORDER BY attempt.job
 
 -- name: nodes_here
 -- List all nodes that are not gone, whatever runs on them.

@@ -1,0 +1,79 @@
+"""Routes for nodes as operators see them; everybody may look."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Gt, Le
+from fastapi import APIRouter, Query
+
+from gangline.api.lanes import ProviderRoute, UserRoute
+from gangline.api.who import Now, Operator, ThisDeployment, Viewer
+from gangline.core.fleet.nodes import NodeDetail
+from gangline.core.views import NodeView
+from gangline.service.fleet import operating, pools
+from gangline.service.jobs import query
+
+router = APIRouter(prefix="/v1", tags=["nodes"], route_class=UserRoute)
+of_providers = APIRouter(prefix="/v1", tags=["nodes"], route_class=ProviderRoute)
+
+QUARANTINE_S = 86_400.0
+StopsJobs = Annotated[bool, Query()]
+QuarantineS = Annotated[float, Query(), Gt(0), Le(365 * 86_400)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLogs:
+    """What a rented node printed last, as its provider has it."""
+
+    node: str
+    text: str
+
+
+@router.get("/nodes")
+def list_nodes(deployment: ThisDeployment, viewer: Viewer) -> list[NodeView]:
+    """List all nodes. A node's `job` is shown only to the job's own project and to operators."""
+    return query.nodes(deployment, viewer.project)
+
+
+@router.get("/nodes/{node}")
+def show_node(deployment: ThisDeployment, now: Now, viewer: Viewer, node: str) -> NodeDetail:
+    """Show a node and its machine. Its jobs are shown only to their own project and to operators."""
+    return operating.node_detail(deployment, node, viewer.project, now)
+
+
+@router.post("/nodes/{node}/drain")
+def drain_node(
+    deployment: ThisDeployment, now: Now, operator: Operator, node: str, stop: StopsJobs = False
+) -> NodeDetail:
+    """Give a node no more work. With `stop` its jobs are saved and handed back; a rented node without a job is given back. Needs an
+    operator's key.
+    """
+    operating.drain(deployment, node, now, stop=stop)
+    return operating.node_detail(deployment, node, operator.project, now)
+
+
+@router.post("/nodes/{node}/quarantine")
+def quarantine_node(
+    deployment: ThisDeployment,
+    now: Now,
+    operator: Operator,
+    node: str,
+    lasts_s: QuarantineS = QUARANTINE_S,
+    stop: StopsJobs = False,
+) -> NodeDetail:
+    """Give the node's machine no work for `lasts_s` seconds, whatever node it joins as; then it is on trial. Needs an operator's key."""
+    operating.quarantine(deployment, node, now, lasts_s=lasts_s, stop=stop)
+    return operating.node_detail(deployment, node, operator.project, now)
+
+
+@router.post("/nodes/{node}/release")
+def release_node(deployment: ThisDeployment, now: Now, operator: Operator, node: str) -> NodeDetail:
+    """Let a node that drains, is in quarantine or on trial work again. Its machine's strikes are forgotten. Needs an operator's key."""
+    operating.release(deployment, node, now)
+    return operating.node_detail(deployment, node, operator.project, now)
+
+
+@of_providers.get("/nodes/{node}/logs")
+def show_node_logs(deployment: ThisDeployment, _: Operator, node: str) -> NodeLogs:
+    """Show what a rented node printed last, as its provider has it: why did it never join? Needs an operator's key."""
+    return NodeLogs(node=node, text=pools.node_logs(deployment, node))

@@ -1,0 +1,58 @@
+"""What the API says of a single node and of its machine."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeJob:
+    """A job that a node has."""
+
+    job: str
+    phase: str
+    step: int
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """The computer behind a node. `strikes` counts those since its last quarantine; `because` says why it was judged last."""
+
+    id: str
+    strikes: float
+    quarantines: int
+    quarantined_until_ms: int | None
+    rests_until_ms: int | None
+    on_trial: bool
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDetail:
+    """A node. `jobs` has those of the key's project. `machine` is null until it has joined.
+
+    A rented node has a `rental`, the `offer` and the provider's `instance`, and the `place` that its provider shows, if it moves nodes.
+    """
+
+    id: str
+    name: str
+    pool: str
+    state: str
+    because: str
+    gpu: str
+    gpu_memory_gb: float
+    slots: int
+    slots_taken: int
+    trust: int
+    price_usd_per_hour: float
+    price_known: bool
+    rental: str | None
+    offer: str
+    instance: str | None
+    place: str
+    since_ms: int
+    joined_ms: int | None
+    seen_ms: int
+    problems: dict[str, str]
+    capabilities: dict[str, str]
+    jobs: tuple[NodeJob, ...]
+    machine: MachineView | None

@@ -1,0 +1,139 @@
+"""What an operator does with single nodes: look at one, drain it, quarantine its machine, and release it."""
+
+import json
+from collections.abc import Collection
+
+from gangline.core.errors import BadInput, NotFound
+from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeJob
+from gangline.core.job import WORKING
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import TRIES_MAX, ask_to_stop
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.fleet import give_back
+
+DRAINED = "drained by an operator"
+QUARANTINED = "quarantined by an operator"
+RELEASED = "released by an operator"
+
+
+def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: int) -> NodeDetail:
+    """Return all that is known of a node. Its jobs are shown to their own project, and to the operator (`project` is None)."""
+    row = _node(deployment, node)
+    known = deployment.store.load("machine", id=row["machine"])
+    since_ms = now_ms - round(deployment.policy.strike_window_s * 1000)
+    jobs = [
+        NodeJob(job=lease["job"], phase=lease["phase"], step=lease["step"], slots=lease["slots"])
+        for lease in deployment.store.load("jobs_of_node", node=node)
+        if project in (None, lease["project"])
+    ]
+    return NodeDetail(
+        id=row["id"],
+        name=row["name"],
+        pool=row["pool"],
+        state=row["state"],
+        because=row["because"],
+        gpu=row["gpu"],
+        gpu_memory_gb=row["gpu_memory_gb"],
+        slots=row["slots"],
+        slots_taken=row["slots_taken"],
+        trust=row["trust"],
+        price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
+        price_known=row["price_known"] == 1,
+        rental=row["rental"],
+        offer=row["offer"],
+        instance=row["instance"],
+        place=row["place"],
+        since_ms=row["since_ms"],
+        joined_ms=row["joined_ms"],
+        seen_ms=row["seen_ms"],
+        problems=json.loads(row["problems"]),
+        capabilities=json.loads(row["capabilities"]),
+        jobs=tuple(jobs),
+        machine=_machine_view(deployment, known[0], since_ms, now_ms) if known else None,
+    )
+
+
+def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) -> MachineView:
+    strikes = deployment.store.load("strikes", machine=row["id"], since=since_ms)
+    quarantined = row["quarantined_until_ms"] > now_ms
+    return MachineView(
+        id=row["id"],
+        strikes=sum(strike["quarters"] for strike in strikes) / 4,
+        quarantines=row["quarantines"],
+        quarantined_until_ms=row["quarantined_until_ms"] if quarantined else None,
+        rests_until_ms=row["rest_until_ms"] if row["rest_until_ms"] > now_ms else None,
+        on_trial=bool(row["on_trial"]),
+        because=row["because"],
+    )
+
+
+def drain(deployment: Deployment, node: str, now_ms: int, *, stop: bool) -> None:
+    """Give a node no more work. Its jobs go on to their end, or are saved and handed back if `stop` is true; a rented node without a job is
+    given back at once. Repeating this changes nothing. Raise `BadInput` if the node is gone.
+    """
+    row = _node(deployment, node)
+    if row["state"] in ("gone", "starting"):
+        why = "is gone" if row["state"] == "gone" else "has not joined yet"
+        raise BadInput(f"{row['name']} {why}", hint="to rent no more, pause its pool: `gangline pools pause`")
+    # One that goes at this moment needs no draining.
+    deployment.store.apply(write("drain_by_notice", id=node, because=DRAINED))
+    if stop:
+        _stop_jobs(deployment, node, DRAINED, now_ms)
+    give_back(deployment, node)
+
+
+def quarantine(deployment: Deployment, node: str, now_ms: int, *, lasts_s: float, stop: bool) -> None:
+    """Give the node's machine no work for `lasts_s` seconds, also when it joins as another node. Then it is on trial. Raise `BadInput` if
+    the node has no machine yet.
+    """
+    row = _node(deployment, node)
+    for _ in range(TRIES_MAX):
+        machine = _machine(deployment, row)
+        facts = {"until_ms": now_ms + round(lasts_s * 1000), "because": QUARANTINED, "now": now_ms}
+        once = guard("quarantine_machine", id=machine["id"], quarantines=machine["quarantines"], **facts)
+        states = _states(deployment, machine["id"], WORKING, "quarantined", QUARANTINED)
+        if deployment.store.apply(once, *states):
+            break
+    if stop:
+        _stop_jobs(deployment, node, QUARANTINED, now_ms)
+    give_back(deployment, node)
+
+
+def release(deployment: Deployment, node: str, now_ms: int) -> None:
+    """Let a node that drains, is in quarantine or on trial work again, and forget its machine's strikes so far. Raise `BadInput` if it is
+    gone, or failed its probe.
+    """
+    row = _node(deployment, node)
+    machine = _machine(deployment, row)
+    if row["state"] == "gone" or row["proof_failed"]:
+        why = "is gone" if row["state"] == "gone" else "failed its probe"
+        raise BadInput(f"{row['name']} {why}", hint="start its worker again: it then joins as a new node")
+    states = _states(deployment, machine["id"], ("quarantined", "on_trial", "draining"), "ready", RELEASED)
+    deployment.store.apply(write("release_machine", id=machine["id"], now=now_ms), *states)
+
+
+def _states(deployment: Deployment, machine: str, befores: Collection[str], state: str, because: str) -> list[Write]:
+    return [
+        write("set_node_state", id=node["id"], before=node["state"], state=state, because=because)
+        for node in deployment.store.load("nodes_of_machine", machine=machine)
+        if node["state"] in befores
+    ]
+
+
+def _stop_jobs(deployment: Deployment, node: str, because: str, now_ms: int) -> None:
+    for lease in deployment.store.load("jobs_of_node", node=node):
+        ask_to_stop(deployment, lease, because, now_ms)
+
+
+def _node(deployment: Deployment, node: str) -> Row:
+    rows = deployment.store.load("node", id=node)
+    if not rows:
+        raise NotFound(f"there is no node {node}", hint="`gangline nodes ls` lists them")
+    return rows[0]
+
+
+def _machine(deployment: Deployment, node: Row) -> Row:
+    rows = deployment.store.load("machine", id=node["machine"]) if node["machine"] else []
+    if not rows:
+        raise BadInput(f"{node['name']} has not joined yet", hint="it has no machine so far")
+    return rows[0]

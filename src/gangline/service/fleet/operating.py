@@ -68,7 +68,7 @@ def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) 
 
 
 def drain(deployment: Deployment, node: str, now_ms: int, *, stop: bool) -> None:
-    """Give a node no more work. Its jobs go on to their end, or are saved and handed back if `stop` is true; a rented node without a job is
+    """Give a node no more work. Its jobs run to their end, or are saved and handed back if `stop` is true; a rented node without a job is
     given back at once. Repeating this changes nothing. Raise `BadInput` if the node is gone.
     """
     row = _node(deployment, node)
@@ -112,11 +112,13 @@ def release(deployment: Deployment, node: str, now_ms: int) -> None:
     deployment.store.apply(write("release_machine", id=machine["id"], now=now_ms), *states)
 
 
-def _states(deployment: Deployment, machine: str, befores: Collection[str], state: str, because: str) -> list[Write]:
+def _states(
+    deployment: Deployment, machine: str, states_before: Collection[str], state: str, because: str
+) -> list[Write]:
     return [
         write("set_node_state", id=node["id"], before=node["state"], state=state, because=because)
         for node in deployment.store.load("nodes_of_machine", machine=machine)
-        if node["state"] in befores
+        if node["state"] in states_before
     ]
 
 

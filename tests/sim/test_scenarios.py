@@ -140,7 +140,10 @@ def test_while_the_provider_is_away_jobs_run_on_or_say_that_they_wait_for_it_and
     told = query.jobs(simulation.service.deployment, "default", now_ms, limit=9, cursor=None).jobs
     waiting = [job.because for job in told if job.state == "queued"]
     assert len(waiting) == 2 and all("needs 40 GB of GPU memory" in because for because in waiting)
-    assert all(because.endswith("; the provider of default did not answer") for because in waiting)
+    assert all(
+        because.endswith("; the provider of default did not answer: the provider's API does not answer")
+        for because in waiting
+    )
     assert simulation.faults.struck["provider away"] > 0
     simulation.run()
     assert all_succeed(simulation)

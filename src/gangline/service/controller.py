@@ -53,8 +53,8 @@ class Controller:
         deployment, last_ms = self._deployment, self._last_ms.get(tend.__name__)
         if last_ms is None or not has_turn(deployment, now_ms):
             return
-        news = any(pool.driving.has_news for pool in deployment.pools.values())
-        if news or any(deployment.store.load(what, since=last_ms) for what in ("queued_since", "changed_pools")):
+        store, said = deployment.store, any(pool.driving.has_news for pool in deployment.pools.values())
+        if said or store.load("queued_since", since=last_ms) or store.load("changed_pools", since=last_ms):
             self._last_ms[tend.__name__] = now_ms
             tend(deployment, now_ms)
 

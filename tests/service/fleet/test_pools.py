@@ -164,6 +164,20 @@ def test_an_offer_that_is_sold_out_is_left_for_the_next_and_asked_for_again_late
     assert service.till.started == ["large", "large", "small"]
 
 
+def test_an_offer_whose_nodes_fail_their_probe_is_left_for_another(service: Service) -> None:
+    service.till.offers = [SMALL, replace(SMALL, id="other", price_micro_usd_per_hour=150_000)]
+    add(service, nodes_max=4)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    request = Join(machine="bare", name="bare", node=node, kinds=(), problems={"lora": "torch is not installed"})
+    join_pool(service.deployment, request, "cloud-1", service.now_ms, rental=node)
+    for _ in range(3):
+        service.wait(60)
+        look(service)
+    assert service.till.started == ["small", "other"]
+
+
 def test_a_change_holds_from_the_next_look_on_and_the_driver_stays_open(service: Service) -> None:
     add(service, nodes_max=0)
     service.submit()

@@ -326,6 +326,14 @@ def test_interruptions_make_an_offer_dearer() -> None:
     assert [each.offer for each in order] == ["steady", "often lost"]
 
 
+def test_each_node_in_a_row_that_fails_its_probe_makes_its_offer_dearer() -> None:
+    bare = replace(rate("bare", 100, 1.0), failed_probes=1)
+    assert [each.offer for each in cheapest([bare, rate("fit", 150, 1.0)], POLICY)] == ["fit", "bare"]
+    assert [each.offer for each in cheapest([bare, rate("dear", 250, 1.0)], POLICY)] == ["bare", "dear"]
+    bare = replace(bare, failed_probes=2)
+    assert [each.offer for each in cheapest([bare, rate("dear", 250, 1.0)], POLICY)] == ["dear", "bare"]
+
+
 def test_an_offer_that_nobody_has_tried_is_taken_for_as_fast_as_the_best() -> None:
     order = cheapest([rate("known", 100, 1.0), rate("new", 99, None), rate("slow", 50, 4.0)], POLICY)
     assert [each.offer for each in order] == ["new", "known", "slow"]

@@ -246,24 +246,32 @@ def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRate:
-    """An offer with the seconds per step (None: unknown) and the interruptions per hour of its kind of node."""
+    """An offer with the seconds per step (None: unknown) and the interruptions per hour of its kind of node, and how many of its nodes in a
+    row failed their probe."""
 
     offer: str
     price_micro_usd_per_hour: int
     seconds_per_step: float | None
     interruptions_per_hour: float
+    failed_probes: int = 0
+
+
+FAILED_PROBES_MAX = 30
+"""More failed probes in a row of one offer count as this many."""
 
 
 def cheapest(rates: Sequence[OfferRate], policy: Policy) -> list[OfferRate]:
     """Sort offers by expected cost per step: price × seconds per step × the factor by which interruptions lengthen the work.
 
-    An unknown speed counts as the best known one, else a kind of node that was never tried would never be.
+    An unknown speed counts as the best known one, else a kind of node that was never tried would never be. Each node in a row that failed
+    its probe doubles what is expected of its offer, else one whose image lacks the libraries would be rented for ever.
     """
     known = [rate.seconds_per_step for rate in rates if rate.seconds_per_step]
     best = min(known, default=1.0)
 
     def expected(rate: OfferRate) -> tuple[float, str]:
         redone = 1 + rate.interruptions_per_hour * policy.move_s / 3600
-        return rate.price_micro_usd_per_hour * (rate.seconds_per_step or best) * redone, rate.offer
+        cost = rate.price_micro_usd_per_hour * (rate.seconds_per_step or best) * redone
+        return cost * 2 ** min(rate.failed_probes, FAILED_PROBES_MAX), rate.offer
 
     return sorted(rates, key=expected)

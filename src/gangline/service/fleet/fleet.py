@@ -187,7 +187,7 @@ def _scale(
         if any(isinstance(action, StartNode) for action in plan.actions)
         else 0
     )
-    ranked = _ranked(deployment, offers, now_ms) if left else []
+    ranked = _ranked(deployment, pool.limits.name, offers, now_ms) if left else []
     wanting, covers = iter(waiting), plan.covers
     for action in plan.actions:
         match action:
@@ -218,14 +218,17 @@ def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], 
     return starts_max(pool.limits, nodes, failed["nodes"], failed["last_ms"], now_ms, deployment.policy)
 
 
-def _ranked(deployment: Deployment, offers: list[Offer], now_ms: int) -> list[Offer]:
+def _ranked(deployment: Deployment, pool: str, offers: list[Offer], now_ms: int) -> list[Offer]:
     """Return the offers, the cheapest per expected step first, as far as the paces of their GPU classes are known."""
-    rates = [_rate(deployment, offer, now_ms) for offer in offers]
+    since_ms = now_ms - round(deployment.policy.lacking_s * 1000)
+    rows = deployment.store.load("failed_probes_of_offers", pool=pool, since=since_ms)
+    failed = {row["offer"]: row["nodes"] for row in rows}
+    rates = [_rate(deployment, offer, failed.get(offer.id, 0), now_ms) for offer in offers]
     by_id = {offer.id: offer for offer in offers}
     return [by_id[rate.offer] for rate in cheapest(rates, deployment.policy)]
 
 
-def _rate(deployment: Deployment, offer: Offer, now_ms: int) -> OfferRate:
+def _rate(deployment: Deployment, offer: Offer, failed_probes: int, now_ms: int) -> OfferRate:
     pace = deployment.store.load("pace_of_gpu", gpu=offer.gpu)
     lost = deployment.store.load("lost_of_gpu", gpu=offer.gpu, since=now_ms - DAY_MS)[0]
     return OfferRate(
@@ -233,6 +236,7 @@ def _rate(deployment: Deployment, offer: Offer, now_ms: int) -> OfferRate:
         price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
         seconds_per_step=pace[0]["seconds_per_step"] if pace else None,
         interruptions_per_hour=lost["interruptions"] * HOUR_MS / lost["ms"] if lost["ms"] else 0,
+        failed_probes=failed_probes,
     )
 
 

@@ -39,7 +39,7 @@ WHERE node IS NULL AND role = 'join' AND rental IS NULL
 ORDER BY made_ms, id
 
 -- name: revoke_join_token
-UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join' AND rental IS NULL
+UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now) WHERE id = :id AND role = 'join'
 
 -- name: join_token
 -- Read a token's settings for its nodes, how many of them are not gone, how many joined since `:since`, and when the first of these did.

@@ -102,6 +102,14 @@ SELECT COUNT(*) AS nodes, COALESCE(MAX(joined_ms), 0) AS last_ms FROM node
 WHERE pool = :pool AND rented = 1 AND proof_failed = 1
   AND joined_ms > (SELECT COALESCE(MAX(fit.joined_ms), 0) FROM node AS fit WHERE fit.pool = :pool AND fit.proof_failed = 0)
 
+-- name: failed_probes_of_offers
+-- Count for each offer of a pool the rented nodes that failed their probe lately, since the last one of the offer that passed it.
+SELECT offer, COUNT(*) AS nodes FROM node
+WHERE pool = :pool AND rented = 1 AND proof_failed = 1 AND joined_ms > :since
+  AND joined_ms > (SELECT COALESCE(MAX(fit.joined_ms), 0) FROM node AS fit
+                   WHERE fit.pool = :pool AND fit.offer = node.offer AND fit.proof_failed = 0)
+GROUP BY offer
+
 -- name: kinds_of_pool
 -- List the kinds of nodes that a provider delivered recently.
 SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND rented = 1

@@ -1,6 +1,5 @@
 """Routes for nodes as operators see them; everybody may look."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Gt, Le
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment, Viewer
-from gangline.core.fleet.nodes import NodeDetail
+from gangline.core.fleet.nodes import NodeDetail, NodeLogs
 from gangline.core.views import NodeView
 from gangline.service.fleet import operating, pools
 from gangline.service.jobs import query
@@ -19,14 +18,6 @@ of_providers = APIRouter(prefix="/v1", tags=["nodes"], route_class=ProviderRoute
 QUARANTINE_S = 86_400.0
 StopsJobs = Annotated[bool, Query()]
 QuarantineS = Annotated[float, Query(), Gt(0), Le(365 * 86_400)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLogs:
-    """What a rented node printed last, as its provider has it."""
-
-    node: str
-    text: str
 
 
 @router.get("/nodes")

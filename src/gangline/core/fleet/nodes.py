@@ -56,3 +56,11 @@ class NodeDetail:
     capabilities: dict[str, str]
     jobs: tuple[NodeJob, ...]
     machine: MachineView | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLogs:
+    """What a rented node printed last, as its provider has it."""
+
+    node: str
+    text: str

@@ -1,12 +1,15 @@
 """gangline.toml: one set of defaults, every field of the policy, everything wrong at once."""
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gangline.compose.access import Access
-from gangline.compose.server import _nodes_of_this_box
+from gangline.compose.pools import OpenedPool
+from gangline.compose.server import LocalPools, _local_pool, _nodes_of_this_box
 from gangline.core.errors import BadInput
 from gangline.core.policy import Policy
 from gangline.core.server.merging import list_settings
@@ -120,3 +123,14 @@ def test_the_servers_own_box_is_trusted_most_unless_the_settings_say_otherwise(
     ).offers()
     assert offer.trust == trust and not offer.price_known
     assert PoolSettings(trust=said).trust_of_joined == (said or 0)
+
+
+def test_a_pool_of_this_box_is_made_once_however_often_it_is_opened(tmp_path: Path) -> None:
+    """Another one would take the nodes that run for nodes of an earlier server."""
+    access = Access(url="http://here", operator_key="o", join_token="j", signing_secret="s")
+    settings = ServerSettings(server=ServerProgram(home=tmp_path))
+    own = _nodes_of_this_box(settings.server, tmp_path / "nodes", 0, access, PoolSettings(), None)
+    pools = LocalPools(own, partial(_local_pool, settings, access, None))
+    opened = OpenedPool(name="spare", id="", settings=None, provider=None, secret="")
+    assert pools.add(opened) is pools.add(replace(opened, id="pool-1")) is not own
+    pools.stop_all()

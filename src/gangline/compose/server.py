@@ -176,17 +176,19 @@ class LocalPools:
     """The pools of workers on this box: the server's own, and those that operators added."""
 
     def __init__(self, own: "LocalPool", make: "Callable[[OpenedPool], LocalPool]") -> None:
-        self._pools = [own]
+        self._pools = {"": own}
         self._make = make
 
     def add(self, opened: OpenedPool) -> "LocalPool":
-        self._pools.append(self._make(opened))
-        return self._pools[-1]
+        """Return the pool of this name. It is made once: it alone knows which of its nodes run."""
+        if opened.name not in self._pools:
+            self._pools[opened.name] = self._make(opened)
+        return self._pools[opened.name]
 
     def stop_all(self) -> None:
         """Stop the nodes of all of them at once; each saves and hands its job back."""
         with ThreadPoolExecutor(len(self._pools)) as stopping:
-            list(stopping.map(lambda pool: pool.stop_all(), self._pools))
+            list(stopping.map(lambda pool: pool.stop_all(), self._pools.values()))
 
 
 def _local_pool(settings: ServerSettings, access: Access, cache_gb: float | None, opened: OpenedPool) -> "LocalPool":

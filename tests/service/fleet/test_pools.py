@@ -12,7 +12,7 @@ from gangline.core.specs.fields import Needs
 from gangline.ports.pool import Offer, PoolOrder
 from gangline.ports.server import Beat, Join
 from gangline.service.controller import Controller
-from gangline.service.driving import AtOnce
+from gangline.service.driving import AtOnce, RefusedStart
 from gangline.service.fleet import pools
 from gangline.service.fleet.fleet import settle, tend
 from gangline.service.fleet.nodes import join_pool
@@ -233,6 +233,29 @@ def test_while_its_offers_are_not_known_its_nodes_are_tended_all_the_same(servic
     }
     look(service)
     assert service.look("SELECT because FROM node")[0]["because"] == "its machine went offline"
+
+
+def test_what_was_refused_is_given_up_also_while_the_provider_does_not_answer(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    driving = service.deployment.pools["cloud-1"].driving
+    assert isinstance(driving, AtOnce)
+    driving._refused.append(RefusedStart(node=node, offer="small", because="no small is left"))
+    service.till.refuses = Unreachable("the shop is closed")
+    look(service)
+    assert rented(service) == [] and service.look("SELECT because FROM node")[0]["because"] == "no small is left"
+
+
+def test_a_pool_says_when_its_provider_answered_last(service: Service) -> None:
+    add(service)
+    look(service)
+    answered_ms = service.now_ms
+    service.till.refuses = Unreachable("the shop is closed")
+    service.wait(60)
+    look(service)
+    assert service.ask("GET", "/v1/pools/cloud-1").json()["seen_ms"] == answered_ms
 
 
 # Several servers

@@ -47,8 +47,8 @@ def tend(deployment: Deployment, now_ms: int) -> None:
         try:
             if pool.state == "removing":
                 _drain_removed(deployment, pool)
-            look = pool.driving.look(now_ms)
             _heed_refusals(deployment, pool, now_ms)
+            look = pool.driving.look(now_ms)
             if look is None:
                 continue
             nodes = _rented(deployment, pool, now_ms)

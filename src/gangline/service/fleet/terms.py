@@ -38,8 +38,9 @@ def trust_of(offer: Offer, terms: PoolTerms | None) -> int:
 def note_seen(deployment: Deployment, pool: RentedPool, offers: Iterable[Offer], away: str, now_ms: int) -> None:
     """Keep for the other servers what the provider said."""
     if pool.terms is not None:
-        seen = {"offers": [asdict(offer) for offer in offers], "away": away}
-        deployment.store.apply(write("see_pool", name=pool.limits.name, seen=canonical_json(seen), now=now_ms))
+        seen = canonical_json({"offers": [asdict(offer) for offer in offers], "away": away})
+        answered_ms = None if away else now_ms
+        deployment.store.apply(write("see_pool", name=pool.limits.name, seen=seen, answered_ms=answered_ms))
 
 
 def seen_of(row: Row) -> tuple[list[Offer] | None, str]:

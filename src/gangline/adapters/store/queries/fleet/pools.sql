@@ -33,7 +33,8 @@ UPDATE pool SET state = :state, version = version + 1, changed_ms = :now WHERE n
 UPDATE pool SET changed_ms = :now WHERE name = :name
 
 -- name: see_pool
-UPDATE pool SET seen = :seen, seen_ms = :now WHERE name = :name
+-- Keep what the provider's driver said; the time stays that of its last answer while it gives none.
+UPDATE pool SET seen = :seen, seen_ms = COALESCE(:answered_ms, seen_ms) WHERE name = :name
 
 -- name: changed_pools
 SELECT name FROM pool WHERE changed_ms > :since LIMIT 1

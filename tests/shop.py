@@ -1,4 +1,4 @@
-"""A provider of the tests' own, whose pools a server opens as it opens those of any driver. It answers at once, as it is told to."""
+"""A provider in memory, whose pools a server opens as it opens those of any driver. It answers at once, as its till says."""
 
 from dataclasses import dataclass, field, replace
 from itertools import count

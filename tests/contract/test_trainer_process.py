@@ -227,7 +227,7 @@ def test_told_to_stop_while_it_still_loads_it_ends_as_resumable(directory: Path)
 
 
 def seen_by(trainer: ProcessTrainer, directory: Path, slots: tuple[int, ...]) -> tuple[str | None, str | None]:
-    """Return the cards and the share of the cores that a run on these slots is told of."""
+    """Return what the environment of a run on these slots says of cards and cores."""
     run = trainer.start("small", directory, slots)
     until((directory / "ready").exists)
     run.kill()

@@ -210,7 +210,7 @@ def test_no_statement_writes_a_state_that_the_tables_do_not_have() -> None:
             assert {(state, found[2]) for state in before} <= set(moves), name
             if before:
                 checked.add(name)
-    assert checked == {"node_gone", "drain_idle", "drain_by_notice"}
+    assert checked == {"node_gone", "drain_idle", "drain_node"}
 
 
 def _guarded(condition: str, states: tuple[str, ...]) -> set[str]:

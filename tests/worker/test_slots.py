@@ -193,7 +193,7 @@ def test_when_its_provider_gives_notice_it_hands_both_jobs_back_and_the_node_dra
     jobs = training_two(pair)
     notice.append("Amazon will terminate this machine at 08:22")
     pair.step()
-    assert all(run.stopped for run in pair.trainer.runs), "they save before anybody is told"
+    assert all(run.stopped for run in pair.trainer.runs), "they save before the server knows"
     [node] = service.look("SELECT state, because FROM node")
     assert node == {"state": "draining", "because": notice[0]}
     run_until(pair, lambda: pair.agent.stopped)
@@ -206,7 +206,7 @@ def test_when_its_provider_gives_notice_it_hands_both_jobs_back_and_the_node_dra
 
 
 class AwayForNotices:
-    """A server that is unreachable when it is told of a notice, `times` times."""
+    """A server that does not answer the first `times` notices."""
 
     def __init__(self, server: Any, times: int) -> None:
         self._server, self._times = server, times

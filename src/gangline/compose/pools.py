@@ -17,6 +17,7 @@ from gangline.core.errors import BadInput, UserError
 from gangline.core.fleet.pools import DriverSetting, DriverView
 from gangline.core.parsing import parse_as
 from gangline.core.policy import STRICT
+from gangline.core.server.merging import described_fields
 from gangline.ports.pool import Pool, PoolOrder
 
 SECRET = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
@@ -205,11 +206,11 @@ def _listed(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described_settings(kind: type) -> list[DriverSetting]:
-    hints = get_type_hints(kind, include_extras=True)
+    meanings = described_fields(kind)
     return [
         DriverSetting(
             name=each.name,
-            meaning=next(note for note in reversed(hints[each.name].__metadata__) if isinstance(note, str)),
+            meaning=meanings[each.name][0],
             required=each.default is MISSING and each.default_factory is MISSING,
         )
         for each in fields(kind)

@@ -42,9 +42,9 @@ class Deployment:
     """A server with its ports and settings.
 
     `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name, and
-    `open_pools` brings them up to date with their rows. `server`
-    identifies this server among several over one store, and stays the same across restarts; `url` is where rented nodes reach it. A server
-    without a `fetcher` fetches no photos, one without a `deliverer` delivers no results.
+    `open_pools` brings them up to date with their rows. `server` identifies this server among several over one store, and stays the same
+    across restarts; `url` is where rented nodes reach it. A server without a `fetcher` fetches no photos, one without a `deliverer`
+    delivers no results.
     """
 
     store: Store

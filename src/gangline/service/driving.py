@@ -41,7 +41,7 @@ class RefusedStart:
 
 
 class Driving(Protocol):
-    """A driver as the service calls it. No call but `logs` waits for the provider."""
+    """A driver as the service calls it. No call waits for the provider, but of `AtOnce`."""
 
     @property
     def driver(self) -> Pool | None:

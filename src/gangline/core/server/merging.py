@@ -231,7 +231,7 @@ def list_settings(settings: Any, sources: Mapping[SettingPlace, str] = MappingPr
 
 
 def _listed(section: SettingPlace, kind: type, values: Any, sources: Mapping[SettingPlace, str]) -> Iterator[Listed]:
-    for name, (meaning, origin) in _described(kind).items():
+    for name, (meaning, origin) in described_fields(kind).items():
         value, default = getattr(values, name), _default(kind, name)
         yield Listed(
             section=".".join(section),
@@ -271,13 +271,13 @@ def _origins(kind: type) -> Iterator[tuple[SettingPlace, SettingOrigin]]:
     sections = {(name,): section for name, section in once.items()}
     sections |= {(name, DEFAULT_SECTION): section for name, section in several.items()}
     for place, section in sections.items():
-        for name, (_, origin) in _described(section).items():
+        for name, (_, origin) in described_fields(section).items():
             if origin is not NOWHERE_ELSE:
                 yield (*place, name), origin
 
 
 @cache
-def _described(section: type) -> dict[str, tuple[str, SettingOrigin]]:
+def described_fields(section: type) -> dict[str, tuple[str, SettingOrigin]]:
     """Return what each field means, and where it may come from besides the file."""
     found = {}
     hints = get_type_hints(section, include_extras=True)

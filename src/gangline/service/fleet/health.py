@@ -4,13 +4,13 @@ import logging
 
 from gangline.core.fleet.autoscale import may_rent
 from gangline.core.fleet.trust import Alarm, Machine, PoolHealth, Quarantine, Strike, TrialDue, is_quarantine_due, judge
-from gangline.core.job import WORKING, NodeState
 from gangline.core.jobs.failure import MEANING
 from gangline.core.jobs.watch import WatchedAttempt, no_progress
 from gangline.core.money.cost import HOUR_MS
-from gangline.ports.store import Row, Write, guard, write
+from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import conclude, failure
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.nodes import saying
 from gangline.service.fleet.speed import heed_speed
 from gangline.service.outage import back_since_ms
 
@@ -87,7 +87,7 @@ def _quarantine(deployment: Deployment, machine: Row, verdict: Quarantine, now_m
         because=because,
         now=now_ms,
     )
-    deployment.store.apply(once, *_saying(deployment, machine["id"], because, "quarantined"))
+    deployment.store.apply(once, *saying(deployment, machine["id"], because, "quarantined"))
 
 
 def _try(deployment: Deployment, machine: Row, verdict: TrialDue, now_ms: int) -> None:
@@ -96,21 +96,12 @@ def _try(deployment: Deployment, machine: Row, verdict: TrialDue, now_ms: int) -
     judged_ms = -1 if machine["quarantined_ms"] is None else machine["quarantined_ms"]
     rest = {"rest_until_ms": verdict.rest_until_ms, "because": because, "now": now_ms}
     once = guard("try_machine", id=machine["id"], judged_ms=judged_ms, **rest)
-    deployment.store.apply(once, *_saying(deployment, machine["id"], because, "on_trial"))
+    deployment.store.apply(once, *saying(deployment, machine["id"], because, "on_trial"))
 
 
 def _alarm(deployment: Deployment, machine: str, because: str) -> None:
     log.warning("machine %s: %s", machine, because)
-    deployment.store.apply(write("alarm", id=machine, because=because), *_saying(deployment, machine, because))
-
-
-def _saying(deployment: Deployment, machine: str, because: str, state: NodeState | None = None) -> list[Write]:
-    """Return the writes that give a machine's working nodes this reason, and a new state if there is one."""
-    return [
-        write("set_node_state", id=node["id"], before=node["state"], state=state or node["state"], because=because)
-        for node in deployment.store.load("nodes_of_machine", machine=machine)
-        if node["state"] in WORKING
-    ]
+    deployment.store.apply(write("alarm", id=machine, because=because), *saying(deployment, machine, because))
 
 
 def begin_trials(deployment: Deployment, now_ms: int) -> None:

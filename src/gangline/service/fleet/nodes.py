@@ -1,13 +1,13 @@
 """Let nodes join and leave, and give up those that are silent."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gangline.core.canonical import canonical_json, digest
 from gangline.core.display import as_words
 from gangline.core.errors import Denied
-from gangline.core.job import NodeState
+from gangline.core.job import WORKING, NodeState
 from gangline.core.runs.proof import BURST, kinds_text, limits, unfit
 from gangline.ports.server import Join, Joined, Notice
 from gangline.ports.store import Row, Write, guard, write
@@ -144,7 +144,7 @@ def leave_pool(deployment: Deployment, node: str, now_ms: int) -> None:
 def heed_notice(deployment: Deployment, node: str, notice: Notice, now_ms: int) -> None:
     """Drain a node that its provider is about to take away: it gets no more jobs, and another is rented for those that it hands back."""
     because = as_words(notice.because) or "its provider gave notice"
-    deployment.store.apply(write("drain_by_notice", id=node, because=because), write("node_seen", id=node, now=now_ms))
+    deployment.store.apply(write("drain_node", id=node, because=because), write("node_seen", id=node, now=now_ms))
     log.info("node %s drains: %s", node, because)
 
 
@@ -183,3 +183,19 @@ def gone(
             log.info("node %s is gone: %s", node_id, why)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")
+
+
+def saying(
+    deployment: Deployment,
+    machine: str,
+    because: str,
+    state: NodeState | None = None,
+    *,
+    among: Collection[str] = WORKING,
+) -> list[Write]:
+    """Return the writes that give the nodes of a machine, of those in the states `among`, this reason, and a new state if there is one."""
+    return [
+        write("set_node_state", id=node["id"], before=node["state"], state=state or node["state"], because=because)
+        for node in deployment.store.load("nodes_of_machine", machine=machine)
+        if node["state"] in among
+    ]

@@ -1,15 +1,14 @@
 """What an operator does with single nodes: look at one, drain it, quarantine its machine, and release it."""
 
 import json
-from collections.abc import Collection
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeJob
-from gangline.core.job import WORKING
-from gangline.ports.store import Row, Write, guard, write
+from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.fleet import give_back
+from gangline.service.fleet.nodes import saying
 
 DRAINED = "drained by an operator"
 QUARANTINED = "quarantined by an operator"
@@ -76,7 +75,7 @@ def drain(deployment: Deployment, node: str, now_ms: int, *, stop: bool) -> None
         why = "is gone" if row["state"] == "gone" else "has not joined yet"
         raise BadInput(f"{row['name']} {why}", hint="to rent no more, pause its pool: `gangline pools pause`")
     # One that goes at this moment needs no draining.
-    deployment.store.apply(write("drain_by_notice", id=node, because=DRAINED))
+    deployment.store.apply(write("drain_node", id=node, because=DRAINED))
     if stop:
         _stop_jobs(deployment, node, DRAINED, now_ms)
     give_back(deployment, node)
@@ -91,7 +90,7 @@ def quarantine(deployment: Deployment, node: str, now_ms: int, *, lasts_s: float
         machine = _machine(deployment, row)
         facts = {"until_ms": now_ms + round(lasts_s * 1000), "because": QUARANTINED, "now": now_ms}
         once = guard("quarantine_machine", id=machine["id"], quarantines=machine["quarantines"], **facts)
-        states = _states(deployment, machine["id"], WORKING, "quarantined", QUARANTINED)
+        states = saying(deployment, machine["id"], QUARANTINED, "quarantined")
         if deployment.store.apply(once, *states):
             break
     if stop:
@@ -108,18 +107,8 @@ def release(deployment: Deployment, node: str, now_ms: int) -> None:
     if row["state"] == "gone" or row["proof_failed"]:
         why = "is gone" if row["state"] == "gone" else "failed its probe"
         raise BadInput(f"{row['name']} {why}", hint="start its worker again: it then joins as a new node")
-    states = _states(deployment, machine["id"], ("quarantined", "on_trial", "draining"), "ready", RELEASED)
+    states = saying(deployment, machine["id"], RELEASED, "ready", among=("quarantined", "on_trial", "draining"))
     deployment.store.apply(write("release_machine", id=machine["id"], now=now_ms), *states)
-
-
-def _states(
-    deployment: Deployment, machine: str, states_before: Collection[str], state: str, because: str
-) -> list[Write]:
-    return [
-        write("set_node_state", id=node["id"], before=node["state"], state=state, because=because)
-        for node in deployment.store.load("nodes_of_machine", machine=machine)
-        if node["state"] in states_before
-    ]
 
 
 def _stop_jobs(deployment: Deployment, node: str, because: str, now_ms: int) -> None:

@@ -104,11 +104,11 @@ def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_
 
 def set_pool_state(deployment: Deployment, name: str, state: str, now_ms: int, *, stop: bool = False) -> PoolView:
     """Pause, resume or begin to remove a pool. With `stop`, its nodes save and hand their jobs back instead of finishing them."""
-    row = _row(deployment, name)
+    _row(deployment, name)
     if not deployment.store.apply(guard("set_pool_state", name=name, state=state, now=now_ms)) and state != "removing":
         raise BadInput(f"the pool {name} is being removed", hint="add another one")
     if stop:
-        for lease in deployment.store.load("leases_of_pool", pool=row["name"]):
+        for lease in deployment.store.load("leases_of_pool", pool=name):
             ask_to_stop(deployment, lease, REMOVED, now_ms)
     return pool_view(deployment, name)
 

@@ -25,7 +25,7 @@ SELECT :id, rental, offer, instance, :place, '', name, pool, 'starting', :becaus
 FROM node WHERE id = :left
 
 -- name: node_of_rental
-SELECT id, pool, state, machine, place, since_ms, price_micro_usd_per_hour FROM node WHERE rental = :rental AND state <> 'gone'
+SELECT id, place FROM node WHERE rental = :rental AND state <> 'gone'
 
 -- name: place_node
 -- Record the place that the provider shows for a node that nobody joined as yet, or that joined without one.
@@ -150,7 +150,7 @@ UPDATE node SET seen_ms = seen_ms WHERE id = :id
 UPDATE node SET state = 'draining', because = :because
 WHERE id = :id AND state IN ('ready', 'on_trial') AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
--- name: drain_by_notice
+-- name: drain_node
 -- Drain a node, busy or not. One that drains already keeps its reason, and one that is gone stays gone.
 UPDATE node SET state = 'draining', because = :because WHERE id = :id AND state IN ('ready', 'on_trial', 'quarantined')
 

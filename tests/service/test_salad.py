@@ -87,3 +87,28 @@ def test_without_work_the_group_is_deleted_and_nothing_is_billed_any_more(servic
     assert cloud.groups == {} and nodes(service)[node] == "gone"
     (instance,) = service.look("SELECT billed_from_ms, billed_to_ms, settled FROM instance")
     assert instance["billed_from_ms"] < instance["billed_to_ms"] and instance["settled"] == 1
+
+
+def test_the_time_between_two_machines_costs_nothing(service: Service, cloud: FakeSalad) -> None:
+    job = service.submit()
+    look(service, cloud)
+    first = join(service, cloud).json()
+    started_ms = cloud.now_ms
+    look(service, cloud)
+    group, _ = start_of(cloud)
+    cloud.place_anew(group, "Instance Interrupted (Priority)", "creating")
+    for _ in range(50):
+        look(service, cloud)
+    join(service, cloud)
+    service.ask("POST", f"/v1/jobs/{job}/cancel")
+    for _ in range(40):
+        look(service, cloud)
+    assert cloud.groups == {}
+    (instance,) = service.look("SELECT billed_from_ms, billed_to_ms FROM instance")
+    (gap,) = service.look("SELECT from_ms, to_ms FROM unbilled")
+    assert instance["billed_from_ms"] == started_ms and gap["to_ms"] - gap["from_ms"] == 1_000_000
+    (node,) = service.look(f"SELECT price_micro_usd_per_hour FROM node WHERE id = '{first['node']}'")
+    price, bounds = node["price_micro_usd_per_hour"], (*instance.values(), *gap.values())
+    from_ms, to_ms, left_ms, back_ms = (price * bound // 3_600_000 for bound in bounds)
+    (billed,) = service.look("SELECT SUM(micro_usd) AS micro_usd FROM ledger")
+    assert billed["micro_usd"] == (left_ms - from_ms) + (to_ms - back_ms)

@@ -47,8 +47,8 @@ class Rental:
 class Instance:
     """A rented machine as the provider lists it. `name` is the one that `start` was given.
 
-    It is billed from `billed_from_ms` (None: not yet) to `billed_to_ms` (None: still running). One that has ended stays in the list long
-    enough to be noticed. `ended` says why it ended, as far as is known.
+    It is billed from `billed_from_ms` (None: not yet) to `billed_to_ms` (None: still running), except in the spans `unbilled`, each from
+    when to when. One that has ended stays in the list long enough to be noticed. `ended` says why it ended, as far as is known.
 
     `place` identifies the machine that it is on, for a provider that moves instances by itself: another place is another machine under the
     same name. It is empty while it has none, and always for a provider that moves nothing. `moved` says why it left its last place.
@@ -63,6 +63,7 @@ class Instance:
     place: str = ""
     moved: str = ""
     progress: str = ""
+    unbilled: tuple[tuple[int, int], ...] = ()
 
 
 class Pool(Protocol):

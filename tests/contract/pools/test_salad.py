@@ -167,12 +167,11 @@ def test_a_group_that_stays_stopped_has_ended_also_for_a_server_that_did_not_see
 
 def test_a_group_that_runs_after_all_has_not_ended(provider: SaladProvider, cloud: FakeSalad) -> None:
     before = start(provider, "node-a")
+    instances = cloud.instances["gl-node-a"]
     cloud.stop_by_hand("gl-node-a")
     with cloud.suffers(Fault.DEAF):
         assert found(provider, "node-a").ended
-    cloud.instances["gl-node-a"] = [
-        {"id": before.place, "machine_id": "m", "state": "running", "update_time": cloud.time(), "version": 1}
-    ]
+    cloud.instances["gl-node-a"] = instances
     cloud.groups["gl-node-a"]["current_state"]["status"] = "running"
     assert alive(provider, "node-a") == before
 
@@ -266,6 +265,53 @@ def test_a_node_that_is_cut_off_and_runs_on_beside_its_replacement_stays_the_nod
     assert alive(provider, "node-a").place == before.place
     cloud.change("gl-node-a", 0, state="stopping")
     assert alive(provider, "node-a").place == "another"
+
+
+def test_the_time_between_two_machines_is_not_billed(provider: SaladProvider, cloud: FakeSalad) -> None:
+    start(provider, "node-a")
+    cloud.advance(600)
+    assert alive(provider, "node-a").unbilled == ()
+    cloud.advance(2)
+    lost_ms = cloud.now_ms
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "creating")
+    cloud.advance(60)
+    assert alive(provider, "node-a").unbilled == (), "it is not known how long it will be"
+    cloud.advance(60)
+    cloud.change("gl-node-a", -1, state="running")
+    runs_ms = cloud.now_ms
+    cloud.advance(60)
+    assert alive(provider, "node-a").unbilled == ((lost_ms, runs_ms),)
+    cloud.advance(600)
+    assert alive(provider, "node-a").unbilled == ((lost_ms, runs_ms),)
+
+
+def test_without_a_reason_of_salads_a_node_is_not_billed_since_it_was_last_seen_running(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    start(provider, "node-a")
+    ran_ms = cloud.now_ms
+    cloud.place_anew("gl-node-a", "Instance Created", "creating")
+    cloud.advance(30)
+    alive(provider, "node-a")
+    provider.run("node-a")
+    runs_ms = cloud.now_ms
+    cloud.advance(30)
+    assert alive(provider, "node-a").unbilled == ((ran_ms, runs_ms),)
+
+
+def test_a_move_that_is_found_late_was_not_billed_since_salad_says_that_it_began(
+    provider: SaladProvider, cloud: FakeSalad
+) -> None:
+    before = start(provider, "node-a")
+    cloud.advance(100)
+    lost_ms = cloud.now_ms
+    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "creating")
+    cloud.advance(200)
+    provider.run("node-a")
+    runs_ms = cloud.now_ms
+    cloud.advance(100)
+    moved = alive(provider, "node-a")
+    assert moved.place != before.place and moved.unbilled == ((lost_ms, runs_ms),)
 
 
 def test_a_bad_machine_is_left_by_our_own_ban_and_that_is_the_reason(provider: SaladProvider, cloud: FakeSalad) -> None:

@@ -105,13 +105,15 @@ class Provider:
     def stop(self, instance: str) -> None:
         found = self._instances.get(instance)
         if found and found.billed_to_ms is None:
-            self._instances[instance] = Instance(
-                id=found.id, name=found.name, billed_from_ms=found.billed_from_ms, billed_to_ms=self._world.now_ms
-            )
+            self._instances[instance] = replace(found, billed_to_ms=self._world.now_ms)
 
     def move(self, instance: str, place: str, because: str = "") -> None:
         """Another machine has it."""
         self._instances[instance] = replace(self._instances[instance], place=place, moved=because)
+
+    def bill_not(self, instance: str, *spans: tuple[int, int]) -> None:
+        """It ran on no machine then; spans of before are forgotten."""
+        self._instances[instance] = replace(self._instances[instance], unbilled=spans)
 
     def lose(self, instance: str) -> None:
         """It is not in the list any more."""

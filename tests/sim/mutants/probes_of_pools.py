@@ -14,7 +14,7 @@ from gangline.service.fleet import nodes, operating, pools
 from gangline.service.fleet.pools import PoolWish
 from gangline.service.renting import Renting
 from tests.shop import SMALL, Till, make_drivers
-from tests.sim.mutants.bench import POOL, Bench, probe, refused
+from tests.sim.mutants.bench import POOL, PRICE, Bench, probe, refused
 
 
 def rent(bench: Bench) -> tuple[str, str]:
@@ -265,3 +265,28 @@ def all_nodes_of_a_rental_together_cost_what_its_provider_bills(bench: Bench) ->
     bench.tend()
     [billed] = bench.look("SELECT SUM(micro_usd) FROM ledger WHERE node IN (?, ?)", rental, second)
     assert billed == bench.provider.invoice()[rental]
+
+
+@probe(idle_s=1000)
+def what_a_provider_did_not_bill_is_in_no_ledger_and_counts_once(bench: Bench) -> None:
+    rental, instance = rent(bench)
+    bench.submit(prompt="another")
+    bench.tend()
+    [other] = {*bench.rented()} - {rental}
+    began_ms = bench.now_ms
+    for name in (rental, other):
+        join(bench, name, name)
+    bench.wait(100)
+    # In this order: each span of an instance that is seen overlaps none of before, or one that counts already.
+    seen = [(40, 50), (40, 50), (30, 40), (50, 60), (55, 58), (25, 35), (59, 70)]
+    for from_s, to_s in seen:
+        bench.provider.bill_not(instance, (began_ms + from_s * 1000, began_ms + to_s * 1000))
+        bench.tend()
+        bench.provider.bill_not(instance)
+    bench.provider.bill_not(bench.provider.instance_of(other), (began_ms + 45_000, began_ms + 52_000))
+    bench.tend()
+    for name in (rental, other):
+        bench.provider.stop(bench.provider.instance_of(name))
+    bench.tend()
+    spent = [bench.look("SELECT SUM(micro_usd) FROM ledger WHERE node = ?", name)[0] for name in (rental, other)]
+    assert spent == [70 * PRICE // 3600, 93 * PRICE // 3600]

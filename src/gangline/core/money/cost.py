@@ -47,6 +47,21 @@ def time_cost_micro_usd(*, price_micro_usd_per_hour: int, from_ms: int, to_ms: i
     return price_micro_usd_per_hour * max(from_ms, to_ms) // HOUR_MS - price_micro_usd_per_hour * from_ms // HOUR_MS
 
 
+def billed_micro_usd(
+    price_micro_usd_per_hour: int, from_ms: int, to_ms: int, unbilled: Sequence[tuple[int, int]]
+) -> int:
+    """Return the cost of a period without the spans in it that are not billed, of which no two overlap."""
+
+    def cost(begin_ms: int, end_ms: int) -> int:
+        return time_cost_micro_usd(price_micro_usd_per_hour=price_micro_usd_per_hour, from_ms=begin_ms, to_ms=end_ms)
+
+    return cost(from_ms, to_ms) - sum(
+        cost(max(begin_ms, from_ms), min(end_ms, to_ms))
+        for begin_ms, end_ms in unbilled
+        if begin_ms < to_ms and end_ms > from_ms
+    )
+
+
 def time_line(cause: Cause, price_micro_usd_per_hour: int, from_ms: int, to_ms: int) -> LedgerLine:
     cost = time_cost_micro_usd(price_micro_usd_per_hour=price_micro_usd_per_hour, from_ms=from_ms, to_ms=to_ms)
     return LedgerLine(cause=cause, from_ms=from_ms, to_ms=to_ms, micro_usd=cost)

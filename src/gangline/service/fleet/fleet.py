@@ -146,6 +146,16 @@ def _note_bills(deployment: Deployment, instances: Sequence[Instance], now_ms: i
         if instance.billed_from_ms is not None and not told:
             seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
             deployment.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
+    _note_unbilled(deployment, instances)
+
+
+def _note_unbilled(deployment: Deployment, instances: Sequence[Instance]) -> None:
+    """Record what the provider does not bill of each instance, if that is new."""
+    seen = {(instance.id, *span) for instance in instances for span in instance.unbilled}
+    if seen:
+        known = {(row["instance"], row["from_ms"], row["to_ms"]) for row in deployment.store.load("unbilled_lately")}
+        for instance, from_ms, to_ms in sorted(seen - known):
+            deployment.store.apply(write("add_unbilled", instance=instance, from_ms=from_ms, to_ms=to_ms))
 
 
 def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
@@ -290,8 +300,6 @@ def settle(deployment: Deployment) -> None:
     """Make the ledger agree with the provider's bill for every node that has ended together with its instance."""
     for row in deployment.store.load("instances_to_settle"):
         known = deployment.store.load("known_bill", rental=row["node"])[0]["micro_usd"]
-        settled = sum(
-            bill.bill_of(row["price_micro_usd_per_hour"], before)
-            for before in deployment.store.load("settled_instances", node=row["node"])
-        )
-        deployment.store.apply(guard("settle", id=row["id"]), *bill.settlement(row, known, settled, row["node"]))
+        others = deployment.store.load("settled_instances", node=row["node"])
+        due = sum(bill.bill_of(deployment, row["price_micro_usd_per_hour"], each) for each in (row, *others))
+        deployment.store.apply(guard("settle", id=row["id"]), *bill.settlement(row, known, due, row["node"]))

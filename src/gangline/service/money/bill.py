@@ -5,10 +5,10 @@ from gangline.core.jobs.claim import decayed
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import (
     LedgerLine,
+    billed_micro_usd,
     egress_micro_usd,
     lines_of_attempt,
     storage_micro_usd,
-    time_cost_micro_usd,
     time_line,
 )
 from gangline.core.policy import Policy
@@ -75,23 +75,21 @@ def stored_micro_usd(deployment: Deployment, job: str, now_ms: int) -> int:
     return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
 
 
-def bill_of(price_micro_usd_per_hour: int, instance: Row) -> int:
+def bill_of(deployment: Deployment, price_micro_usd_per_hour: int, instance: Row) -> int:
     """Return what the provider bills for an instance that has ended, in micro-dollars."""
-    return time_cost_micro_usd(
-        price_micro_usd_per_hour=price_micro_usd_per_hour,
-        from_ms=instance["billed_from_ms"],
-        to_ms=instance["billed_to_ms"],
-    )
+    from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
+    unbilled = [(row["from_ms"], row["to_ms"]) for row in deployment.store.load("unbilled", instance=instance["id"])]
+    return billed_micro_usd(price_micro_usd_per_hour, from_ms, to_ms, unbilled)
 
 
-def settlement(instance: Row, known_micro_usd: int, settled_micro_usd: int, node: str) -> list[Write]:
-    """Return the lines that make the ledger's total for a node equal to the provider's bill for its instances."""
+def settlement(instance: Row, known_micro_usd: int, due_micro_usd: int, node: str) -> list[Write]:
+    """Return the lines that make the ledger's total for a node, known so far, equal to what is due to the provider for its instances."""
     from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
     price, joined_ms = instance["price_micro_usd_per_hour"], to_ms
     if instance["joined_ms"] is not None and instance["id"] == instance["instance"]:
         joined_ms = min(max(instance["joined_ms"], from_ms), to_ms)
     start_up = time_line("start-up", price, from_ms, joined_ms)
-    rest = bill_of(price, instance) + settled_micro_usd - known_micro_usd - start_up.micro_usd
+    rest = due_micro_usd - known_micro_usd - start_up.micro_usd
     correction = LedgerLine(cause="correction", from_ms=to_ms, to_ms=to_ms, micro_usd=rest)
     return [_add(line, node=node, attempt=instance["id"]) for line in (start_up, correction) if line.micro_usd]
 

@@ -69,9 +69,18 @@ GroupQuestion = AskInstances | AskGroup | RemoveGroup
 
 
 @dataclass(slots=True, kw_only=True)
+class Gap:
+    """A time in which a group does not run, after the instance `left`: since when as far as is known, and until when (None: still)."""
+
+    left: str
+    from_ms: int
+    to_ms: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
 class Tracked:
-    """A group. `place` is the instance that it has, and `last_place` the last that it had. `ran_ms` is when it was last seen running,
-    `stopped_ms` since when it is stopped."""
+    """A group. `place` is the instance that it has, and `last_place` the last that it had. `ran_ms` is when it was last seen running, on
+    the instance `ran_on`; `gaps` are when it did not since the first time. `stopped_ms` is since when it is stopped."""
 
     name: str
     counts: StatusCounts = field(default_factory=StatusCounts)
@@ -86,6 +95,8 @@ class Tracked:
     from_ms: int | None = None
     to_ms: int | None = None
     ran_ms: int | None = None
+    ran_on: str = ""
+    gaps: list[Gap] = field(default_factory=list)
     had_instances: bool = False
     stopped_ms: int | None = None
     ended: str = ""
@@ -130,6 +141,8 @@ class GroupTracker:
             return None
         known.asked_ms, known.changed = now_ms, False
         now_at = _current(found.instances, known.last_place)
+        if now_at and now_at.state == "running":
+            _note_run(known, now_at.id, min(moment_ms(now_at.update_time) or now_ms, now_ms))
         known.progress = _progress(found.instances, now_at)
         running = [moment_ms(each.update_time) or now_ms for each in found.instances if each.state == "running"]
         if running and known.from_ms is None:
@@ -153,7 +166,13 @@ class GroupTracker:
             if each.instance_id == asked.left and any(word in each.event_name for word in CAUSING)
         ]
         if known and about:
-            known.moved = cause(max(about, key=lambda each: moment_ms(each.event_time) or 0).event_name)
+            last = max(about, key=lambda each: moment_ms(each.event_time) or 0)
+            known.moved = cause(last.event_name)
+            left_ms = moment_ms(last.event_time)
+            for gap in known.gaps:
+                # It ran after it was last seen running, until it was interrupted.
+                if gap.left == asked.left and left_ms is not None and (gap.to_ms is None or left_ms < gap.to_ms):
+                    gap.from_ms = left_ms
 
     def note_group(self, group: str, exists: bool, now_ms: int) -> None:
         """Take the answer whether a group exists that was not listed."""
@@ -192,6 +211,7 @@ class GroupTracker:
                 place=known.place,
                 moved=known.moved,
                 progress="" if known.to_ms is not None else known.progress,
+                unbilled=tuple((gap.from_ms, gap.to_ms) for gap in known.gaps if gap.to_ms and gap.from_ms < gap.to_ms),
             )
             for group, known in self._groups.items()
         ]
@@ -204,6 +224,8 @@ def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
         known.changed = True
     ran = known.counts.running_count > 0
     known.counts, known.status = counts, state.status
+    if ran and not counts.running_count and known.from_ms is not None and known.ran_ms is not None:
+        known.gaps.append(Gap(left=known.ran_on, from_ms=known.ran_ms))
     if counts.running_count:
         known.ran_ms = now_ms
     known.had_instances |= counts.total > 0
@@ -218,6 +240,15 @@ def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
         known.place = ""
     if not counts.creating_count and not counts.running_count:
         known.progress = _waiting(state.status, description, counts)
+
+
+def _note_run(known: Tracked, instance: str, since_ms: int) -> None:
+    """Take that an instance of a group runs. If another one ran at the last look, the gap in between is not known before Salad's events."""
+    if known.gaps and known.gaps[-1].to_ms is None:
+        known.gaps[-1].to_ms = since_ms
+    elif known.ran_on not in ("", instance):
+        known.gaps.append(Gap(left=known.ran_on, from_ms=since_ms, to_ms=since_ms))
+    known.ran_on = instance
 
 
 def _has_ended(known: Tracked, now_ms: int) -> bool:

@@ -23,6 +23,21 @@ UNION ALL SELECT id, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
 ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
 
+-- name: add_unbilled
+-- Record a span that the provider does not bill. One that overlaps a known one is the same, as another server or a later look saw it.
+INSERT INTO unbilled (instance, from_ms, to_ms)
+SELECT :instance, :from_ms, :to_ms
+WHERE NOT EXISTS (SELECT 1 FROM unbilled
+                  WHERE unbilled.instance = :instance AND unbilled.from_ms < :to_ms AND unbilled.to_ms > :from_ms)
+
+-- name: unbilled_lately
+-- List the spans of instances whose bill is not settled.
+SELECT unbilled.instance, unbilled.from_ms, unbilled.to_ms FROM unbilled JOIN instance ON instance.id = unbilled.instance
+WHERE instance.settled = 0
+
+-- name: unbilled
+SELECT from_ms, to_ms FROM unbilled WHERE instance = :instance
+
 -- name: instances_to_settle
 -- List instances of rentals whose nodes are gone, once all their instances have ended: then nothing more is billed. An instance has the
 -- name of its rental, which is that of the rental's first node.
@@ -43,4 +58,4 @@ SELECT CAST(COALESCE(SUM(ledger.micro_usd), 0) AS BIGINT) AS micro_usd FROM ledg
 WHERE ledger.node IN (SELECT :rental UNION SELECT id FROM node WHERE rental = :rental) AND ledger.cause NOT IN ('storage', 'egress')
 
 -- name: settled_instances
-SELECT billed_from_ms, billed_to_ms FROM instance WHERE node = :node AND settled = 1
+SELECT id, billed_from_ms, billed_to_ms FROM instance WHERE node = :node AND settled = 1

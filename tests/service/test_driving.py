@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from gangline.core.errors import Denied, Unreachable
+from gangline.core.errors import Denied, TooMany, Unreachable
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 from gangline.service.driving import Look, OwnThread, RefusedStart
 
@@ -34,6 +34,9 @@ class SlowProvider:
     def list(self) -> list[Instance]:
         self._answer("list")
         return [Instance(id="i", name="n", billed_from_ms=1, billed_to_ms=None)]
+
+    def reallocate(self, instance: str, because: str) -> None:
+        self._answer(f"reallocate {instance}")
 
     def _answer(self, what: str) -> None:
         self.calls.append(what)
@@ -113,6 +116,17 @@ def test_what_a_provider_refuses_is_told_once(provider: SlowProvider, driving: O
     found: list[RefusedStart] = []
     until(lambda: found.extend(driving.refusals()) or found)
     assert found == [RefusedStart(node="a", offer="any", because=str(error))] and driving.refusals() == []
+
+
+@pytest.mark.parametrize("error", [TooMany("no more in this minute"), Unreachable("it timed out")])
+def test_a_move_that_may_not_come_is_refused(provider: SlowProvider, driving: OwnThread, error: Exception) -> None:
+    driving.reallocate("a", "i", "bad")
+    until(lambda: provider.calls == ["reallocate i"])
+    provider.refuses = error
+    driving.reallocate("b", "i", "bad")
+    found: list[RefusedStart] = []
+    until(lambda: found.extend(driving.refusals()) or found)
+    assert found == [RefusedStart(node="b", offer="", because=str(error))]
 
 
 def test_a_request_without_an_answer_may_have_rented(provider: SlowProvider, driving: OwnThread) -> None:

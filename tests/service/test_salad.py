@@ -5,13 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi import Response
 
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
-from tests.contract.pools.salad import FakeSalad, SaladProvider
+from tests.contract.pools.salad import FakeSalad, SaladProvider, web_page
 from tests.servers import served
 from tests.service.conftest import Service
+from tests.service.test_http import problem
 
 POOL = "gpus"
 
@@ -112,3 +114,70 @@ def test_the_time_between_two_machines_costs_nothing(service: Service, cloud: Fa
     from_ms, to_ms, left_ms, back_ms = (price * bound // 3_600_000 for bound in bounds)
     (billed,) = service.look("SELECT SUM(micro_usd) AS micro_usd FROM ledger")
     assert billed["micro_usd"] == (left_ms - from_ms) + (to_ms - back_ms)
+
+
+def quarantine(service: Service, node: str) -> None:
+    assert service.ask("POST", f"/v1/nodes/{node}/quarantine?lasts_s=3600").is_success
+
+
+def test_a_machine_in_quarantine_is_left_for_another_one_while_work_waits(service: Service, cloud: FakeSalad) -> None:
+    service.submit()
+    look(service, cloud)
+    first = join(service, cloud).json()
+    group, environment = start_of(cloud)
+    look(service, cloud)
+    bad = cloud.instances[group][-1]
+    quarantine(service, first["node"])
+    look(service, cloud)
+    assert cloud.instances[group][-1]["id"] != bad["id"] and cloud.events[group][-1]["instance_id"] == bad["id"]
+    assert service.ask("POST", "/v1/claims", first["token"]).status_code == 401, "it was fenced"
+    again = service.join_with(environment["GANGLINE_TOKEN"], bad["machine_id"], place=bad["id"])
+    said = problem(again, 401, "denied")["detail"]
+    assert said.endswith("away from this machine: quarantined by an operator")
+    second = join(service, cloud).json()
+    look(service, cloud)
+    assert nodes(service) == {first["node"]: "gone", second["node"]: "ready"}
+    assert service.claim(second["node"]).job and len(cloud.created) == 1
+
+
+def test_without_work_a_machine_in_quarantine_is_given_back(service: Service, cloud: FakeSalad) -> None:
+    job = service.submit()
+    look(service, cloud)
+    node = join(service, cloud).json()["node"]
+    look(service, cloud)
+    service.ask("POST", f"/v1/jobs/{job}/cancel")
+    quarantine(service, node)
+    for _ in range(2):
+        look(service, cloud)
+    assert cloud.groups == {} and not any(each.endswith("/reallocate") for each in cloud.requests)
+
+
+def test_where_salad_refuses_another_machine_the_group_is_deleted_and_another_one_is_made(
+    service: Service, cloud: FakeSalad
+) -> None:
+    service.submit()
+    look(service, cloud)
+    node = join(service, cloud).json()["node"]
+    group, _ = start_of(cloud)
+    look(service, cloud)
+    quarantine(service, node)
+    cloud.answers["/reallocate"] = web_page(502)
+    for _ in range(3):
+        look(service, cloud)
+    assert group not in cloud.groups and len(cloud.created) == 2
+
+
+def test_a_node_that_salad_does_not_move_in_time_is_given_back(service: Service, cloud: FakeSalad) -> None:
+    service.submit()
+    look(service, cloud)
+    node = join(service, cloud).json()["node"]
+    group, _ = start_of(cloud)
+    look(service, cloud)
+    quarantine(service, node)
+    cloud.answers["/reallocate"] = Response(status_code=202)
+    for _ in range(10):
+        look(service, cloud)
+    assert group in cloud.groups
+    for _ in range(10):
+        look(service, cloud)
+    assert group not in cloud.groups and len(cloud.created) == 2

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from gangline.core.errors import GanglineError, Unreachable
-from gangline.ports.pool import Instance, Offer, Pool, Rental
+from gangline.ports.pool import Instance, Offer, Pool, Rental, WithReallocation
 
 log = logging.getLogger("gangline.fleet")
 ABANDONED_MAX = 3
@@ -33,7 +33,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedStart:
-    """A request for a node that the provider refused."""
+    """A request for a node that the provider refused. `offer` is empty where a rental was to become the node on another machine."""
 
     node: str
     offer: str
@@ -63,6 +63,13 @@ class Driving(Protocol):
 
     def stop(self, instance: str) -> None:
         """Ask to stop an instance. The looks show whether it has ended; until then you call again."""
+        ...
+
+    def reallocate(self, node: str, instance: str, because: str) -> None:
+        """Ask for another machine for an instance, which then is this node. If that fails, `refusals` says so; a look shows its new place.
+
+        The driver must be one `WithReallocation`.
+        """
         ...
 
     def refusals(self) -> list[RefusedStart]:
@@ -98,6 +105,11 @@ class AtOnce:
     def stop(self, instance: str) -> None:
         self.driver.stop(instance)
 
+    def reallocate(self, node: str, instance: str, because: str) -> None:
+        refused = request_move(self.driver, node, instance, because)
+        if refused:
+            self._refused.append(refused)
+
     def refusals(self) -> list[RefusedStart]:
         found, self._refused = self._refused, []
         return found
@@ -123,6 +135,16 @@ def request(driver: Pool, offer: str, rental: Rental) -> RefusedStart | None:
         log.warning("node %s may have been rented: %s", rental.name, error.message)
     except GanglineError as error:
         return RefusedStart(node=rental.name, offer=offer, because=error.message)
+    return None
+
+
+def request_move(driver: Pool, node: str, instance: str, because: str) -> RefusedStart | None:
+    """Ask for another machine. Where it is not known whether it comes, none is expected: the instance is stopped in any case."""
+    assert isinstance(driver, WithReallocation), "the caller has looked"
+    try:
+        driver.reallocate(instance, because)
+    except GanglineError as error:
+        return RefusedStart(node=node, offer="", because=error.message)
     return None
 
 
@@ -182,6 +204,9 @@ class OwnThread:
 
     def stop(self, instance: str) -> None:
         self._order(f"stop {instance}", lambda: self.driver.stop(instance))
+
+    def reallocate(self, node: str, instance: str, because: str) -> None:
+        self._order(f"reallocate {instance}", lambda: request_move(self.driver, node, instance, because))
 
     def refusals(self) -> list[RefusedStart]:
         with self._changed:

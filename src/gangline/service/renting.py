@@ -30,6 +30,8 @@ class Unopened:
 
     def stop(self, instance: str) -> None: ...
 
+    def reallocate(self, node: str, instance: str, because: str) -> None: ...
+
     def refusals(self) -> list[RefusedStart]:
         return []
 

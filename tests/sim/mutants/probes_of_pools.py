@@ -9,6 +9,7 @@ from gangline.core.errors import BadInput, Denied
 from gangline.ports.server import Join
 from gangline.ports.store import write
 from gangline.service.access.access import identify
+from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
 from gangline.service.fleet import nodes, operating, pools
 from gangline.service.fleet.pools import PoolWish
@@ -136,7 +137,7 @@ def nobody_joins_from_a_place_that_changes_meanwhile(bench: Bench) -> None:
 @probe()
 def the_schema_refuses_a_rental_two_nodes(bench: Bench) -> None:
     rental, _ = rent(bench)
-    following = write("move_rental", id="another", left=rental, place="", because="", now=bench.now_ms)
+    following = write("move_rental", id="another", left=rental, place="", leaves="", because="", now=bench.now_ms)
     assert refused(sqlite3.IntegrityError, lambda: bench.store.apply(following))
 
 
@@ -265,6 +266,41 @@ def all_nodes_of_a_rental_together_cost_what_its_provider_bills(bench: Bench) ->
     bench.tend()
     [billed] = bench.look("SELECT SUM(micro_usd) FROM ledger WHERE node IN (?, ?)", rental, second)
     assert billed == bench.provider.invoice()[rental]
+
+
+class MovingProvider:
+    """The bench's provider, which moves an instance to another machine when it is asked to."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.offers, self.start = bench.provider.offers, bench.provider.start
+        self.stop, self.list = bench.provider.stop, bench.provider.list
+        self.asked: list[str] = []
+
+    def reallocate(self, instance: str, because: str) -> None:
+        self.asked.append(instance)
+
+
+@probe(nodes_max=1)
+def a_machine_in_quarantine_is_left_by_its_rental_and_nobody_joins_from_there(bench: Bench) -> None:
+    provider = MovingProvider(bench)
+    limits = bench.deployment.pools[POOL].limits
+    bench.deployment = replace(bench.deployment, pools={POOL: RentedPool(limits, AtOnce(provider))})
+    rental, instance = rent(bench)
+    bench.provider.move(instance, "place-1")
+    bench.tend()
+    join(bench, "bad", rental, place="place-1")
+    operating.quarantine(bench.deployment, rental, bench.now_ms, lasts_s=60, stop=False)
+    assert bench.provider.running() == [instance], "a tick decides what becomes of it"
+    for _ in range(2):
+        bench.tend()
+    assert provider.asked == [instance] == bench.provider.running()
+    [following] = bench.rented()
+    for place in ("", "place-1"):
+        assert refused(Denied, lambda place=place: join(bench, "bad", rental, place=place))
+    bench.provider.move(instance, "place-2")
+    bench.tend()
+    assert join(bench, "good", rental, place="place-2") == following
+    bench.claim(following)
 
 
 @probe(idle_s=1000)

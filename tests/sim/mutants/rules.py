@@ -460,6 +460,24 @@ RULES = [
         'str(("no node',
     ),
     rule("4: a double is ended", "core.fleet.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
+    rule(
+        "1: nobody joins from a machine that its rental leaves",
+        "service.fleet.nodes:_node_of_rental",
+        'if rows[0]["leaves"] and',
+        "if False and",
+    ),
+    rule(
+        "5: a node that may be moved is not ended before",
+        "service.fleet.fleet:give_back",
+        "if pool is None or may_leave(pool, row)",
+        "if pool is None",
+    ),
+    rule(
+        "5: a bad machine is left",
+        "service.fleet.fleet:tend",
+        "if leave_bad_machines(",
+        "if False and leave_bad_machines(",
+    ),
     rule("5: what is to leave is ended at once", "service.jobs.claim:_try", "give_back(deployment, node_id)", "pass"),
     rule(
         "5: with work on it, it stays",

@@ -28,7 +28,8 @@ def may_rent(limits: PoolLimits | None, *, rented: int, gives_back: int) -> bool
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
     """A node of the pool, which its provider knows by the name of its `rental`. `idle_since_ms` is None while it works; `missing` counts
-    the provider's last lists in a row without it, before this one. `place` is the machine as the provider calls it, if it ever moves one.
+    the provider's last lists in a row without it, before this one. `place` is the machine as the provider calls it, if it ever moves one,
+    and `leaves` the one that its provider was asked to move it away from. An `unfit` node failed its probe.
     """
 
     id: str
@@ -40,6 +41,10 @@ class Rented:
     instance: str | None
     missing: int
     place: str = ""
+    leaves: str = ""
+    offer: str = ""
+    unfit: bool = False
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +108,8 @@ class MoveNode:
 
 
 LISTS_WITHOUT_MAX = 3
+LEAVES_MS_MAX = 300_000
+"""A provider moves a node to another machine within this time, or it is given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,13 +220,13 @@ def reconcile(
         elif node.instance is None:
             ours[node.rental] = replace(node, instance=instance.id, missing=0)
             actions.append(Adopt(node.id, instance.id))
-            actions += _follow(node, instance)
+            actions += _follow(node, instance, now_ms)
         elif node.instance != instance.id:  # a request that timed out and was repeated may have started two
             actions.append(StopInstance(instance.id, f"a duplicate of {node.id}"))
         elif node.state in ("draining", "quarantined") and node.idle_since_ms is not None:
             actions.append(StopInstance(instance.id, f"{node.id} is {node.state}"))
         else:
-            actions += _follow(node, instance)
+            actions += _follow(node, instance, now_ms)
     running = {instance.name for instance in alive}
     ended = {instance.name: instance.ended for instance in instances if instance.ended and instance.name not in running}
     for node in ours.values():
@@ -232,9 +239,12 @@ def reconcile(
     return actions
 
 
-def _follow(node: Rented, instance: SeenInstance) -> list[Reconciling]:
+def _follow(node: Rented, instance: SeenInstance, now_ms: int) -> list[Reconciling]:
     if instance.place in ("", node.place):
         return []
+    if instance.place == node.leaves:
+        late = now_ms - node.since_ms > LEAVES_MS_MAX
+        return [GiveUp(node.id, "its provider did not move it to another machine")] if late else []
     if node.state == "starting" or not node.place:
         return [PlaceNode(node.id, instance.place)]
     return [MoveNode(node.id, instance.place, instance.moved or MOVED)]

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 from gangline.core.errors import GanglineError
 from gangline.core.fleet.autoscale import (
-    TAKEN_BACK,
     Adopt,
     Demand,
     Drain,
@@ -15,7 +14,6 @@ from gangline.core.fleet.autoscale import (
     OfferRate,
     PlaceNode,
     Rented,
-    SeenInstance,
     StartNode,
     StopInstance,
     cheapest,
@@ -30,6 +28,7 @@ from gangline.service.access.access import adding_rental
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
 from gangline.service.fleet.demand import find_demand, suits
+from gangline.service.fleet.moving import leave_bad_machines, may_leave, move_rental, seen_instance
 from gangline.service.fleet.nodes import gone
 from gangline.service.fleet.terms import admitted, note_seen, refresh_pools
 from gangline.service.money import bill
@@ -53,6 +52,8 @@ def tend(deployment: Deployment, now_ms: int) -> None:
                 continue
             nodes = _rented(deployment, pool, now_ms)
             if deployment.recent.is_new_look(name, look.number):
+                if leave_bad_machines(deployment, pool, nodes, look, covered, now_ms):
+                    nodes = _rented(deployment, pool, now_ms)
                 nodes = _agree(deployment, pool, nodes, look, now_ms)
                 note_seen(deployment, pool, look.offers, look.lacks, now_ms)
             # A job that this pool covers is not rented for in the next one again.
@@ -71,8 +72,10 @@ def _heed_refusals(deployment: Deployment, pool: RentedPool, now_ms: int) -> set
     for refusal in refused:
         marked = [write("refuse_node", id=refusal.node)]
         gone(deployment, refusal.node, refusal.because, now_ms, then=marked)
-        deployment.recent.note_refusal(pool.limits.name, refusal.offer, until_ms)
-        log.info("pool %s: nothing of %s: %s", pool.limits.name, refusal.offer, refusal.because)
+        if refusal.offer:
+            deployment.recent.note_refusal(pool.limits.name, refusal.offer, until_ms)
+        what = f"nothing of {refusal.offer}" if refusal.offer else f"{refusal.node} gets no other machine"
+        log.info("pool %s: %s: %s", pool.limits.name, what, refusal.because)
     return {refusal.node for refusal in refused}
 
 
@@ -87,7 +90,7 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: L
             deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
     ends = {instance.id: instance.billed_to_ms for instance in instances}
     rented_as = {node.id: node.instance for node in ours}
-    seen_now = [_seen(instance) for instance in instances]
+    seen_now = [seen_instance(instance) for instance in instances]
     actions = reconcile(ours, seen_now, now_ms, deployment.policy)
     for action in actions:
         match action:
@@ -100,16 +103,8 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: L
             case PlaceNode():
                 deployment.store.apply(write("place_node", id=action.node, place=action.place))
             case MoveNode():
-                _move(deployment, action, now_ms)
+                move_rental(deployment, action, now_ms)
     return _rented(deployment, pool, now_ms) if actions else ours
-
-
-def _move(deployment: Deployment, move: MoveNode, now_ms: int) -> None:
-    """End the node of a rental that its provider has moved, and expect the next: its worker joins from the new place."""
-    node = deployment.new_id("node")
-    following = write("move_rental", id=node, left=move.node, place=move.place, because=move.because, now=now_ms)
-    gone(deployment, move.node, move.because, now_ms, then=[following])
-    log.info("node %s becomes %s: %s", move.node, node, move.because)
 
 
 def _drain_removed(deployment: Deployment, pool: RentedPool) -> None:
@@ -125,13 +120,15 @@ def _drain_removed(deployment: Deployment, pool: RentedPool) -> None:
 def give_back(deployment: Deployment, node: str) -> None:
     """Stop the instance of a node that has no more work, at once, as it costs until then.
 
-    If the provider does not answer, a tick will do it.
+    If the provider does not answer, a tick will do it; so it will if a move to another machine may be better.
     """
     for row in deployment.store.load("instance_to_end", node=node):
-        if row["pool"] in deployment.pools:
-            with suppress(GanglineError):
-                deployment.pools[row["pool"]].driving.stop(row["instance"])
-                log.info("node %s ends: %s", node, row["because"])
+        pool = deployment.pools.get(row["pool"])
+        if pool is None or may_leave(pool, row):
+            continue
+        with suppress(GanglineError):
+            pool.driving.stop(row["instance"])
+            log.info("node %s ends: %s", node, row["because"])
 
 
 def _note_bills(deployment: Deployment, instances: Sequence[Instance], now_ms: int) -> None:
@@ -165,6 +162,10 @@ def _rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rente
             id=row["id"],
             rental=row["rental"],
             place=row["place"],
+            leaves=row["leaves"],
+            offer=row["offer"],
+            unfit=bool(row["proof_failed"]),
+            because=row["because"],
             state=row["state"],
             since_ms=row["since_ms"],
             # A node could not claim while the service was down: that time does not count as idle.
@@ -247,17 +248,6 @@ def _rate(deployment: Deployment, offer: Offer, failed_probes: int, now_ms: int)
         seconds_per_step=pace[0]["seconds_per_step"] if pace else None,
         interruptions_per_hour=lost["interruptions"] * HOUR_MS / lost["ms"] if lost["ms"] else 0,
         failed_probes=failed_probes,
-    )
-
-
-def _seen(instance: Instance) -> SeenInstance:
-    ended = instance.billed_to_ms is not None
-    return SeenInstance(
-        id=instance.id,
-        name=instance.name,
-        ended=(instance.ended or TAKEN_BACK) if ended else "",
-        place=instance.place,
-        moved=instance.moved,
     )
 
 

@@ -94,6 +94,11 @@ def _node_of_rental(deployment: Deployment, request: Join, rental: str | None) -
     rows = deployment.store.load("node_of_rental", rental=rental)
     if not rows:
         raise Denied(f"this server no longer rents the node {rental}", hint="its provider will be asked to stop it")
+    if rows[0]["leaves"] and request.place in ("", rows[0]["leaves"]):
+        raise Denied(
+            f"the provider moves {rental} away from this machine: {rows[0]['because']}",
+            hint="it joins from the next one",
+        )
     if rows[0]["place"] not in ("", request.place):
         raise _is_elsewhere(rental)
     return rows[0]

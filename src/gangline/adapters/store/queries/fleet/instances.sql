@@ -2,7 +2,7 @@
 
 -- name: instance_to_end
 -- Read the instance of a rented node that is to leave and has no lease.
-SELECT pool, instance, because FROM node
+SELECT pool, instance, place, state, because, COALESCE(proof_failed, 0) AS proof_failed FROM node
 WHERE id = :node AND rented = 1 AND instance IS NOT NULL AND state IN ('draining', 'quarantined')
   AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 

@@ -18,14 +18,14 @@ FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool
 
 -- name: move_rental
 -- Add the next node of a rental, which its provider moved to another place. The schema refuses it while the rental has a node.
-INSERT INTO node (id, rental, offer, instance, place, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics,
+INSERT INTO node (id, rental, offer, instance, place, leaves, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics,
                   slots, capabilities, price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
-SELECT :id, rental, offer, instance, :place, '', name, pool, 'starting', :because, gpu, gpu_memory_gb, trust, '',
+SELECT :id, rental, offer, instance, :place, :leaves, '', name, pool, 'starting', :because, gpu, gpu_memory_gb, trust, '',
        slots, '{}', price_micro_usd_per_hour, price_known, 1, 0, :now, :now, :now
 FROM node WHERE id = :left
 
 -- name: node_of_rental
-SELECT id, place FROM node WHERE rental = :rental AND state <> 'gone'
+SELECT id, place, leaves, because FROM node WHERE rental = :rental AND state <> 'gone'
 
 -- name: place_node
 -- Record the place that the provider shows for a node that nobody joined as yet, or that joined without one.
@@ -76,7 +76,8 @@ SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> '
 
 -- name: nodes_of_pool
 -- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
-SELECT node.id, COALESCE(node.rental, node.id) AS rental, node.place, node.state, node.since_ms, node.instance, node.missing,
+SELECT node.id, COALESCE(node.rental, node.id) AS rental, node.place, node.leaves, node.offer, node.because,
+       COALESCE(node.proof_failed, 0) AS proof_failed, node.state, node.since_ms, node.instance, node.missing,
        node.rented, node.seen_ms, node.meter_ms,
        (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
 FROM node

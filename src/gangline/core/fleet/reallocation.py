@@ -1,0 +1,25 @@
+"""Decide which nodes on bad machines are moved to other machines instead of being given back and rented anew."""
+
+from collections.abc import Sequence
+
+from gangline.core.fleet.autoscale import Demand, PoolLimits, Rented, SeenInstance
+
+
+def may_reallocate(node: Rented, instance: SeenInstance | None) -> bool:
+    """Return whether a node has nothing left to do on its machine, which is in quarantine, and its provider still shows it there.
+
+    A node that failed its probe may do so on any machine, as its image is the same: it is given back.
+    """
+    if instance is None or instance.ended or node.state != "quarantined" or node.idle_since_ms is None or node.unfit:
+        return False
+    return node.instance == instance.id and node.place == instance.place != ""
+
+
+def is_wanted(limits: PoolLimits, nodes: Sequence[Rented], demand: Demand) -> bool:
+    """Return whether the pool, of these nodes, would rent another one for a node that it gives back."""
+    working = [node for node in nodes if node.state in ("ready", "on_trial")]
+    idle = sum(node.idle_since_ms is not None for node in working)
+    coming = sum(node.state == "starting" for node in nodes)
+    for_work = demand.takable - min(idle, max(0, demand.takable - demand.stuck)) - coming
+    for_minimum = limits.nodes_min - len(working) - coming
+    return len(nodes) <= limits.nodes_max and max(for_work, for_minimum) > 0

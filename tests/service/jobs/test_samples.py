@@ -14,7 +14,6 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs.contract import GRID, LORA, PICTURES, picture_name
 from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.spec import parse_task, spec_hash
-from gangline.ports.pool import Offer
 from gangline.ports.server import (
     Assignment,
     Beaten,
@@ -36,7 +35,7 @@ from gangline.ports.server import (
 from gangline.ports.store import write
 from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
-from gangline.service.fleet.demand import find_demand
+from gangline.service.fleet.demand import load_needs
 from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import checkpoint, query, samples, steer
 from gangline.service.jobs.finish import finish
@@ -210,9 +209,7 @@ def test_samples_alone_start_no_node(service: Service) -> None:
     first = service.join("node-a")
     service.join("node-b")
     commit(service, first, train(service, first), 10)
-    offer = Offer(id="offer", gpu="", gpu_memory_gb=80, price_micro_usd_per_hour=PRICE)
-    pool = PoolLimits(name="default", nodes_min=0, nodes_max=9)
-    assert find_demand(service.deployment, pool, [offer], set(), service.now_ms) == ([], [])
+    assert load_needs(service.deployment, service.now_ms) == []
 
 
 def rented(service: Service, name: str, nodes_min: int = 0) -> str:

@@ -26,6 +26,19 @@ def rent(bench: Bench) -> tuple[str, str]:
     return node, bench.provider.instance_of(node)
 
 
+@probe()
+def a_node_that_ends_before_it_has_joined_is_not_rented_again_at_once(bench: Bench) -> None:
+    _, instance = rent(bench)
+    bench.provider.stop(instance)
+    bench.wait(5)
+    for _ in range(2):
+        bench.tend()
+        assert bench.rented() == []
+    bench.wait(bench.policy.start_pause_s)
+    bench.tend()
+    assert len(bench.rented()) == 1
+
+
 def join(bench: Bench, name: str, rental: str | None, node: str = "", place: str = "") -> str:
     request = Join(machine=f"machine-{name}", name=name, node=node, place=place)
     return nodes.join_pool(bench.deployment, request, POOL, bench.now_ms, rental=rental).node

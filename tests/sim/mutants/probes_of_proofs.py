@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gangline.core.specs.fields import Needs
 from gangline.service.fleet.health import begin_trials
 from gangline.service.fleet.nodes import gone, leave_pool
 from tests.sim.mutants.bench import POOL, Bench, probe
@@ -166,7 +167,7 @@ def a_ban_yields_where_the_other_nodes_lack_the_libraries(bench: Bench) -> None:
 
 @probe(nodes_max=1)
 def nodes_that_fail_their_probe_are_rented_again_after_a_pause_that_doubles(bench: Bench) -> None:
-    bench.submit()
+    bench.submit(needs=Needs(pool=POOL))
     bench.join("by hand", pool=POOL, **BARE)
     for pause_s in (30, 60, 120):
         rented_bare(bench)

@@ -11,21 +11,20 @@ from gangline.core.fleet.autoscale import (
     LISTS_WITHOUT_MAX,
     MOVED,
     Adopt,
-    Demand,
     Drain,
     GiveUp,
     MoveNode,
-    OfferRate,
     PlaceNode,
     PoolLimits,
     Rented,
     SeenInstance,
     StartNode,
     StopInstance,
-    cheapest,
     reconcile,
-    scale,
 )
+from gangline.core.fleet.choice import OfferFacts
+from gangline.core.fleet.needs import NodeShape, QueuedWork
+from gangline.core.fleet.plan import PoolNow, plan
 from tests.unit.examples import POLICY
 
 NOW_MS = 10**9
@@ -39,27 +38,38 @@ BUSY = Rented(
     heard_ms=NOW_MS,
     instance="i-busy",
     missing=0,
+    shape=NodeShape(pool="pool", kinds=",lora,"),
+    free=0,
 )
-IDLE = replace(BUSY, id="idle", rental="idle", idle_since_ms=LONG_AGO_MS, instance="i-idle")
-STARTING = replace(BUSY, id="starting", rental="starting", state="starting", idle_since_ms=NOW_MS, instance=None)
-NO_WORK = Demand(takable=0, stuck=0)
+IDLE = replace(BUSY, id="idle", rental="idle", idle_since_ms=LONG_AGO_MS, instance="i-idle", free=1)
+STARTING = replace(
+    BUSY, id="starting", rental="starting", state="starting", idle_since_ms=NOW_MS, instance=None, free=1
+)
+NEED = QueuedWork(project="p", kind="lora", workload="w", jobs=1, since_ms=NOW_MS, steps=1000, save_s=60)
+OFFER = OfferFacts(offer="offer", shape=BUSY.shape, price_micro_usd_per_hour=100_000)
 LIMITS = PoolLimits(name="pool", nodes_min=0, nodes_max=10)
+
+
+def waiting(takable: int, stuck: int = 0, since_ms: int = NOW_MS) -> list[QueuedWork]:
+    needs = [
+        replace(NEED, jobs=takable - stuck, since_ms=since_ms),
+        replace(NEED, jobs=stuck, stuck=True, since_ms=since_ms),
+    ]
+    return [need for need in needs if need.jobs]
+
+
+def planned(
+    limits: PoolLimits, nodes: Sequence[Rented], needs: Sequence[QueuedWork] = ()
+) -> list[StartNode | Drain | GiveUp]:
+    pool = PoolNow(limits=limits, nodes=nodes, offers=[OFFER], starts_max=1000)
+    return plan([pool], [], needs, [], NOW_MS, POLICY)["pool"]
 
 
 def scaled(
     nodes: Sequence[Rented], takable: int = 0, stuck: int = 0, limits: PoolLimits = LIMITS, since_ms: int = NOW_MS
 ) -> list[StartNode | Drain | GiveUp]:
     """The jobs that wait have just come, unless they have waited since."""
-    return scale(limits, nodes, Demand(takable=takable, stuck=stuck, since_ms=since_ms), NOW_MS, POLICY).actions
-
-
-def test_what_a_pool_covers_are_jobs_for_nodes_that_come_and_for_idle_ones_that_may_have_them() -> None:
-    def covers(*nodes: Rented, takable: int, stuck: int = 0) -> int:
-        return scale(LIMITS, nodes, Demand(takable=takable, stuck=stuck, since_ms=NOW_MS), NOW_MS, POLICY).covers
-
-    assert covers(BUSY, takable=5) == 0
-    assert covers(STARTING, IDLE, BUSY, takable=5) == 2
-    assert covers(STARTING, IDLE, takable=1, stuck=1) == 1
+    return planned(limits, nodes, waiting(takable, stuck, since_ms))
 
 
 def starts(actions: Sequence[object]) -> int:
@@ -93,7 +103,7 @@ def test_nodes_that_are_coming_or_idle_are_counted() -> None:
 
 
 def test_an_idle_node_that_a_waiting_job_may_not_have_is_no_help_to_it() -> None:
-    actions = scaled([IDLE], takable=1, stuck=1)
+    actions = scaled([replace(IDLE, idle_since_ms=NOW_MS)], takable=1, stuck=1)
     assert starts(actions) == 1 and drained(actions) == []
     assert isinstance(actions[0], StartNode) and "can run on none of the existing nodes" in actions[0].because
 
@@ -138,11 +148,12 @@ nodes = st.lists(
         heard_ms=st.just(NOW_MS),
         instance=st.none(),
         missing=st.just(0),
-    ),
+        shape=st.just(BUSY.shape),
+    ).map(lambda node: replace(node, free=int(node.idle_since_ms is not None))),
     max_size=12,
 )
 demands = st.builds(
-    lambda pair, since_ms: Demand(takable=max(pair), stuck=min(pair), since_ms=since_ms),
+    lambda pair, since_ms: waiting(max(pair), min(pair), since_ms),
     st.tuples(st.integers(0, 20), st.integers(0, 20)),
     st.sampled_from([LONG_AGO_MS, NOW_MS]),
 )
@@ -153,30 +164,30 @@ limits = st.tuples(st.integers(0, 10), st.integers(0, 10)).map(
 
 @given(nodes, demands, limits)
 def test_a_pool_never_grows_beyond_its_maximum_those_that_leave_counted(
-    known: list[Rented], demand: Demand, bounds: PoolLimits
+    known: list[Rented], demand: list[QueuedWork], bounds: PoolLimits
 ) -> None:
-    actions = scale(bounds, known, demand, NOW_MS, POLICY).actions
+    actions = planned(bounds, known, demand)
     paid_for = len(known) - sum(isinstance(action, GiveUp) for action in actions)
     assert paid_for + starts(actions) <= max(bounds.nodes_max, paid_for)
 
 
 @given(nodes, demands, limits)
 def test_a_pool_never_shrinks_below_its_minimum_but_to_make_room(
-    known: list[Rented], demand: Demand, bounds: PoolLimits
+    known: list[Rented], demand: list[QueuedWork], bounds: PoolLimits
 ) -> None:
-    actions = scale(bounds, known, demand, NOW_MS, POLICY).actions
+    actions = planned(bounds, known, demand)
     given_up = {action.node for action in actions if isinstance(action, GiveUp)}
     leaving = sum(node.state in ("draining", "quarantined") for node in known)
     here = sum(node.id not in given_up for node in known) - leaving
     left = here + starts(actions) - len(drained(actions))
-    assert left >= min(bounds.nodes_min, bounds.nodes_max - leaving) - demand.takable
+    assert left >= min(bounds.nodes_min, bounds.nodes_max - leaving) - sum(need.jobs for need in demand)
 
 
 @given(nodes, demands, limits)
 def test_only_nodes_idle_for_long_are_drained_the_longest_idle_first(
-    known: list[Rented], demand: Demand, bounds: PoolLimits
+    known: list[Rented], demand: list[QueuedWork], bounds: PoolLimits
 ) -> None:
-    gone = drained(scale(bounds, known, demand, NOW_MS, POLICY).actions)
+    gone = drained(planned(bounds, known, demand))
     idle = {node.id: node.idle_since_ms for node in known if node.state in ("ready", "on_trial")}
     since = [idle[node] for node in gone]
     assert all(moment is not None and NOW_MS - moment >= 1000 * POLICY.idle_s for moment in since)
@@ -186,11 +197,11 @@ def test_only_nodes_idle_for_long_are_drained_the_longest_idle_first(
 
 @given(nodes, demands, limits)
 def test_a_pool_that_got_what_it_asked_for_asks_for_nothing_more(
-    known: list[Rented], demand: Demand, bounds: PoolLimits
+    known: list[Rented], demand: list[QueuedWork], bounds: PoolLimits
 ) -> None:
-    count = starts(scale(bounds, known, demand, NOW_MS, POLICY).actions)
+    count = starts(planned(bounds, known, demand))
     after = [*known, *(replace(STARTING, id=f"new-{number}", rental=f"new-{number}") for number in range(count))]
-    assert starts(scale(bounds, after, demand, NOW_MS, POLICY).actions) == 0
+    assert starts(planned(bounds, after, demand)) == 0
 
 
 @given(nodes, limits)
@@ -198,13 +209,13 @@ def test_without_work_a_pool_comes_to_rest(known: list[Rented], bounds: PoolLimi
     """Rent and drain as told, everybody here and idle: the third look wants nothing."""
     here = [replace(node, state="ready", idle_since_ms=0) for node in known]
     for _ in range(2):
-        actions = scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions
+        actions = planned(bounds, here)
         here = [node for node in here if node.id not in drained(actions)]
         here += [
             replace(IDLE, id=f"{len(here)}-{number}", rental=f"{len(here)}-{number}")
             for number in range(starts(actions))
         ]
-    assert scale(bounds, here, NO_WORK, NOW_MS, POLICY).actions == []
+    assert planned(bounds, here) == []
 
 
 def agreed(nodes: list[Rented], *instances: SeenInstance) -> list[Adopt | StopInstance | GiveUp]:
@@ -308,32 +319,3 @@ def test_after_a_look_every_instance_belongs_to_one_node_or_is_stopped(
         kept = owners.get(instance.id) == instance.name
         assert instance.ended or kept or instance.id in stopped
     assert not {instance.id for instance in listed if instance.ended} & set(stopped)
-
-
-def rate(offer: str, usd: int, seconds: float | None, interruptions: float = 0) -> OfferRate:
-    return OfferRate(
-        offer=offer, price_micro_usd_per_hour=usd, seconds_per_step=seconds, interruptions_per_hour=interruptions
-    )
-
-
-def test_the_cheapest_step_goes_first_not_the_cheapest_hour() -> None:
-    order = cheapest([rate("cheap and slow", 100, 3.0), rate("dear and fast", 200, 1.0)], POLICY)
-    assert [each.offer for each in order] == ["dear and fast", "cheap and slow"]
-
-
-def test_interruptions_make_an_offer_dearer() -> None:
-    order = cheapest([rate("often lost", 100, 1.0, 10), rate("steady", 120, 1.0)], POLICY)
-    assert [each.offer for each in order] == ["steady", "often lost"]
-
-
-def test_each_node_in_a_row_that_fails_its_probe_makes_its_offer_dearer() -> None:
-    bare = replace(rate("bare", 100, 1.0), failed_probes=1)
-    assert [each.offer for each in cheapest([bare, rate("fit", 150, 1.0)], POLICY)] == ["fit", "bare"]
-    assert [each.offer for each in cheapest([bare, rate("dear", 250, 1.0)], POLICY)] == ["bare", "dear"]
-    bare = replace(bare, failed_probes=2)
-    assert [each.offer for each in cheapest([bare, rate("dear", 250, 1.0)], POLICY)] == ["dear", "bare"]
-
-
-def test_an_offer_that_nobody_has_tried_is_taken_for_as_fast_as_the_best() -> None:
-    order = cheapest([rate("known", 100, 1.0), rate("new", 99, None), rate("slow", 50, 4.0)], POLICY)
-    assert [each.offer for each in order] == ["new", "known", "slow"]

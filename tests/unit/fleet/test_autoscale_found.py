@@ -8,7 +8,10 @@ import pytest
 from gangline.adapters.hub import HuggingFaceHub
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store.sqlite import SqliteStore
-from gangline.core.fleet.autoscale import Demand, Drain, PoolLimits, Rented, StartNode, scale
+from gangline.core.fleet.autoscale import Drain, PoolLimits, Rented, StartNode
+from gangline.core.fleet.choice import OfferFacts
+from gangline.core.fleet.needs import NodeShape, QueuedWork
+from gangline.core.fleet.plan import PoolNow, plan
 from gangline.core.policy import Policy
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.pool import Instance, Offer, Rental
@@ -20,10 +23,19 @@ from gangline.service.jobs.submit import queue
 
 POLICY = Policy()
 NOW_MS = 10_000_000
+SHAPE = NodeShape(pool="default", kinds=",lora,")
 IDLE = Rented(
-    id="a", rental="a", state="ready", since_ms=0, idle_since_ms=NOW_MS, heard_ms=NOW_MS, instance="i", missing=0
+    id="a",
+    rental="a",
+    state="ready",
+    since_ms=0,
+    idle_since_ms=NOW_MS,
+    heard_ms=NOW_MS,
+    instance="i",
+    missing=0,
+    shape=SHAPE,
 )
-NO_WORK = Demand(takable=0, stuck=0)
+STUCK = QueuedWork(project="p", kind="lora", workload="w", jobs=1, since_ms=0, stuck=True)
 SMALL = Offer(id="small", gpu="RTX 3060", gpu_memory_gb=12, price_micro_usd_per_hour=100)
 LARGE = Offer(id="large", gpu="H100", gpu_memory_gb=80, price_micro_usd_per_hour=9_000)
 
@@ -35,24 +47,30 @@ def limits(least: int, most: int) -> PoolLimits:
     return PoolLimits(name="default", nodes_min=least, nodes_max=most)
 
 
+def planned(limits: PoolLimits, nodes: list[Rented], *needs: QueuedWork) -> list[object]:
+    offer = OfferFacts(offer="offer", shape=SHAPE, price_micro_usd_per_hour=100_000)
+    pool = PoolNow(limits=limits, nodes=nodes, offers=[offer], starts_max=9)
+    return [*plan([pool], [], needs, [], NOW_MS, POLICY)["default"]]
+
+
 def test_an_idle_node_counts_towards_the_minimum() -> None:
-    assert scale(limits(1, 4), [IDLE], NO_WORK, NOW_MS, POLICY).actions == []
+    assert planned(limits(1, 4), [IDLE]) == []
 
 
 def test_a_node_that_leaves_is_within_the_maximum_until_it_is_gone() -> None:
     leaving = replace(IDLE, state="draining")
-    assert scale(limits(0, 1), [leaving], Demand(takable=1, stuck=0), NOW_MS, POLICY).actions == []
+    assert planned(limits(0, 1), [leaving], replace(STUCK, stuck=False)) == []
 
 
 def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> None:
     full = [replace(IDLE, idle_since_ms=0), replace(IDLE, id="b", rental="b", idle_since_ms=0)]
-    actions = scale(limits(0, 2), full, Demand(takable=2, stuck=2), NOW_MS, POLICY).actions
+    actions = planned(limits(0, 2), full, replace(STUCK, jobs=2))
     assert [action.node for action in actions if isinstance(action, Drain)] == ["a", "b"]
 
 
 def test_where_nothing_is_here_nobody_is_said_to_refuse() -> None:
-    (start,) = scale(limits(0, 2), [], Demand(takable=1, stuck=1), NOW_MS, POLICY).actions
-    assert start == StartNode("1 job waits; 0 nodes are starting")
+    (start,) = planned(limits(0, 2), [], STUCK)
+    assert start == StartNode("offer", "1 job waits; 0 nodes are starting")
 
 
 class Shop:

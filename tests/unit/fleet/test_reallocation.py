@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gangline.core.fleet.autoscale import LEAVES_MS_MAX, Demand, GiveUp, PlaceNode, PoolLimits, SeenInstance, reconcile
-from gangline.core.fleet.reallocation import is_wanted, may_reallocate
+from gangline.core.fleet.autoscale import LEAVES_MS_MAX, GiveUp, PlaceNode, PoolLimits, SeenInstance, reconcile
+from gangline.core.fleet.reallocation import Demand, is_wanted, may_reallocate
 from tests.unit.examples import POLICY
 from tests.unit.fleet.test_autoscale import BUSY, IDLE, LIMITS, NOW_MS, STARTING
 

@@ -1,8 +1,17 @@
 """Decide which nodes on bad machines are moved to other machines instead of being given back and rented anew."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from gangline.core.fleet.autoscale import Demand, PoolLimits, Rented, SeenInstance
+from gangline.core.fleet.autoscale import PoolLimits, Rented, SeenInstance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The queued work for a kind of node: `takable` jobs could run on a further one, and `stuck` of them on none of the existing nodes."""
+
+    takable: int
+    stuck: int
 
 
 def may_reallocate(node: Rented, instance: SeenInstance | None) -> bool:

@@ -1,46 +1,56 @@
-"""Find the queued jobs that one more node of a pool could take, given the provider's offers and the projects' budgets."""
+"""Load what waits, what may take it, and what the ledger knows of the offers that could."""
 
-from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.money.budget import UNPRICED_MICRO_USD, reservation
-from gangline.core.policy import Policy
-from gangline.core.runs.proof import has_kind, kinds_in, kinds_text
+from gangline.core.fleet.choice import ClassPace, History, OfferFacts, reserve
+from gangline.core.fleet.needs import NodeShape, QueuedWork, Room, fits
+from gangline.core.fleet.reallocation import Demand
+from gangline.core.money.cost import DAY_MS
+from gangline.core.runs.proof import kinds_in, kinds_text
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.pool import Offer
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
+PACES_MAX = 500
+"""So many pairs of a workload and a class of GPU are compared, the last that were measured."""
 
-def find_demand(
-    deployment: Deployment, pool: PoolLimits, offers: list[Offer], covered: set[str], now_ms: int
-) -> tuple[list[Row], list[Row]]:
-    """Return the jobs that one more node of this pool could take now, as many as matter; and those of them that no node here may take."""
-    stuck, found = dict[str, Row](), dict[str, Row]()
-    kinds, lacking = kinds_of_pool(deployment, pool.name, now_ms), _lacking(deployment)
-    smallest = min((offer.gpu_memory_gb for offer in offers), default=0)
-    for offer in offers:
-        could = {
-            "now": now_ms,
-            "gpu": offer.gpu,
-            "gpu_memory_gb": offer.gpu_memory_gb,
-            "trust": offer.trust,
-            "slots": offer.slots,
-            "pool": pool.name,
-            "kinds": kinds,
-            "reserve": _reserve_slots(offer, 1, 0, deployment.policy),
-            "egress": deployment.policy.egress_micro_usd_per_byte,
-            "limit": 2 * pool.nodes_max + len(covered),
-        }
-        fitting = deployment.store.load("demand", **could)
-        found |= {job["id"]: job for job in fitting}
-        if fitting:
-            stuck |= {
-                job["id"]: job for job in deployment.store.load("stuck", smallest_gb=smallest, lacking=lacking, **could)
-            }
-    jobs = sorted((stuck | found).values(), key=lambda job: job["id"] not in covered)
-    waiting = [job for job in _affordable(jobs, offers, deployment.policy) if job["id"] not in covered]
-    return waiting, [job for job in waiting if job["id"] in stuck]
+
+def load_needs(deployment: Deployment, now_ms: int) -> list[QueuedWork]:
+    """Return the waiting jobs that could begin now, counted by what they need."""
+    rows = deployment.store.load("needs", now=now_ms)
+    shapes = [shape_of(row) for row in deployment.store.load("shapes_of_nodes")] if rows else []
+    return [_need(row, shapes) for row in rows]
+
+
+def _need(row: Row, shapes: Iterable[NodeShape]) -> QueuedWork:
+    known = {name: row[name] for name in row.keys() if name != "barred"}  # noqa: SIM118 - a row is no mapping
+    need = QueuedWork(**known)
+    stuck = bool(row["barred"]) or not any(fits(need, shape) for shape in shapes)
+    return QueuedWork(**known, stuck=stuck)
+
+
+def shape_of(row: Row) -> NodeShape:
+    names = ("pool", "gpu", "gpu_memory_gb", "trust", "slots", "kinds", "numerics")
+    return NodeShape(**{name: row[name] for name in names})
+
+
+def free_slots(row: Row) -> int:
+    """Return how many slots of a node may take work now. A node on trial has one job at a time."""
+    busy = row["slots_free"] < row["slots"]
+    return 0 if row["state"] == "on_trial" and busy else row["slots_free"]
+
+
+def rooms_by_hand(deployment: Deployment, now_ms: int) -> list[Room]:
+    """Return the free slots of nodes that no provider bills."""
+    idle_ms = round(deployment.policy.idle_s * 1000)
+    rows = deployment.store.load("nodes_by_hand")
+    return [
+        Room(node=row["id"], shape=shape_of(row), free=free_slots(row), old=now_ms - row["meter_ms"] >= idle_ms)
+        for row in rows
+        if free_slots(row)
+    ]
 
 
 def kinds_of_pool(deployment: Deployment, pool: str, now_ms: int) -> str:
@@ -51,41 +61,79 @@ def kinds_of_pool(deployment: Deployment, pool: str, now_ms: int) -> str:
     return kinds_text({kind for row in rows for kind in kinds_in(row["kinds"])} or KINDS)
 
 
-def _lacking(deployment: Deployment) -> str:
-    """Return the kinds of jobs that some node in service lacks the libraries for."""
-    rows = deployment.store.load("kinds_of_nodes")
-    return kinds_text({kind for row in rows for kind in KINDS if not has_kind(row["kinds"], kind)})
+def shape_of_offer(offer: Offer, pool: str, kinds: str) -> NodeShape:
+    return NodeShape(
+        pool=pool, gpu=offer.gpu, gpu_memory_gb=offer.gpu_memory_gb, trust=offer.trust, slots=offer.slots, kinds=kinds
+    )
 
 
-def _affordable(jobs: list[Row], offers: list[Offer], policy: Policy) -> list[Row]:
-    """Return the jobs of each project that its budget can still reserve, on the cheapest offers that fit."""
-    taken: Counter[str] = Counter()
-    found: list[Row] = []
-    for job in jobs:
-        least = min(_reserve(offer, job, policy) for offer in offers if fits(offer, job))
-        if job["left"] is None or taken[job["project"]] + least <= job["left"]:
-            taken[job["project"]] += least
-            found.append(job)
-    return found
+def load_histories(deployment: Deployment, now_ms: int) -> dict[tuple[str, str], History]:
+    """Return what the ledger knows of each pool's offers, of the last day."""
+    running = {(row["pool"], row["offer"]): row["ms"] for row in deployment.store.load("running_on_offers", now=now_ms)}
+    ended = {
+        (row["pool"], row["offer"]): row for row in deployment.store.load("ended_on_offers", since=now_ms - DAY_MS)
+    }
+    return {
+        key: History(
+            interruptions=ended[key]["interruptions"] if key in ended else 0,
+            ms=running.get(key, 0) + (ended[key]["ms"] if key in ended else 0),
+            starts=ended[key]["starts"] if key in ended else 0,
+            starts_ms=ended[key]["starts_ms"] if key in ended else 0,
+        )
+        for key in {*running, *ended}
+    }
 
 
-def _reserve(offer: Offer, job: Row, policy: Policy) -> int:
-    return _reserve_slots(offer, job["slots"], job["download_bytes"], policy)
+def load_paces(deployment: Deployment, now_ms: int) -> list[ClassPace]:
+    rows = deployment.store.load("class_paces", since=now_ms - 30 * DAY_MS, limit=PACES_MAX)
+    return [ClassPace(**row) for row in rows]
 
 
-def _reserve_slots(offer: Offer, slots: int, download_bytes: int, policy: Policy) -> int:
-    """Return what a job on this many slots reserves of a budget, in micro-dollars; if the price is unknown, more than any budget has."""
-    if not offer.price_known:
-        return UNPRICED_MICRO_USD * slots
-    return reservation(offer.price_micro_usd_per_hour * slots // offer.slots, download_bytes, policy)
+def facts_of_offers(
+    deployment: Deployment,
+    pool: PoolLimits,
+    offers: Iterable[Offer],
+    histories: Mapping[tuple[str, str], History],
+    now_ms: int,
+) -> list[OfferFacts]:
+    """Return the pool's offers with what is known of them."""
+    since_ms = now_ms - round(deployment.policy.lacking_s * 1000)
+    rows = deployment.store.load("failed_probes_of_offers", pool=pool.name, since=since_ms)
+    failed = {row["offer"]: row["nodes"] for row in rows}
+    kinds = kinds_of_pool(deployment, pool.name, now_ms)
+    return [
+        OfferFacts(
+            offer=offer.id,
+            shape=shape_of_offer(offer, pool.name, kinds),
+            price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+            price_known=offer.price_known,
+            history=histories.get((pool.name, offer.id), History()),
+            failed_probes=failed.get(offer.id, 0),
+            refused=deployment.recent.is_refused(pool.name, offer.id, now_ms),
+        )
+        for offer in offers
+    ]
 
 
-def suits(offer: Offer, job: Row, policy: Policy) -> bool:
-    """Return whether a node of this offer could run the job, and its project's budget pays for that."""
-    return fits(offer, job) and (job["left"] is None or _reserve(offer, job, policy) <= job["left"])
+def demand_for(deployment: Deployment, pool: str, offer: Offer, now_ms: int) -> Demand:
+    """Return the waiting jobs that a node of this offer could take, and that their projects' budgets pay for."""
+    shape = shape_of_offer(offer, pool, kinds_of_pool(deployment, pool, now_ms))
+    facts = OfferFacts(
+        offer=offer.id,
+        shape=shape,
+        price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+        price_known=offer.price_known,
+    )
+    needs = [need for need in load_needs(deployment, now_ms) if fits(need, shape)]
+    paid = [
+        need
+        for need in needs
+        if need.left is None or reserve(need, facts, need.least_bytes, deployment.policy) <= need.left
+    ]
+    return Demand(takable=sum(need.jobs for need in paid), stuck=sum(need.jobs for need in paid if need.stuck))
 
 
-def fits(offer: Offer, job: Row) -> bool:
+def may_run(offer: Offer, job: Row) -> bool:
     """Return whether a node of this offer could run the job, apart from the job's pool and bans."""
     large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
     return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust

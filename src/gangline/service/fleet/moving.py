@@ -4,13 +4,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gangline.core.fleet.autoscale import TAKEN_BACK, Demand, MoveNode, Rented, SeenInstance
+from gangline.core.fleet.autoscale import TAKEN_BACK, MoveNode, Rented, SeenInstance
 from gangline.core.fleet.reallocation import is_wanted, may_reallocate
 from gangline.ports.pool import Instance, WithReallocation
 from gangline.ports.store import Row, write
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
-from gangline.service.fleet.demand import find_demand
+from gangline.service.fleet.demand import demand_for
 from gangline.service.fleet.nodes import gone
 from gangline.service.fleet.terms import admitted
 
@@ -34,7 +34,7 @@ def may_leave(pool: RentedPool, node: Row) -> bool:
 
 
 def leave_bad_machines(
-    deployment: Deployment, pool: RentedPool, nodes: Sequence[Rented], look: Look, covered: set[str], now_ms: int
+    deployment: Deployment, pool: RentedPool, nodes: Sequence[Rented], look: Look, now_ms: int
 ) -> bool:
     """Let the provider move nodes whose machines are in quarantine, if it can and the pool would rent others for them. Return whether there
     were any. The instances of the rest are stopped as ever.
@@ -47,9 +47,9 @@ def leave_bad_machines(
     for node in nodes:
         if node.offer not in offers or not may_reallocate(node, seen.get(node.rental)):
             continue
-        waiting, stuck = find_demand(deployment, pool.limits, [offers[node.offer]], covered, now_ms)
+        demand = demand_for(deployment, pool.limits.name, offers[node.offer], now_ms)
         coming = [replace(each, state="starting") if each.id in left else each for each in nodes]
-        if is_wanted(pool.limits, coming, Demand(takable=len(waiting), stuck=len(stuck))):
+        if is_wanted(pool.limits, coming, demand):
             assert node.instance, "its provider shows it"
             left.add(node.id)
             following = move_rental(deployment, MoveNode(node.id, "", node.because), now_ms, leaves=node.place)

@@ -7,8 +7,8 @@ from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeJob
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.fleet import give_back
 from gangline.service.fleet.nodes import saying
+from gangline.service.fleet.scaling import give_back
 
 DRAINED = "drained by an operator"
 QUARANTINED = "quarantined by an operator"

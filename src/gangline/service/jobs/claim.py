@@ -14,7 +14,7 @@ from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.content.inputs import checkpoints_to_resume, inputs_of, prepared_for, resumable
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.fleet import give_back
+from gangline.service.fleet.scaling import give_back
 from gangline.service.fleet.speed import turned_away
 from gangline.service.jobs.samples import may_render_steps
 from gangline.service.money import bill

@@ -84,43 +84,32 @@ WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
   AND (node.state = 'ready' OR NOT EXISTS (SELECT 1 FROM lease AS held WHERE held.node = node.id))
   AND node.slots >= :slots + CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
 
--- name: demand
--- List queued jobs, up to a limit, that a node of this offer could take now within the project's budget.
-SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
-       job.input_bytes + job.checkpoint_bytes AS download_bytes,
-       project.budget - project.spent - project.reserved AS left
-FROM job JOIN project ON project.id = job.project
-WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
-  AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
-  AND :kinds LIKE '%,' || job.kind || ',%'
-  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
-                                 + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
-LIMIT :limit
+-- name: needs
+-- Count the waiting jobs by what they need of a node. A job that is banned from every working node which could take it is `barred`.
+SELECT waiting.project, waiting.kind, waiting.workload, waiting.gpu, waiting.gpu_memory_gb, waiting.trust, waiting.slots, waiting.pool,
+       waiting.numerics, waiting.barred, COUNT(*) AS jobs, MIN(waiting.ready_ms) AS since_ms,
+       CAST(AVG(CAST(waiting.steps AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS steps, AVG(waiting.save_s) AS save_s,
+       CAST(AVG(CAST(waiting.bytes AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS download_bytes, MIN(waiting.bytes) AS least_bytes,
+       MIN(project.budget - project.spent - project.reserved) AS left
+FROM (SELECT project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, ready_ms, steps, save_s,
+             input_bytes + checkpoint_bytes AS bytes,
+             CASE WHEN fencing > 0 AND EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id)
+                       AND NOT EXISTS (SELECT 1 FROM node
+                                       WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+                                         AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                                         AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
+                                         AND node.kinds LIKE '%,' || job.kind || ',%'
+                                         AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
+                  THEN 1 ELSE 0 END AS barred
+      FROM job WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND ready_ms <= :now) AS waiting
+     JOIN project ON project.id = waiting.project
+GROUP BY waiting.project, waiting.kind, waiting.workload, waiting.gpu, waiting.gpu_memory_gb, waiting.trust, waiting.slots, waiting.pool,
+         waiting.numerics, waiting.barred
+ORDER BY MIN(waiting.ready_ms), waiting.project, waiting.workload
 
 -- name: queued_since
 -- Find a job that training could begin and that came after the last look.
 SELECT id FROM job WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms > :since LIMIT 1
-
--- name: stuck
--- List those of `demand` that no node may take: they are banned there, need more memory, or need libraries that the nodes lack. The
--- condition that begins with `fencing > 0` spares all other jobs the search through the nodes: any working node may take those.
-SELECT job.id, job.project, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.ready_ms,
-       job.input_bytes + job.checkpoint_bytes AS download_bytes,
-       project.budget - project.spent - project.reserved AS left
-FROM job JOIN project ON project.id = job.project
-WHERE job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample' AND job.ready_ms <= :now AND job.gpu_memory_gb <= :gpu_memory_gb AND job.trust <= :trust
-  AND job.gpu IN ('', :gpu) AND job.slots <= :slots AND job.pool IN ('', :pool)
-  AND :kinds LIKE '%,' || job.kind || ',%'
-  AND (project.budget IS NULL OR project.spent + project.reserved + :reserve * job.slots
-                                 + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= project.budget)
-  AND (job.fencing > 0 OR job.gpu_memory_gb > :smallest_gb OR job.gpu <> '' OR job.slots > 1 OR job.trust > 0
-       OR :lacking LIKE '%,' || job.kind || ',%')
-  AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
-                  AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-                  AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
-                  AND node.kinds LIKE '%,' || job.kind || ',%'
-                  AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
-LIMIT :limit
 
 -- name: banned_jobs
 -- List jobs that are ready and have waited for long, because every machine that could take them is banned. A job that fits no node at

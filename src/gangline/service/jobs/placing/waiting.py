@@ -6,7 +6,7 @@ from gangline.core.runs.proof import has_kind
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import as_job, event, moving
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.demand import fits, kinds_of_pool
+from gangline.service.fleet.demand import kinds_of_pool, may_run
 
 
 def yield_bans(deployment: Deployment, now_ms: int) -> None:
@@ -45,7 +45,7 @@ def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
     pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])]
     answers = [deployment.recent.offers_of(pool.limits.name) for pool in pools]
     return any(
-        answer is None or answer.offers is None or any(fits(offer, job) for offer in answer.offers)
+        answer is None or answer.offers is None or any(may_run(offer, job) for offer in answer.offers)
         for answer in answers
     )
 

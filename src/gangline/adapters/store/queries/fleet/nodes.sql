@@ -76,9 +76,10 @@ SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> '
 
 -- name: nodes_of_pool
 -- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
-SELECT node.id, COALESCE(node.rental, node.id) AS rental, node.place, node.leaves, node.offer, node.because,
+SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place, node.leaves, node.offer, node.because,
        COALESCE(node.proof_failed, 0) AS proof_failed, node.state, node.since_ms, node.instance, node.missing,
-       node.rented, node.seen_ms, node.meter_ms,
+       node.rented, node.seen_ms, node.meter_ms, node.gpu, node.gpu_memory_gb, node.trust, node.slots, node.kinds, node.numerics,
+       node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_free,
        (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
 FROM node
 WHERE node.pool = :pool AND node.state <> 'gone'
@@ -115,9 +116,16 @@ GROUP BY offer
 -- List the kinds of nodes that a provider delivered recently.
 SELECT DISTINCT kinds FROM node WHERE pool = :pool AND joined_ms > :since AND rented = 1
 
--- name: kinds_of_nodes
--- List each set of kinds among the nodes that receive work.
-SELECT DISTINCT kinds FROM node WHERE state IN ('ready', 'on_trial')
+-- name: shapes_of_nodes
+-- List, once each, what decides which jobs the working nodes may take.
+SELECT DISTINCT pool, gpu, gpu_memory_gb, trust, slots, kinds, numerics FROM node WHERE state IN ('ready', 'on_trial')
+
+-- name: nodes_by_hand
+-- List the working nodes that no provider bills.
+SELECT id, pool, state, gpu, gpu_memory_gb, trust, slots, kinds, numerics, meter_ms,
+       slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_free
+FROM node WHERE state IN ('ready', 'on_trial') AND rented = 0
+ORDER BY id
 
 -- name: silent_nodes
 -- A node that is starting has never been heard of: the autoscaler gives it up.

@@ -12,15 +12,27 @@ SELECT machine, seconds_per_step,
 FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
 ORDER BY machine LIMIT :limit
 
--- name: pace_of_gpu
--- Read the newest workload of a GPU class, with the mean over its machines.
-SELECT workload, AVG(seconds_per_step) AS seconds_per_step FROM pace
-WHERE gpu = :gpu AND seconds_per_step IS NOT NULL GROUP BY workload ORDER BY MAX(at_ms) DESC, workload LIMIT 1
+-- name: class_paces
+-- List the mean pace of each class of GPU at the workloads that were measured last.
+SELECT workload, gpu, AVG(seconds_per_step) AS seconds_per_step FROM pace
+WHERE seconds_per_step IS NOT NULL AND at_ms > :since GROUP BY workload, gpu ORDER BY MAX(at_ms) DESC, workload, gpu LIMIT :limit
 
--- name: lost_of_gpu
-SELECT CAST(COALESCE(SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END), 0) AS BIGINT) AS interruptions,
-       CAST(COALESCE(SUM(ended_ms - started_ms), 0) AS BIGINT) AS ms
-FROM attempt WHERE gpu = :gpu AND state <> 'live' AND ended_ms > :since
+-- name: ended_on_offers
+-- Sum up, for each offer, the attempts that ended lately: how many were interrupted, their time, and the time until their first steps.
+SELECT node.pool, node.offer, CAST(SUM(CASE WHEN attempt.state = 'interrupted' THEN 1 ELSE 0 END) AS BIGINT) AS interruptions,
+       CAST(SUM(attempt.ended_ms - attempt.started_ms) AS BIGINT) AS ms,
+       CAST(SUM(CASE WHEN attempt.training_ms IS NULL THEN 0 ELSE 1 END) AS BIGINT) AS starts,
+       CAST(COALESCE(SUM(attempt.training_ms - attempt.started_ms), 0) AS BIGINT) AS starts_ms
+FROM attempt JOIN node ON node.id = attempt.node
+WHERE attempt.state <> 'live' AND attempt.ended_ms > :since AND node.rented = 1
+GROUP BY node.pool, node.offer
+
+-- name: running_on_offers
+-- Sum up, for each offer, the time for which the attempts have run that run now.
+SELECT node.pool, node.offer, CAST(SUM(CAST(:now AS BIGINT) - lease.started_ms) AS BIGINT) AS ms
+FROM lease JOIN node ON node.id = lease.node
+WHERE node.rented = 1
+GROUP BY node.pool, node.offer
 
 -- name: pace_at_job
 -- Read the pace of a machine at such a job, if it is known.

@@ -1,0 +1,7 @@
+-- Waiting jobs are counted by what they need of a node, and attempts by the offer of their nodes.
+
+CREATE INDEX job_needs ON job (project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, ready_ms, fencing, id, steps, save_s,
+                               input_bytes, checkpoint_bytes)
+WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample';
+DROP INDEX attempt_ended;
+CREATE INDEX attempt_ended ON attempt (ended_ms) WHERE state <> 'live';

@@ -1,0 +1,151 @@
+"""Choose among the offers of all pools by what a finished step is expected to cost."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from gangline.core.estimates.daly import run_factor
+from gangline.core.fleet.needs import NodeShape, QueuedWork
+from gangline.core.gpus import KINDS as GPU_KINDS
+from gangline.core.money.budget import UNPRICED_MICRO_USD, reservation
+from gangline.core.policy import Policy
+
+PRIOR_INTERRUPTIONS_PER_HOUR = 0.05
+"""What is assumed of an offer that was never tried: one interruption in twenty hours. It is low, so that a cheap offer is tried."""
+PRIOR_HOURS = 5.0
+"""The assumption weighs as much as this many hours of the offer's nodes."""
+COLD_STARTS = 3.0
+"""The assumed cold start of `move_s` weighs as much as this many measured ones."""
+FAILED_PROBES_MAX = 30
+"""More failed probes in a row of one offer count as this many."""
+FACTOR_MAX = 1e6
+"""An offer on which a job hardly ever ends counts as this many times dearer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What the ledger knows of an offer's nodes: the interruptions of its attempts and the milliseconds that these ran. `starts` of them
+    have taken their first step, `starts_ms` after their claims in all."""
+
+    interruptions: int = 0
+    ms: int = 0
+    starts: int = 0
+    starts_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferFacts:
+    """An offer of a pool with its history. Its `shape` is that of its nodes, with the kinds of jobs that the pool's nodes are expected to
+    have the libraries for. `failed_probes` of its nodes in a row failed their probe. One that is `refused` had none left at the last
+    request."""
+
+    offer: str
+    shape: NodeShape
+    price_micro_usd_per_hour: int
+    price_known: bool = True
+    history: History = History()
+    failed_probes: int = 0
+    refused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassPace:
+    """The mean pace of a class of GPU at a workload, over the machines that were measured."""
+
+    workload: str
+    gpu: str
+    seconds_per_step: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a job is expected to take and to cost on an offer. `seconds_per_step` is relative if nothing is known of the job's workload.
+    `factor` is the seconds that are paid per second of training: it has what interruptions repeat and restart."""
+
+    micro_usd_per_step: float
+    seconds_per_step: float
+    measured: bool
+    interruptions_per_hour: float
+    cold_start_s: float
+    factor: float
+    egress_micro_usd: float
+
+
+def expect(
+    need: QueuedWork, offer: OfferFacts, paces: Sequence[ClassPace], policy: Policy, *, shared_by: int
+) -> Expectation:
+    """Return what one job of the need is expected to cost on this offer, if `shared_by` of a node's slots have work.
+
+    The time is that of Daly (2006; see gangline.core.estimates.daly) for a job that saves every `save_s` and needs a cold start after each
+    interruption; each start downloads what the job needs. Each node in a row that failed its probe doubles the cost, else an offer whose
+    image lacks the libraries would be rented for ever.
+    """
+    seconds, measured = _seconds_per_step(need.workload, offer.shape.gpu, paces)
+    rate, cold_s = interruptions_per_hour(offer.history), cold_start_s(offer.history, policy)
+    between_s, training_s = 3600 / rate, max(need.steps * seconds, 1e-9)
+    interval_s = min(need.save_s, training_s) or training_s
+    factor = min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=cold_s), FACTOR_MAX)
+    paid_s = cold_s + training_s * factor
+    starts = 1 + paid_s / between_s
+    egress = starts * need.download_bytes * policy.egress_micro_usd_per_byte
+    price = offer.price_micro_usd_per_hour * need.slots / max(need.slots, min(shared_by, offer.shape.slots))
+    again = 2.0 ** min(offer.failed_probes, FAILED_PROBES_MAX)
+    return Expectation(
+        micro_usd_per_step=again * (price * paid_s / 3600 + egress) / need.steps,
+        seconds_per_step=seconds,
+        measured=measured,
+        interruptions_per_hour=rate,
+        cold_start_s=cold_s,
+        factor=paid_s / training_s,
+        egress_micro_usd=egress,
+    )
+
+
+def interruptions_per_hour(history: History) -> float:
+    """Return the expected rate: the mean of a gamma distribution that began at the assumption and learned from the history."""
+    hours = history.ms / 3_600_000
+    return (PRIOR_INTERRUPTIONS_PER_HOUR * PRIOR_HOURS + history.interruptions) / (PRIOR_HOURS + hours)
+
+
+def cold_start_s(history: History, policy: Policy) -> float:
+    """Return the expected time from a job's claim to its first step."""
+    return (policy.move_s * COLD_STARTS + history.starts_ms / 1000) / (COLD_STARTS + history.starts)
+
+
+def _seconds_per_step(workload: str, gpu: str, paces: Sequence[ClassPace]) -> tuple[float, bool]:
+    """Return the seconds per step of this class of GPU, and whether they were measured. A workload that was never measured is compared by
+    the one that was measured on most classes, so its seconds are relative.
+
+    A class that was not measured at the workload is taken for as fast as it was at others, compared with those that were measured at it;
+    else for as fast as its vendor's figures say; without figures for as fast as the best, else a class that was never tried would never be,
+    or as the typical one if there is none.
+    """
+    table: dict[str, dict[str, float]] = {}
+    for pace in paces:
+        table.setdefault(pace.workload, {})[pace.gpu] = pace.seconds_per_step
+    known = table.get(workload) or max(table.values(), key=len, default={})
+    if gpu in known:
+        return known[gpu], workload in table
+    others = [at for at in table.values() if gpu in at]
+    ratios = [known[other] * at[gpu] / at[other] for at in others for other in at if other in known]
+    if not ratios and gpu in _PEAKS:
+        ratios = [seconds * _PEAKS[other] / _PEAKS[gpu] for other, seconds in known.items() if other in _PEAKS]
+    if ratios:
+        return math.exp(sum(map(math.log, ratios)) / len(ratios)), False
+    if known:
+        return min(known.values()), False
+    return 1 / _PEAKS.get(gpu, _TYPICAL), False
+
+
+_PEAKS = {kind.name: math.sqrt(kind.tflops * kind.memory_gb_per_s) for kind in GPU_KINDS}
+"""How fast each class of GPU is by its vendor's figures: training needs its products and its memory's bandwidth alike."""
+_TYPICAL = median(_PEAKS.values())
+
+
+def reserve(need: QueuedWork, offer: OfferFacts, download_bytes: float, policy: Policy) -> int:
+    """Return what one of these jobs reserves of a budget here, in micro-dollars; if the price is unknown, more than any budget has."""
+    if not offer.price_known:
+        return UNPRICED_MICRO_USD * need.slots
+    price = offer.price_micro_usd_per_hour * need.slots // offer.shape.slots
+    return reservation(price, math.ceil(download_bytes), policy)

@@ -1,0 +1,242 @@
+"""Plan a fleet over all of its pools: which nodes to rent for the waiting jobs, and which to give back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gangline.core.fleet.autoscale import Drain, GiveUp, PoolLimits, Rented, StartNode
+from gangline.core.fleet.choice import ClassPace, OfferFacts, expect, reserve
+from gangline.core.fleet.needs import Cover, QueuedWork, Room, cover, fits
+from gangline.core.policy import Policy
+from gangline.core.words import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolNow:
+    """A pool as it is. `starts_max` nodes may be rented now. While its provider `is_away`, nothing is rented, and no node is given back."""
+
+    limits: PoolLimits
+    nodes: Sequence[Rented]
+    offers: Sequence[OfferFacts] = ()
+    starts_max: int
+    is_away: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.limits.name
+
+
+@dataclass(slots=True)
+class _Pool:
+    """A pool while it is planned for."""
+
+    now: PoolNow
+    actions: list[StartNode | Drain | GiveUp]
+    working: int
+    coming: int
+    idle: list[Rented]
+    room: int
+    starts: int
+
+    def rents(self, count: int) -> None:
+        self.room -= count
+        self.starts -= count
+        self.coming += count
+
+
+def plan(
+    pools: Sequence[PoolNow],
+    others: Sequence[Room],
+    needs: Sequence[QueuedWork],
+    paces: Sequence[ClassPace],
+    now_ms: int,
+    policy: Policy,
+) -> dict[str, list[StartNode | Drain | GiveUp]]:
+    """Return what to do in each pool.
+
+    Waiting jobs are left to the nodes that are coming, or are idle and may take them; `others` are nodes that nobody rents. For the rest,
+    nodes are rented from the offers, of all pools together, on which a finished step is expected to cost least. Nodes that stay idle are
+    given back. One that does so while jobs wait may run none of them: it makes room for one that may, and only then may a pool have fewer
+    nodes than its minimum.
+    """
+    planned = [_begin(pool, now_ms, policy) for pool in pools]
+    idle_ms = round(policy.idle_s * 1000)
+    covered = cover(needs, [*others, *_rooms(pools, planned, now_ms, idle_ms)], recent_ms=now_ms - idle_ms)
+    affordable = _affordable(needs, pools, policy)
+    takable = {
+        pool.name: sum(
+            min(covered.left[index], affordable[index])
+            for index, need in enumerate(needs)
+            if any(fits(need, offer.shape) for offer in pool.offers)
+        )
+        for pool in pools
+    }
+    _rent(planned, needs, affordable, covered, paces, policy)
+    for pool in planned:
+        if not pool.now.is_away:
+            _keep_minimum(pool, needs, paces, policy)
+            _drain(pool, covered.nodes, takable[pool.now.name], now_ms, policy)
+    return {pool.now.name: pool.actions for pool in planned}
+
+
+def _begin(pool: PoolNow, now_ms: int, policy: Policy) -> _Pool:
+    starting = [node for node in pool.nodes if node.state == "starting"]
+    late = [node for node in starting if now_ms - node.since_ms > policy.starting_s * 1000]
+    working = [node for node in pool.nodes if node.state in ("ready", "on_trial")]
+    idle = [(node.idle_since_ms, node.id, node) for node in working if node.idle_since_ms is not None]
+    return _Pool(
+        now=pool,
+        actions=[GiveUp(node.id, f"has not joined in {policy.starting_s / 60:.0f} min") for node in late],
+        working=len(working),
+        coming=len(starting) - len(late),
+        idle=[node for _, _, node in sorted(idle, key=lambda each: each[:2])],
+        room=pool.limits.nodes_max - (len(pool.nodes) - len(late)),  # one that is draining still costs money
+        starts=pool.starts_max,
+    )
+
+
+def _rooms(pools: Sequence[PoolNow], planned: Sequence[_Pool], now_ms: int, idle_ms: int) -> list[Room]:
+    rooms: list[Room] = []
+    for pool, begun in zip(pools, planned, strict=True):
+        gone = {action.node for action in begun.actions if isinstance(action, GiveUp)}
+        for node in reversed(pool.nodes):
+            coming = node.state == "starting"
+            if node.free and node.id not in gone and (coming or node.state in ("ready", "on_trial")):
+                old = node.idle_since_ms is None or now_ms - node.idle_since_ms >= idle_ms
+                rooms.append(Room(node=node.id, shape=node.shape, free=node.free, coming=coming, old=old))
+    return rooms
+
+
+def _affordable(needs: Sequence[QueuedWork], pools: Sequence[PoolNow], policy: Policy) -> list[int]:
+    """Return how many jobs of each need their project's budget can still reserve, on the cheapest offers that fit."""
+    taken: dict[str, float] = {}
+    found: list[int] = []
+    for need in needs:
+        offers = [offer for pool in pools for offer in pool.offers if fits(need, offer.shape)]
+        if not offers:
+            found.append(0)
+            continue
+        jobs = need.jobs
+        if need.left is not None:
+            left = need.left - taken.get(need.project, 0)
+            each = min(reserve(need, offer, need.download_bytes, policy) for offer in offers)
+            least = min(reserve(need, offer, need.least_bytes, policy) for offer in offers)
+            jobs = 0 if least > left else max(1, min(jobs, int(left // each) if each else jobs))
+            taken[need.project] = taken.get(need.project, 0) + jobs * each
+        found.append(jobs)
+    return found
+
+
+def _rent(
+    planned: Sequence[_Pool],
+    needs: Sequence[QueuedWork],
+    affordable: Sequence[int],
+    covered: Cover,
+    paces: Sequence[ClassPace],
+    policy: Policy,
+) -> None:
+    """Rent for the jobs that no node covers, those that have waited longest first."""
+    left = [
+        max(0, min(covered.left[index], affordable[index] - sum(covered.by_pool[index].values())))
+        for index in range(len(needs))
+    ]
+    spare: list[Room] = []  # slots of the nodes that are rented here
+    for index in sorted(range(len(needs)), key=lambda index: (needs[index].since_ms, index)):
+        need = needs[index]
+        found = cover([replace(need, jobs=left[index])], spare, recent_ms=0)
+        spare = _less(spare, found, need)
+        left[index] = found.left[0]
+        while left[index]:
+            best = _best(planned, need, needs, left, left[index], paces, policy)
+            if best is None:
+                break
+            pool, offer = best
+            each = min(offer.shape.slots // need.slots, left[index])
+            nodes = min(pool.room, pool.starts, max(1, left[index] // each))
+            because = _why(needs, pool)
+            pool.actions += [StartNode(offer.offer, because)] * nodes
+            pool.rents(nodes)
+            left[index] -= nodes * each
+            free = offer.shape.slots - each * need.slots
+            spare += [
+                Room(node=f"{offer.offer} {len(spare) + number}", shape=offer.shape, free=free, coming=True)
+                for number in range(nodes if free else 0)
+            ]
+
+
+def _less(rooms: list[Room], found: Cover, need: QueuedWork) -> list[Room]:
+    """Return the rooms without the slots that these jobs took."""
+    jobs, less = sum(found.by_pool[0].values()), list[Room]()
+    for room in rooms:
+        taken = min(jobs, room.free // need.slots) if room.node in found.nodes else 0
+        jobs -= taken
+        less.append(replace(room, free=room.free - taken * need.slots))
+    return [room for room in less if room.free]
+
+
+def _best(
+    planned: Sequence[_Pool],
+    need: QueuedWork,
+    needs: Sequence[QueuedWork],
+    left: Sequence[int],
+    jobs: int,
+    paces: Sequence[ClassPace],
+    policy: Policy,
+) -> tuple[_Pool, OfferFacts] | None:
+    found: list[tuple[float, str, str, _Pool, OfferFacts]] = []
+    for pool in planned:
+        if pool.now.is_away or min(pool.room, pool.starts) <= 0:
+            continue
+        for offer in pool.now.offers:
+            poor = need.left is not None and reserve(need, offer, need.least_bytes, policy) > need.left
+            if offer.refused or poor or not fits(need, offer.shape):
+                continue
+            work = sum(
+                count * other.slots for other, count in zip(needs, left, strict=True) if fits(other, offer.shape)
+            )
+            cost = expect(need, offer, paces, policy, shared_by=max(work, need.slots * jobs)).micro_usd_per_step
+            found.append((cost, pool.now.name, offer.offer, pool, offer))
+    if not found:
+        return None
+    *_, pool, offer = min(found, key=lambda each: each[:3])
+    return pool, offer
+
+
+def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: Sequence[ClassPace], policy: Policy) -> None:
+    missing = min(pool.room, pool.starts, pool.now.limits.nodes_min - pool.working - pool.coming)
+    usable = [offer for offer in pool.now.offers if not offer.refused]
+    if missing <= 0 or not usable:
+        return
+    any_job = needs[0] if needs else QueuedWork(project="", kind="", workload="", jobs=1, since_ms=0)
+    usable.sort(
+        key=lambda offer: (expect(any_job, offer, paces, policy, shared_by=1 << 30).micro_usd_per_step, offer.offer)
+    )
+    because = f"the pool keeps at least {counted(pool.now.limits.nodes_min, 'node')}"
+    pool.actions += [StartNode(usable[0].offer, because)] * missing
+    pool.rents(missing)
+
+
+def _drain(pool: _Pool, used: frozenset[str], takable: int, now_ms: int, policy: Policy) -> None:
+    useless = [node for node in pool.idle if node.id not in used and _idle_s(node, now_ms) >= policy.idle_s]
+    spare = max(takable, pool.working + pool.coming - pool.now.limits.nodes_min)
+    why = "it can run none of the waiting jobs" if takable else "there is no work for it"
+    pool.actions += [
+        Drain(node.id, f"idle for {_idle_s(node, now_ms):.0f} s, and {why}") for node in useless[: max(0, spare)]
+    ]
+
+
+def _idle_s(node: Rented, now_ms: int) -> float:
+    assert node.idle_since_ms is not None, "it is idle"
+    return (now_ms - node.idle_since_ms) / 1000
+
+
+def _why(needs: Sequence[QueuedWork], pool: _Pool) -> str:
+    """Say what a node is for: the jobs that could run on a further node of this pool."""
+    here = [need for need in needs if any(fits(need, offer.shape) for offer in pool.now.offers)]
+    jobs = sum(need.jobs for need in here)
+    stuck = sum(need.jobs for need in here if need.stuck)
+    refused = ""
+    if stuck and pool.working:
+        which = "" if stuck == jobs else f", {stuck} of which"
+        refused = f"{which or ' and'} can run on none of the existing nodes"
+    waiting = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
+    return f"{waiting}{refused}; {pool.coming} nodes are starting"

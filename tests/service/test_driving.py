@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from gangline.core.errors import Denied, TooMany, Unreachable
-from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
+from gangline.ports.pool import Instance, MachineIdentity, NoCapacity, Offer, Rental
 from gangline.service.driving import Look, OwnThread, RefusedStart
 
 OFFER = Offer(id="any")
@@ -21,6 +21,8 @@ class SlowProvider:
         self.may_answer.set()
         self.calls: list[str] = []
         self.refuses: Exception | None = None
+        self.learned = False
+        self.teaches: Exception | None = None
 
     def offers(self) -> list[Offer]:
         return [OFFER]
@@ -37,6 +39,23 @@ class SlowProvider:
 
     def reallocate(self, instance: str, because: str) -> None:
         self._answer(f"reallocate {instance}")
+
+    @property
+    def demands_identity(self) -> bool:
+        return True
+
+    def identify(self, token: str) -> MachineIdentity:
+        if not self.learned:
+            raise Unreachable("not learned yet")
+        if not token.startswith("of-"):
+            raise Denied("this token proves nothing")
+        return MachineIdentity(machine=token.removeprefix("of-"), instance="i")
+
+    def learn_to_identify(self) -> None:
+        self._answer("learn")
+        if self.teaches:
+            raise self.teaches
+        self.learned = True
 
     def _answer(self, what: str) -> None:
         self.calls.append(what)
@@ -116,6 +135,30 @@ def test_what_a_provider_refuses_is_told_once(provider: SlowProvider, driving: O
     found: list[RefusedStart] = []
     until(lambda: found.extend(driving.refusals()) or found)
     assert found == [RefusedStart(node="a", offer="any", because=str(error))] and driving.refusals() == []
+
+
+def test_who_a_machine_is_is_told_at_once_or_learned_by_the_drivers_own_thread(
+    provider: SlowProvider, driving: OwnThread
+) -> None:
+    provider.may_answer.clear()
+    driving.look(1)
+    for _ in range(3):
+        with pytest.raises(Unreachable, match="not learned yet"):
+            driving.identify("of-m-1")
+    assert "learn" not in provider.calls
+    provider.may_answer.set()
+    until(lambda: provider.calls.count("learn") == 1 and provider.learned)
+    assert driving.identify("of-m-1") == MachineIdentity(machine="m-1", instance="i")
+    with pytest.raises(Denied):
+        driving.identify("nonsense")
+
+
+def test_a_provider_whose_list_is_fine_is_not_away_because_keys_are(provider: SlowProvider, driving: OwnThread) -> None:
+    provider.teaches = Unreachable("no keys there")
+    with pytest.raises(Unreachable):
+        driving.identify("of-m-1")
+    until(lambda: "learn" in provider.calls)
+    assert seen(driving)
 
 
 @pytest.mark.parametrize("error", [TooMany("no more in this minute"), Unreachable("it timed out")])

@@ -35,6 +35,7 @@ OF_WORKER: Mapping[str, tuple[str, str, Any]] = {
     "GANGLINE_TOKEN": ("gl_join_x\n", "worker.token", "gl_join_x"),
     "GANGLINE_CACHE_GB": ("1.5", "worker.cache_gb", 1.5),
     "GANGLINE_NODE": ("node-1", "worker.node", "node-1"),
+    "GANGLINE_IDENTITY_URL": ("http://169.254.169.254", "worker.identity_url", "http://169.254.169.254"),
     "HF_HUB_CACHE": ("/cache/hub", "worker.hub_cache", Path("/cache/hub")),
     "HF_HOME": ("/cache", "worker.hub_cache", Path("/cache/hub")),
     "HF_TOKEN": ("hf_x", "hub.token", "hf_x"),

@@ -811,6 +811,32 @@ def test_a_refused_node_that_nobody_watches_says_why_once_and_asks_again_at_leas
     assert sum("joined as" in line for line in node.agent.news) == 1 and not node.agent.stopped
 
 
+def test_a_node_that_proves_its_machine_sends_a_new_token_each_time_it_joins(service: Service, tmp_path: Path) -> None:
+    tokens = iter(["", "first", "second"])
+
+    def identity() -> str:
+        token = next(tokens)
+        if not token:
+            raise Unreachable("the metadata service does not answer")
+        return token
+
+    node = make_node(service, tmp_path, SlowTransfer(service), patient=True, identity=identity)
+    server, sent = node.agent._edges.server, list[str]()
+
+    def join(request: Join) -> Any:
+        sent.append(request.identity)
+        return server.join(request)
+
+    object.__setattr__(node.agent._edges, "server", SimpleNamespace(join=join, claim=server.claim))
+    for _ in range(30):
+        node.step()
+    assert node.agent.news[0] == "the metadata service does not answer; trying again" and sent == ["first"]
+    service.execute("DELETE FROM credential WHERE role = 'node'")
+    for _ in range(30):
+        node.step()
+    assert sent == ["first", "second"]
+
+
 def test_a_refused_node_at_a_terminal_ends_with_the_refusal(node: Node) -> None:
     node.service.execute("UPDATE credential SET revoked_ms = 1 WHERE role = 'join'")
     with pytest.raises(Denied, match="this token was revoked"):

@@ -183,7 +183,7 @@ def _make_salad(opened: OpenedPool) -> Pool:
         from gangline.adapters.pools.salad.driver import SaladPool
     of: SaladPoolSettings = opened.settings
     where = {"organization": of.organization, "project": of.project, "endpoint": opened.provider.endpoint}
-    return SaladPool(**where, key=opened.secret, settings=of)
+    return SaladPool(**where, keys=opened.provider.keys, key=opened.secret, settings=of)
 
 
 def _make_slurm(opened: OpenedPool) -> Pool:

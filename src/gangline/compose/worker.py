@@ -2,7 +2,8 @@
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -82,7 +83,15 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
         measured={"disk": f"{room_bytes / 1e9:.0f} GB", "memory": f"{memory / 1e9:.0f} GB"},
     )
     news: list[str] = []
-    return Agent(edges, join, patient=patient, notice=make_notice(of.notice, news.append), news=news)
+    notice = make_notice(of.notice, news.append)
+    return Agent(edges, join, patient=patient, notice=notice, identity=make_identity(of.identity_url), news=news)
+
+
+def make_identity(url: str) -> Callable[[], str]:
+    """Return a function that fetches a token of the provider's metadata service; without one, it returns ""."""
+    from gangline.adapters.pools.salad.metadata import fetch_identity
+
+    return partial(fetch_identity, url) if url else lambda: ""
 
 
 def slots_of(of: WorkerProgram, cards: "Sequence[Card]") -> int:

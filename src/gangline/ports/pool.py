@@ -52,6 +52,7 @@ class Instance:
 
     `place` identifies the machine that it is on, for a provider that moves instances by itself: another place is another machine under the
     same name. It is empty while it has none, and always for a provider that moves nothing. `moved` says why it left its last place.
+    `machine` is the id of the machine at this place, for a driver `WithIdentity`.
     `progress` says for people how far its start is.
     """
 
@@ -64,6 +65,7 @@ class Instance:
     moved: str = ""
     progress: str = ""
     unbilled: tuple[tuple[int, int], ...] = ()
+    machine: str = ""
 
 
 class Pool(Protocol):
@@ -97,6 +99,33 @@ class WithReallocation(Protocol):
 
     def reallocate(self, instance: str, because: str) -> None:
         """Ask for another machine for this instance: its list will show a new place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineIdentity:
+    """A machine, by its provider's id, and the instance that runs on it."""
+
+    machine: str
+    instance: str
+
+
+@runtime_checkable
+class WithIdentity(Protocol):
+    """A driver whose provider signs tokens that prove on which machine a node is."""
+
+    @property
+    def demands_identity(self) -> bool:
+        """Return whether each node of this pool must have such a token to join."""
+        ...
+
+    def identify(self, token: str) -> MachineIdentity:
+        """Return what a token proves, and ask nobody: a worker waits for the answer. Raise `Denied` if it proves nothing, and `Unreachable`
+        while it cannot be told: then you are called again after `learn_to_identify`."""
+        ...
+
+    def learn_to_identify(self) -> None:
+        """Fetch what `identify` needs, such as the provider's public keys."""
         ...
 
 

@@ -23,6 +23,7 @@ Words = Annotated[str, MaxLen(WORDS_MAX)]
 Capability = Annotated[str, MaxLen(2000), Predicate(is_printable)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 LOG_CHUNK_BYTES_MAX = 256 * 1024
+IDENTITY_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +31,16 @@ class Join:
     """A node that joins. Its join token decides which pool it joins.
 
     `machine` is the same whenever a worker starts on this machine; `node` is the rental that a rented one was given, and `place` what its
-    provider calls the machine, where it moves rentals between machines. `gpu` is the class of its GPUs,
-    `gpu_memory_gb` the memory of each in GB; `bases` are those in its cache. `kinds`, `problems` and `measured` are the findings of its
-    probe (`gangline.core.runs.proof`).
+    provider calls the machine, where it moves rentals between machines; `identity` is a token of the provider's that proves which machine
+    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB; `bases` are those in its cache. `kinds`, `problems` and
+    `measured` are the findings of its probe (`gangline.core.runs.proof`).
     """
 
     machine: Id
     name: Name
     node: Annotated[Label, MaxLen(100)] = ""
     place: Annotated[Label, MaxLen(200)] = ""
+    identity: Annotated[str, MaxLen(IDENTITY_MAX), Predicate(is_printable)] = field(default="", repr=False)
     slots: Annotated[int, Ge(1), Le(1024)] = 1
     gpu: Label = ""
     gpu_memory_gb: Annotated[float, Ge(0), Le(10_000)] = 0

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from gangline.core.errors import GanglineError, Unreachable
-from gangline.ports.pool import Instance, Offer, Pool, Rental, WithReallocation
+from gangline.ports.pool import Instance, MachineIdentity, Offer, Pool, Rental, WithIdentity, WithReallocation
 
 log = logging.getLogger("gangline.fleet")
 ABANDONED_MAX = 3
@@ -72,6 +72,13 @@ class Driving(Protocol):
         """
         ...
 
+    def identify(self, token: str) -> MachineIdentity:
+        """Return which machine a token proves. Raise `Denied` if none, and `Unreachable` if that is not known yet: ask again.
+
+        The driver must be one `WithIdentity`.
+        """
+        ...
+
     def refusals(self) -> list[RefusedStart]:
         """Return the requests that were refused since the last call."""
         ...
@@ -110,6 +117,9 @@ class AtOnce:
         if refused:
             self._refused.append(refused)
 
+    def identify(self, token: str) -> MachineIdentity:
+        return identify(self.driver, token, lambda: learn_to_identify(self.driver))
+
     def refusals(self) -> list[RefusedStart]:
         found, self._refused = self._refused, []
         return found
@@ -146,6 +156,25 @@ def request_move(driver: Pool, node: str, instance: str, because: str) -> Refuse
     except GanglineError as error:
         return RefusedStart(node=node, offer="", because=error.message)
     return None
+
+
+def identify(driver: Pool, token: str, learn: Callable[[], None]) -> MachineIdentity:
+    """Return which machine a token proves. If the driver cannot tell yet, let it learn, and leave it to the worker to ask again."""
+    assert isinstance(driver, WithIdentity), "the caller has looked"
+    try:
+        return driver.identify(token)
+    except Unreachable:
+        learn()
+        raise
+
+
+def learn_to_identify(driver: Pool) -> None:
+    """What fails here is told by `identify`; the provider's list is no worse for it."""
+    assert isinstance(driver, WithIdentity), "the caller has looked"
+    try:
+        driver.learn_to_identify()
+    except GanglineError as error:
+        log.warning("%s", error.message)
 
 
 @dataclass(slots=True)
@@ -207,6 +236,11 @@ class OwnThread:
 
     def reallocate(self, node: str, instance: str, because: str) -> None:
         self._order(f"reallocate {instance}", lambda: request_move(self.driver, node, instance, because))
+
+    def identify(self, token: str) -> MachineIdentity:
+        return identify(
+            self.driver, token, lambda: self._order("identify machines", lambda: learn_to_identify(self.driver))
+        )
 
     def refusals(self) -> list[RefusedStart]:
         with self._changed:

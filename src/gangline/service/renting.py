@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gangline.core.errors import GanglineError
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.fleet.pools import PoolTerms
-from gangline.ports.pool import Pool, PoolDrivers, PoolOrder, Rental
+from gangline.ports.pool import MachineIdentity, Pool, PoolDrivers, PoolOrder, Rental
 from gangline.ports.store import Row
 from gangline.service.deployment import RentedPool
 from gangline.service.driving import Driving, Look, RefusedStart
@@ -31,6 +31,9 @@ class Unopened:
     def stop(self, instance: str) -> None: ...
 
     def reallocate(self, node: str, instance: str, because: str) -> None: ...
+
+    def identify(self, token: str) -> MachineIdentity:
+        raise GanglineError(self.because)
 
     def refusals(self) -> list[RefusedStart]:
         return []

@@ -23,6 +23,7 @@ class Agent:
     """The agent of one node.
 
     `notice` returns the provider's words that the machine is about to be taken away, or "": the agent then stops as if asked to.
+    `identity` returns a token of the provider's that proves which machine this is, or "" where there is none; it may raise `Unreachable`.
     `patient` says that nobody watches: if the server refuses the node, it says why and asks again until the reason is gone.
     `news` has lines for people about what happened since they were last taken. `failed` says why the node is unusable, else "": a node that
     fails its probe still joins, so that the operator sees it, and then stops.
@@ -35,6 +36,7 @@ class Agent:
         *,
         patient: bool = False,
         notice: Callable[[], str] = lambda: "",
+        identity: Callable[[], str] = lambda: "",
         news: list[str] | None = None,
     ) -> None:
         self.stopped = False
@@ -42,6 +44,7 @@ class Agent:
         self.news = [] if news is None else news
         self._patient = patient
         self._notice = notice
+        self._identity = identity
         self._untold = ""
         self._tell_s = -math.inf
         self._edges = edges
@@ -172,7 +175,8 @@ class Agent:
         return True
 
     def _do_join(self) -> Joined:
-        joined = self._edges.server.join(self._join)
+        # Such a token soon expires: each request to join has one of its own.
+        joined = self._edges.server.join(replace(self._join, identity=self._identity()))
         self.failed = unfit(self._join.kinds, self._join.problems)
         self.stopped = bool(self.failed)
         self.news.append(f"joined as {self._join.name} ({joined.node})")

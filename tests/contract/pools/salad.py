@@ -29,7 +29,7 @@ from salad_cloud_sdk.models import (
 )
 
 from gangline.adapters.pools.salad.driver import SaladPool
-from gangline.adapters.pools.salad.settings import SaladSettings
+from gangline.adapters.pools.salad.settings import KEYS, SaladSettings
 from tests.contract.pools.suite import PLACES, Fault
 
 ORGANIZATION, PROJECT, KEY = "acme", "dogs", "salad_cloud_user_secret"
@@ -300,8 +300,9 @@ class FakeSalad:
 class SaladProvider:
     """The stand-in as the contract's suite wants it, with a driver of it."""
 
-    def __init__(self, cloud: FakeSalad, url: str, settings: SaladSettings | None = None) -> None:
+    def __init__(self, cloud: FakeSalad, url: str, settings: SaladSettings | None = None, keys: str = KEYS) -> None:
         self.cloud = cloud
+        self._keys = keys
         self._url = url
         self._settings = settings or SaladSettings()
         self.driver = self.restarted()
@@ -312,6 +313,7 @@ class SaladProvider:
             project=PROJECT,
             key=KEY,
             endpoint=self._url,
+            keys=self._keys,
             settings=self._settings,
             clock=lambda: self.cloud.now_ms,
         )

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Response
 from gangline.adapters.pools.salad import driver
 from gangline.adapters.pools.salad.driver import REQUESTS_MAX
 from gangline.adapters.pools.salad.request import START
+from gangline.adapters.pools.salad.settings import SaladSettings
 from gangline.core.errors import BadInput, NotFound, TooMany
 from gangline.ports.pool import Rental, WithLogs, WithReallocation
 from tests.contract.pools.salad import GROUPS, FakeSalad, SaladProvider, nothing
@@ -61,6 +62,24 @@ def test_a_node_is_a_group_of_one_replica_that_gets_what_its_worker_needs_to_joi
         "storage_amount": 50 * 1024**3,
         "gpu_classes": [cloud.classes[0]["id"]],
     }
+
+
+def test_a_node_that_is_to_prove_its_machine_is_told_where_the_proof_is(cloud: FakeSalad, url: str) -> None:
+    ask(SaladProvider(cloud, url, SaladSettings(prove_machines=True)), "node-a")
+    (asked,) = cloud.created
+    assert asked["container"]["environment_variables"]["GANGLINE_IDENTITY_URL"] == "http://169.254.169.254"
+
+
+def test_the_machine_of_a_node_is_the_one_where_salad_shows_it_now(provider: SaladProvider, cloud: FakeSalad) -> None:
+    ask(provider, "node-a")
+    assert alive(provider, "node-a").machine == ""
+    seen = []
+    for _ in range(2):
+        provider.run("node-a")
+        cloud.advance(60)
+        seen.append((alive(provider, "node-a").machine, cloud.instances["gl-node-a"][0]["machine_id"]))
+        cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)")
+    assert all(listed == shown for listed, shown in seen) and seen[0] != seen[1]
 
 
 @pytest.mark.parametrize("name", ["Node", "node_a", "node-a-", "", "n" * 61, "node/../x", "knöten"])

@@ -177,7 +177,7 @@ def test_a_rental_that_its_provider_moved_has_its_next_node_at_the_new_place_alo
     token = rent(service, "node-r")
     first = service.join_with(token, "first", place="place-1").json()
     problem(service.join_with(token, "second", place="place-2"), 401, "denied")
-    moving = {"id": "node-t", "left": "node-r", "place": "place-2", "leaves": ""}
+    moving = {"id": "node-t", "left": "node-r", "place": "place-2", "shown_machine": "", "leaves": ""}
     following = write("move_rental", **moving, because="Priority", now=service.now_ms)
     gone(service.deployment, "node-r", "Priority", service.now_ms, then=[following])
     problem(service.ask("POST", "/v1/claims", first["token"]), 401, "denied")

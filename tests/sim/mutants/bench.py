@@ -107,9 +107,10 @@ class Provider:
         if found and found.billed_to_ms is None:
             self._instances[instance] = replace(found, billed_to_ms=self._world.now_ms)
 
-    def move(self, instance: str, place: str, because: str = "") -> None:
+    def move(self, instance: str, place: str, because: str = "", machine: str = "") -> None:
         """Another machine has it."""
-        self._instances[instance] = replace(self._instances[instance], place=place, moved=because)
+        at = {"place": place, "moved": because, "machine": machine}
+        self._instances[instance] = replace(self._instances[instance], **at)
 
     def bill_not(self, instance: str, *spans: tuple[int, int]) -> None:
         """It ran on no machine then; spans of before are forgotten."""

@@ -5,7 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gangline.core.errors import BadInput, Denied
+from gangline.core.errors import BadInput, Denied, Unreachable
+from gangline.ports.pool import MachineIdentity
 from gangline.ports.server import Join
 from gangline.ports.store import write
 from gangline.service.access.access import identify
@@ -150,7 +151,9 @@ def nobody_joins_from_a_place_that_changes_meanwhile(bench: Bench) -> None:
 @probe()
 def the_schema_refuses_a_rental_two_nodes(bench: Bench) -> None:
     rental, _ = rent(bench)
-    following = write("move_rental", id="another", left=rental, place="", leaves="", because="", now=bench.now_ms)
+    following = write(
+        "move_rental", id="another", left=rental, place="", shown_machine="", leaves="", because="", now=bench.now_ms
+    )
     assert refused(sqlite3.IntegrityError, lambda: bench.store.apply(following))
 
 
@@ -314,6 +317,44 @@ def a_machine_in_quarantine_is_left_by_its_rental_and_nobody_joins_from_there(be
     bench.tend()
     assert join(bench, "good", rental, place="place-2") == following
     bench.claim(following)
+
+
+class ProvingProvider(MovingProvider):
+    """It signs tokens of the form `MACHINE on INSTANCE`."""
+
+    demands_identity = True
+
+    def identify(self, token: str) -> MachineIdentity:
+        machine, _, instance = token.partition(" on ")
+        return MachineIdentity(machine=machine, instance=instance)
+
+    def learn_to_identify(self) -> None: ...
+
+
+@probe()
+def a_node_that_is_to_prove_its_machine_joins_as_the_one_that_its_provider_shows(bench: Bench) -> None:
+    limits = bench.deployment.pools[POOL].limits
+    bench.deployment = replace(bench.deployment, pools={POOL: RentedPool(limits, AtOnce(ProvingProvider(bench)))})
+    rental, instance = rent(bench)
+
+    def prove(identity: str, place: str = "place-1") -> str:
+        request = Join(machine="another", name="a", node=rental, place=place, identity=identity)
+        return nodes.join_pool(bench.deployment, request, POOL, bench.now_ms, rental=rental).node
+
+    true = f"m-1 on {instance}"
+    assert refused(Unreachable, lambda: prove(true)), "its provider did not show it yet"
+    bench.provider.move(instance, "place-1", machine="m-1")
+    bench.tend()
+    for wrong in ("", f"m-2 on {instance}", "m-1 on another"):
+        assert refused(Denied, lambda wrong=wrong: prove(wrong))
+    assert prove(true) == rental and bench.node(rental)["machine"] == "m-1"
+    bench.provider.move(instance, "place-2", machine="m-2")
+    bench.tend()
+    assert refused(Denied, lambda: prove(true, "place-2"))
+    [following] = bench.rented()
+    assert prove(f"m-2 on {instance}", "place-2") == following and bench.node(following)["machine"] == "m-2"
+    by_hand = bench.join("by hand", pool=POOL)
+    assert bench.node(by_hand)["machine"] == "machine-by hand"
 
 
 @probe(idle_s=1000)

@@ -502,6 +502,36 @@ RULES = [
     ),
     rule("4: a double is ended", "core.fleet.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
     rule(
+        "1: who is to prove its machine does",
+        "service.fleet.identity:identified",
+        "if not request.identity:",
+        "if False:",
+    ),
+    rule(
+        "1: a token is of this node",
+        "service.fleet.identity:identified",
+        'if proved.instance != rented["instance"]:',
+        "if False:",
+    ),
+    rule(
+        "1: a token is of the machine where its provider shows the node",
+        "service.fleet.identity:identified",
+        'if proved.machine != rented["shown_machine"]:',
+        "if False:",
+    ),
+    rule(
+        "1: nobody joins before its provider shows where it is",
+        "service.fleet.identity:identified",
+        'if not rented["place"] or not rented["shown_machine"]:',
+        "if False:",
+    ),
+    rule(
+        "1: bans follow the machine that is proved",
+        "service.fleet.identity:identified",
+        "machine=proved.machine",
+        "name=request.name",
+    ),
+    rule(
         "1: nobody joins from a machine that its rental leaves",
         "service.fleet.nodes:_node_of_rental",
         'if rows[0]["leaves"] and',

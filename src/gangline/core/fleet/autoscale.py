@@ -42,6 +42,7 @@ class Rented:
     instance: str | None
     missing: int
     place: str = ""
+    shown_machine: str = ""
     leaves: str = ""
     offer: str = ""
     unfit: bool = False
@@ -88,10 +89,11 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class PlaceNode:
-    """The action to record where the provider shows a node that has not joined from elsewhere."""
+    """The action to record where, and on which machine, the provider shows a node that has not joined from elsewhere."""
 
     node: str
     place: str
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class MoveNode:
     node: str
     place: str
     because: str
+    machine: str = ""
 
 
 LISTS_WITHOUT_MAX = 3
@@ -138,6 +141,7 @@ class SeenInstance:
     ended: str = ""
     place: str = ""
     moved: str = ""
+    machine: str = ""
 
 
 def reconcile(
@@ -179,14 +183,15 @@ def reconcile(
 
 
 def _follow(node: Rented, instance: SeenInstance, now_ms: int) -> list[Reconciling]:
-    if instance.place in ("", node.place):
+    known = node.place == instance.place and (node.state != "starting" or node.shown_machine == instance.machine)
+    if known or not instance.place:
         return []
     if instance.place == node.leaves:
         late = now_ms - node.since_ms > LEAVES_MS_MAX
         return [GiveUp(node.id, "its provider did not move it to another machine")] if late else []
     if node.state == "starting" or not node.place:
-        return [PlaceNode(node.id, instance.place)]
-    return [MoveNode(node.id, instance.place, instance.moved or MOVED)]
+        return [PlaceNode(node.id, instance.place, instance.machine)]
+    return [MoveNode(node.id, instance.place, instance.moved or MOVED, instance.machine)]
 
 
 def _silent(node: Rented, now_ms: int, policy: Policy) -> bool:

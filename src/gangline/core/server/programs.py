@@ -155,6 +155,11 @@ class WorkerProgram:
         SettingOrigin("GANGLINE_PLACE", in_file=False),
         "What the provider calls this machine, where it moves nodes between machines; the node's start sets it.",
     ] = ""
+    identity_url: Annotated[
+        Word,
+        SettingOrigin("GANGLINE_IDENTITY_URL", in_file=False),
+        "The provider's metadata service, which signs a token that proves which machine this is; the node's start sets it.",
+    ] = ""
     slots: Annotated[
         Annotated[int, Ge(1), Le(1024), Exact()] | None,
         SettingOrigin(option="--slots"),

@@ -77,7 +77,9 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: L
             case GiveUp():
                 gone(deployment, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
             case PlaceNode():
-                deployment.store.apply(write("place_node", id=action.node, place=action.place))
+                deployment.store.apply(
+                    write("place_node", id=action.node, place=action.place, shown_machine=action.machine)
+                )
             case MoveNode():
                 move_rental(deployment, action, now_ms)
 

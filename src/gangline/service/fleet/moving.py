@@ -20,7 +20,7 @@ log = logging.getLogger("gangline.fleet")
 def move_rental(deployment: Deployment, move: MoveNode, now_ms: int, *, leaves: str = "") -> str:
     """End the node of a rental that its provider has moved, or is to move away from the place that it `leaves`, and return the next: its
     worker joins from the new place."""
-    node, at = deployment.new_id("node"), {"place": move.place, "leaves": leaves}
+    node, at = deployment.new_id("node"), {"place": move.place, "shown_machine": move.machine, "leaves": leaves}
     following = write("move_rental", id=node, left=move.node, because=move.because, now=now_ms, **at)
     gone(deployment, move.node, move.because, now_ms, then=[following])
     log.info("node %s becomes %s: %s", move.node, node, move.because)
@@ -65,4 +65,5 @@ def seen_instance(instance: Instance) -> SeenInstance:
         ended=(instance.ended or TAKEN_BACK) if ended else "",
         place=instance.place,
         moved=instance.moved,
+        machine=instance.machine,
     )

@@ -15,6 +15,7 @@ from gangline.service.access.access import adding_node
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.admission import admit, terms_of
+from gangline.service.fleet.identity import identified
 from gangline.service.money import bill
 from gangline.service.outage import back_since_ms
 
@@ -34,9 +35,10 @@ def join_pool(
     and trust are its join token's (an id), else those of the pool's settings.
 
     A node that failed its probe joins, but gets no job. Raise `Denied` for a worker whose rental has ended, has the worker of another
-    machine or is elsewhere by the provider's list, and `TooMany` if the join token admits no more now.
+    machine, is elsewhere by the provider's list or does not prove where it is, and `TooMany` if the join token admits no more now.
     """
     rented = _node_of_rental(deployment, request, rental) if rental or request.node else None
+    request = identified(deployment, request, pool, rented) if rented else request
     request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
     deployment.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
     state, because = _welcome(deployment, request, now_ms)

@@ -128,6 +128,7 @@ def load_rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[R
             id=row["id"],
             rental=row["rental"],
             place=row["place"],
+            shown_machine=row["shown_machine"],
             leaves=row["leaves"],
             offer=row["offer"],
             unfit=bool(row["proof_failed"]),

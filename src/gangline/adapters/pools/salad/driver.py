@@ -19,9 +19,10 @@ from gangline.adapters.pools.salad.answers import (
     ReplicaInstances,
     SystemEvents,
 )
+from gangline.adapters.pools.salad.identity import SaladIdentity
 from gangline.adapters.pools.salad.offers import SaladOffer, offers_of
 from gangline.adapters.pools.salad.request import NAME, availability, creation, group_name, rental_name
-from gangline.adapters.pools.salad.settings import ENDPOINT, SaladSettings
+from gangline.adapters.pools.salad.settings import ENDPOINT, KEYS, SaladSettings
 from gangline.adapters.pools.salad.tracking import (
     AskEvents,
     AskGroup,
@@ -33,7 +34,7 @@ from gangline.adapters.pools.salad.tracking import (
 from gangline.adapters.pools.salad.wire import SaladAnswer, SaladWire
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany, Unreachable
-from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
+from gangline.ports.pool import Instance, MachineIdentity, NoCapacity, Offer, Rental
 
 REQUESTS_MAX = 240 // 2
 """Questions are asked within half of the requests that Salad allows in a minute: other servers may have the same key."""
@@ -62,6 +63,7 @@ class SaladPool:
         key: str,
         settings: SaladSettings | None = None,
         endpoint: str = ENDPOINT,
+        keys: str = KEYS,
         clock: Callable[[], int] = lambda: time_ns() // 1_000_000,
     ) -> None:
         for what, name in (("organization", organization), ("project", project)):
@@ -75,6 +77,7 @@ class SaladPool:
         self._organization = f"/organizations/{organization}"
         self._groups = f"{self._organization}/projects/{project}/containers"
         self._wire = SaladWire(endpoint, key, self._settings.timeout_s, clock)
+        self._identity = SaladIdentity(organization, keys, clock=clock)
         self._clock = clock
         self._lock, self._looking = Lock(), Lock()
         self._tracking = GroupTracker()
@@ -154,6 +157,17 @@ class SaladPool:
         if answer.status not in ABSENT:
             with self._lock:
                 self._tracking.note_ban(instance, because)
+
+    @property
+    def demands_identity(self) -> bool:
+        return self._settings.prove_machines
+
+    def identify(self, token: str) -> MachineIdentity:
+        proved = self._identity.verify(token)
+        return MachineIdentity(machine=proved.id, instance=proved.group)
+
+    def learn_to_identify(self) -> None:
+        self._identity.fetch()
 
     def _ask_all(self, questions: "list[GroupQuestion]") -> None:
         """Ask as much as the quota, the time of a look and Salad's answers allow. What is not asked now stays as it was known."""

@@ -25,10 +25,11 @@ from gangline.tls import trusted
 ALGORITHMS = ["ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "EdDSA", "Ed25519"]
 """Signatures with a private key. One with a shared secret would let anybody sign who has the public keys."""
 KEPT_MS, REFRESH_MS = 3_600_000, 60_000
-"""How long keys are used, and how soon they are fetched again for a token with a key that is not among them."""
+"""How long keys are used, and how soon after a try they are fetched again: for a token with a key that is not among them, too."""
 UNREFRESHED_MAX_MS = 24 * KEPT_MS
 """How long keys are used while no others can be fetched."""
 LEEWAY_S = 60
+ID_MAX = 100
 BYTES_MAX = 1_000_000
 TIMEOUT = httpx.Timeout(10, connect=5)
 NOT_PROVED = "the node does not prove which machine of Salad's it is"
@@ -43,7 +44,9 @@ class SaladMachine:
 
 
 class SaladIdentity:
-    """Verifies tokens of the machines that run groups of an organization. `clock` returns the time in milliseconds since 1970."""
+    """Verifies tokens of the machines that run groups of an organization. `clock` returns the time in milliseconds since 1970. Several
+    threads may call it: `verify` asks nobody, and `fetch` gets the keys that it lacks.
+    """
 
     def __init__(
         self, organization: str, keys: str = KEYS, *, clock: Callable[[], int] = lambda: time_ns() // 1_000_000
@@ -54,16 +57,18 @@ class SaladIdentity:
         self._lock = Lock()
         self._keys: KeySet | None = None
         self._fetched_ms = 0
+        self._tried_ms: int | None = None
+        self._failed: Unreachable | None = None
 
     def verify(self, token: str) -> SaladMachine:
-        """Return the machine that the token proves. Raises `Denied` if it proves none, `Unreachable` if the keys cannot be fetched."""
+        """Return the machine that the token proves. Raises `Denied` if it proves none, and `Unreachable` if keys must be fetched first."""
         try:
             proved = self._decode(token)
             self._claims().validate(proved.claims)
         except (JoseError, ValueError) as error:
             raise Denied(f"{NOT_PROVED}: {_why(error)}") from None
         machine, group = proved.claims["salad_machine_id"], proved.claims.get("salad_workload_name", "")
-        if not isinstance(machine, str) or not isinstance(group, str) or not machine:
+        if not isinstance(machine, str) or not isinstance(group, str) or not 0 < len(machine) <= ID_MAX:
             raise Denied(f"{NOT_PROVED}: its token names none")
         return SaladMachine(id=machine, group=group)
 
@@ -76,27 +81,44 @@ class SaladIdentity:
             salad_organization_name={"essential": True, "value": self._organization},
         )
 
+    def fetch(self) -> None:
+        """Fetch the keys. Raises `Unreachable` if they cannot be."""
+        now_ms = self._clock()
+        try:
+            keys, failed = self._download(), None
+        except Unreachable as error:
+            keys, failed = None, error
+        with self._lock:
+            self._tried_ms, self._failed = now_ms, failed
+            if keys:
+                self._keys, self._fetched_ms = keys, now_ms
+        if failed:
+            raise failed
+
     def _decode(self, token: str) -> Token:
-        keys = self._known(KEPT_MS)
+        keys = self._known()
         try:
             return decode(token, keys, algorithms=ALGORITHMS)
         except InvalidKeyIdError:
             # Salad may have changed its keys. A stranger's token must not make the server ask for them each time.
-            return decode(token, self._known(REFRESH_MS), algorithms=ALGORITHMS)
+            if self._is_time_to_fetch():
+                raise Unreachable("the keys of Salad are fetched again, as it may have new ones") from None
+            raise
 
-    def _known(self, age_max_ms: int) -> KeySet:
+    def _known(self) -> KeySet:
         with self._lock:
-            now_ms = self._clock()
-            age_ms = now_ms - self._fetched_ms
-            if self._keys is None or age_ms >= age_max_ms:
-                try:
-                    self._keys, self._fetched_ms = self._fetch(), now_ms
-                except Unreachable:
-                    if self._keys is None or age_ms >= UNREFRESHED_MAX_MS:
-                        raise
-            return self._keys
+            age_ms = self._clock() - self._fetched_ms
+            keys, failed = self._keys, self._failed
+        if keys is None or age_ms >= UNREFRESHED_MAX_MS or (age_ms >= KEPT_MS and self._is_time_to_fetch()):
+            said = failed.message if failed else "the keys of Salad are not fetched yet"
+            raise Unreachable(said, hint=(failed and failed.hint) or "try again")
+        return keys
 
-    def _fetch(self) -> KeySet:
+    def _is_time_to_fetch(self) -> bool:
+        with self._lock:
+            return self._tried_ms is None or self._clock() - self._tried_ms >= REFRESH_MS
+
+    def _download(self) -> KeySet:
         try:
             answer = httpx.get(self._url, timeout=TIMEOUT, verify=trusted())
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -107,7 +129,7 @@ class SaladIdentity:
             return KeySet.import_key_set(answer.json())
         except (JoseError, ValueError, KeyError, TypeError):
             raise Unreachable(
-                f"{self._url} has no keys (JWKS) of Salad's", hint="check the pool's setting keys"
+                f"{self._url} has no keys (JWKS) of Salad's", hint="check `keys` in the settings of the provider"
             ) from None
 
 

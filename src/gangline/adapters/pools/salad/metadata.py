@@ -3,11 +3,11 @@
 import httpx
 
 from gangline.core.errors import Unreachable
+from gangline.ports.server import IDENTITY_MAX
 
 METADATA = "http://169.254.169.254"
 """The address in every container at Salad; requests to it do not leave the machine."""
 TIMEOUT = httpx.Timeout(10, connect=3)
-TOKEN_MAX = 4_000
 
 
 def fetch_identity(metadata_url: str = METADATA) -> str:
@@ -27,6 +27,6 @@ def fetch_identity(metadata_url: str = METADATA) -> str:
         token = answer.json()["jwt"]
     except (ValueError, KeyError, TypeError):
         token = None
-    if not isinstance(token, str) or not 0 < len(token) <= TOKEN_MAX:
+    if not isinstance(token, str) or not 0 < len(token) <= IDENTITY_MAX:
         raise Unreachable("Salad's metadata service answers without a token")
     return token

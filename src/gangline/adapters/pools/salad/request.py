@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from gangline.adapters.pools.salad.metadata import METADATA
 from gangline.adapters.pools.salad.offers import GB, MB, SaladOffer
 from gangline.adapters.pools.salad.settings import SaladSettings
 from gangline.core.errors import BadInput
@@ -54,6 +55,8 @@ def rental_name(prefix: str, group: str) -> str:
 def creation(group: str, rental: Rental, offer: SaladOffer, settings: SaladSettings) -> dict[str, Any]:
     """Return the body of the request that creates the group of a rental."""
     environment = rental.environment()
+    if settings.prove_machines:
+        environment |= {"GANGLINE_IDENTITY_URL": METADATA}
     for variable, value in environment.items():
         if len(value) > VALUE_MAX:
             raise BadInput(f"{variable} has more than {VALUE_MAX} characters, which Salad does not take")

@@ -64,6 +64,11 @@ class SaladSettings:
         "The names of the pool's container groups begin with this word and a hyphen. Give each Gangline server that shares a "
         "project of Salad another one: groups of this prefix that the server does not know are deleted.",
     ] = "gl"
+    prove_machines: Annotated[
+        Annotated[bool, Exact()],
+        "A node joins only if it proves, by a token that Salad signs, that it is on the machine that Salad shows; quarantines and bans "
+        "then follow Salad's machines.",
+    ] = False
     timeout_s: Annotated[
         Annotated[float, Gt(0), Le(300), Exact()], "A request to Salad is given up after this long without an answer."
     ] = 15.0

@@ -89,6 +89,7 @@ class Tracked:
     changed: bool = True
     listed: bool = True
     place: str = ""
+    machine: str = ""
     last_place: str = ""
     moved: str = ""
     progress: str = ""
@@ -150,7 +151,7 @@ class GroupTracker:
         if now_at is None:
             known.place = ""
             return None
-        known.place, left = now_at.id, known.last_place
+        known.place, known.machine, left = now_at.id, now_at.machine_id, known.last_place
         known.last_place = now_at.id
         if left in ("", now_at.id):
             return None
@@ -209,6 +210,7 @@ class GroupTracker:
                 billed_to_ms=known.to_ms,
                 ended=known.ended,
                 place=known.place,
+                machine=known.machine if known.place else "",
                 moved=known.moved,
                 progress="" if known.to_ms is not None else known.progress,
                 unbilled=tuple((gap.from_ms, gap.to_ms) for gap in known.gaps if gap.to_ms and gap.from_ms < gap.to_ms),

@@ -18,18 +18,18 @@ FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool
 
 -- name: move_rental
 -- Add the next node of a rental, which its provider moved to another place. The schema refuses it while the rental has a node.
-INSERT INTO node (id, rental, offer, instance, place, leaves, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics,
+INSERT INTO node (id, rental, offer, instance, place, shown_machine, leaves, machine, name, pool, state, because, gpu, gpu_memory_gb, trust, numerics,
                   slots, capabilities, price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
-SELECT :id, rental, offer, instance, :place, :leaves, '', name, pool, 'starting', :because, gpu, gpu_memory_gb, trust, '',
+SELECT :id, rental, offer, instance, :place, :shown_machine, :leaves, '', name, pool, 'starting', :because, gpu, gpu_memory_gb, trust, '',
        slots, '{}', price_micro_usd_per_hour, price_known, 1, 0, :now, :now, :now
 FROM node WHERE id = :left
 
 -- name: node_of_rental
-SELECT id, place, leaves, because FROM node WHERE rental = :rental AND state <> 'gone'
+SELECT id, instance, place, shown_machine, leaves, because FROM node WHERE rental = :rental AND state <> 'gone'
 
 -- name: place_node
 -- Record the place that the provider shows for a node that nobody joined as yet, or that joined without one.
-UPDATE node SET place = :place WHERE id = :id AND (state = 'starting' OR place = '')
+UPDATE node SET place = :place, shown_machine = :shown_machine WHERE id = :id AND (state = 'starting' OR place = '')
 
 -- name: node_joined
 -- The worker of a rented node joins. The state is the guard: of two workers with the rental's token, only the first joins.
@@ -76,7 +76,7 @@ SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> '
 
 -- name: nodes_of_pool
 -- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
-SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place, node.leaves, node.offer, node.because,
+SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place, node.shown_machine, node.leaves, node.offer, node.because,
        COALESCE(node.proof_failed, 0) AS proof_failed, node.state, node.since_ms, node.instance, node.missing,
        node.rented, node.seen_ms, node.meter_ms, node.gpu, node.gpu_memory_gb, node.trust, node.slots, node.kinds, node.numerics,
        node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_free,

@@ -118,7 +118,7 @@ class AtOnce:
             self._refused.append(refused)
 
     def identify(self, token: str) -> MachineIdentity:
-        return identify(self.driver, token, lambda: learn_to_identify(self.driver))
+        return identify_machine(self.driver, token, lambda: learn_to_identify(self.driver))
 
     def refusals(self) -> list[RefusedStart]:
         found, self._refused = self._refused, []
@@ -158,7 +158,7 @@ def request_move(driver: Pool, node: str, instance: str, because: str) -> Refuse
     return None
 
 
-def identify(driver: Pool, token: str, learn: Callable[[], None]) -> MachineIdentity:
+def identify_machine(driver: Pool, token: str, learn: Callable[[], None]) -> MachineIdentity:
     """Return which machine a token proves. If the driver cannot tell yet, let it learn, and leave it to the worker to ask again."""
     assert isinstance(driver, WithIdentity), "the caller has looked"
     try:
@@ -169,7 +169,7 @@ def identify(driver: Pool, token: str, learn: Callable[[], None]) -> MachineIden
 
 
 def learn_to_identify(driver: Pool) -> None:
-    """What fails here is told by `identify`; the provider's list is no worse for it."""
+    """Let the driver fetch what it needs. `identify` says why that failed, and the pool counts as answering all the same."""
     assert isinstance(driver, WithIdentity), "the caller has looked"
     try:
         driver.learn_to_identify()
@@ -238,7 +238,7 @@ class OwnThread:
         self._order(f"reallocate {instance}", lambda: request_move(self.driver, node, instance, because))
 
     def identify(self, token: str) -> MachineIdentity:
-        return identify(
+        return identify_machine(
             self.driver, token, lambda: self._order("identify machines", lambda: learn_to_identify(self.driver))
         )
 

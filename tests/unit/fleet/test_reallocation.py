@@ -1,4 +1,4 @@
-"""Which nodes on bad machines are moved to other machines instead of being given back and rented anew."""
+"""Which nodes on bad machines are moved to other machines instead of being given back and replaced."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decide which nodes on bad machines are moved to other machines instead of being given back and rented anew."""
+"""Decide which nodes on bad machines are moved to other machines instead of being given back and replaced."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

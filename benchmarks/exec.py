@@ -32,7 +32,7 @@ from gangline.adapters.host.results import LocalResults
 from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.core.command.layout import Rules
 from gangline.core.command.results import UploadPace
-from gangline.core.estimates.daly import best_interval_s, run_factor
+from gangline.core.runs.daly import best_interval_s, run_factor
 
 CHECKPOINT_BYTES = 66_000_000
 SALAD = tomllib.loads((Path(__file__).parents[1] / "src/gangline/sim/published/salad.toml").read_text())

@@ -14,6 +14,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey
 
 from gangline.adapters.pools.salad.identity import SaladIdentity, SaladMachine
 from gangline.adapters.pools.salad.metadata import fetch_identity
+from gangline.compose.worker import make_identity
 from gangline.core.errors import Denied, Unreachable
 from tests.servers import served
 
@@ -248,6 +249,11 @@ def test_a_metadata_service_without_a_token_is_unreachable(salad: FakeMetadata, 
     salad.answer = answer
     with pytest.raises(Unreachable, match="metadata service"):
         fetch_identity(url)
+
+
+def test_a_worker_has_a_token_where_its_start_names_the_metadata_service(identity: SaladIdentity, url: str) -> None:
+    assert verify(identity, make_identity(url)()) == SaladMachine(id="m-1", group="gl-node-a")
+    assert make_identity("")() == ""
 
 
 def test_where_there_is_no_metadata_service_that_is_said() -> None:

@@ -13,7 +13,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
-from gangline.core.estimates.daly import best_interval_s, between_s, least_loss, run_factor
 from gangline.core.estimates.estimate import Estimate, estimate
 from gangline.core.estimates.outline import parse_outline
 from gangline.core.estimates.scaling import (
@@ -28,6 +27,7 @@ from gangline.core.estimates.scaling import (
     student_t,
 )
 from gangline.core.gpus import KINDS, find_kind, speed
+from gangline.core.runs.daly import best_interval_s, between_s, least_loss, run_factor
 
 PUBLISHED = Path(__file__).parent / "published"
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gangline.core.estimates.daly import HOUR_S, Loss
 from gangline.core.estimates.outline import Outline, PhaseOutline
 from gangline.core.estimates.rows import SAME, EstimateRow, estimate_row, losses_of
 from gangline.core.estimates.scaling import BAND_SHARE, Law, Throughput, fit, missed, predict
 from gangline.core.gpus import Speed, find_kind, speed
+from gangline.core.runs.daly import HOUR_S, Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ from statistics import harmonic_mean
 from typing import Literal
 
 from gangline.core.errors import BadInput
-from gangline.core.estimates.daly import HOUR_S, Loss, between_s, least_loss
 from gangline.core.estimates.outline import Outline, PhaseOutline
 from gangline.core.estimates.scaling import HOWS, How, Throughput
 from gangline.core.gpus import Speed
 from gangline.core.money.cost import GB, HOUR_MS, egress_micro_usd, storage_micro_usd
+from gangline.core.runs.daly import HOUR_S, Loss, between_s, least_loss
 
 DAY_H = 24
 FACTOR_MAX = 1000

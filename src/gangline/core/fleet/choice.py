@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gangline.core.estimates.daly import run_factor
 from gangline.core.fleet.needs import NodeShape, QueuedWork
 from gangline.core.gpus import KINDS as GPU_KINDS
 from gangline.core.money.budget import UNPRICED_MICRO_USD, reservation
 from gangline.core.policy import Policy
+from gangline.core.runs.daly import run_factor
 
 PRIOR_INTERRUPTIONS_PER_HOUR = 0.05
 """What is assumed of an offer that was never tried: one interruption in twenty hours. It is low, so that a cheap offer is tried."""
@@ -77,7 +77,7 @@ def expect(
 ) -> Expectation:
     """Return what one job of the need is expected to cost on this offer, if `shared_by` of a node's slots have work.
 
-    The time is that of Daly (2006; see gangline.core.estimates.daly) for a job that saves every `save_s` and needs a cold start after each
+    The time is that of Daly (2006; see gangline.core.runs.daly) for a job that saves every `save_s` and needs a cold start after each
     interruption; each start downloads what the job needs. Each node in a row that failed its probe doubles the cost, else an offer whose
     image lacks the libraries would be rented for ever.
     """

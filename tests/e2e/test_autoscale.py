@@ -87,7 +87,7 @@ def test_nodes_come_with_the_work_are_replaced_when_they_die_and_go_without_it(b
     assert box.client.nodes() == []
     jobs = [submit(box, steps=90), submit(box), submit(box)]
     until(is_training(box, jobs[0], committed=10))
-    (killed,) = [node for node in box.client.nodes() if node.job == jobs[0]]
+    (killed,) = [node for node in box.client.nodes() if [each.job for each in node.jobs] == [jobs[0]]]
     (pid,) = processes("worker", killed.id)
     os.kill(pid, signal.SIGKILL)
     for job in jobs:

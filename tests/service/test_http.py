@@ -206,7 +206,7 @@ def test_a_heartbeat_over_http_is_told_to_stop_and_a_late_one_that_the_lease_is_
     service.ask("POST", f"/v1/jobs/{job}/cancel")
     problem(service.ask("POST", path, joined["token"], json=beat), 409, "stale")
     shown = service.ask("GET", "/v1/nodes").json()[0]
-    assert (shown["gpu"], shown["state"], shown["job"]) == ("T4", "ready", None)
+    assert (shown["gpu"], shown["state"], shown["jobs"]) == ("T4", "ready", [])
 
 
 def test_a_blob_is_put_once_and_read_never_by_its_hash_alone(service: Service) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.fleet.nodes import NodeView
 from gangline.core.money.budget import reservation
 from gangline.core.money.cost import HOUR_MS
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.specs.fields import FilesBase, Needs
-from gangline.core.views import NodeView
 from gangline.ports.pool import Offer
 from gangline.ports.server import Assignment, Beat, Beaten, Committed, Done, Failed, Hold, Released, Stale
 from gangline.ports.store import write
@@ -22,6 +22,7 @@ from gangline.service.access.projects import project, set_allowance
 from gangline.service.attempts import load_node
 from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
+from gangline.service.fleet import operating
 from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.claim import claim
@@ -60,7 +61,7 @@ def advance(service: Service, node: str, hold: Hold, step: int = 10, seconds_per
 
 
 def node_view(service: Service, node: str) -> NodeView:
-    return next(found for found in query.nodes(service.deployment, None) if found.id == node)
+    return next(found for found in operating.nodes(service.deployment, None) if found.id == node)
 
 
 def because(service: Service, job: str) -> str:

@@ -7,10 +7,8 @@ from fastapi import APIRouter, Query
 
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment, Viewer
-from gangline.core.fleet.nodes import NodeDetail, NodeLogs
-from gangline.core.views import NodeView
+from gangline.core.fleet.nodes import NodeDetail, NodeLogs, NodeView
 from gangline.service.fleet import operating, pools
-from gangline.service.jobs import query
 
 router = APIRouter(prefix="/v1", tags=["nodes"], route_class=UserRoute)
 of_providers = APIRouter(prefix="/v1", tags=["nodes"], route_class=ProviderRoute)
@@ -22,8 +20,8 @@ QuarantineS = Annotated[float, Query(), Gt(0), Le(365 * 86_400)]
 
 @router.get("/nodes")
 def list_nodes(deployment: ThisDeployment, viewer: Viewer) -> list[NodeView]:
-    """List all nodes. A node's `job` is shown only to the job's own project and to operators."""
-    return query.nodes(deployment, viewer.project)
+    """List all nodes. A node's jobs are shown only to their own project and to operators."""
+    return operating.nodes(deployment, viewer.project)
 
 
 @router.get("/nodes/{node}")

@@ -180,26 +180,6 @@ class LogView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
-    """A node. `job` is also None if it belongs to another project. If `price_known` is false, `price_usd_per_hour` has no meaning."""
-
-    id: str
-    name: str
-    machine: str
-    pool: str
-    state: str
-    because: str
-    gpu: str
-    slots: int
-    price_usd_per_hour: float
-    price_known: bool = True
-    trust: int = 0
-    job: str | None
-    phase: str | None
-    seen_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BlobView:
     """The answer whether a file is stored already; if not, `grant` has the requests that upload it."""
 

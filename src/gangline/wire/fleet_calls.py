@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gangline.core.fleet.nodes import NodeDetail
+from gangline.core.fleet.nodes import NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, PoolView
-from gangline.core.views import NodeView
 from gangline.wire.http import Http, parse_answer, path_of
 
 

@@ -211,7 +211,8 @@ def test_the_fleet_is_everybodys_and_what_a_node_works_on_its_projects(service: 
             "all": OPERATOR,
         }.items()
     }
-    assert {whose: seen["job"] for whose, seen in shown.items()} == {"mine": None, "its": job, "all": job}
+    jobs = {whose: [each["job"] for each in seen["jobs"]] for whose, seen in shown.items()}
+    assert jobs == {"mine": [], "its": [job], "all": [job]}
     assert {seen["id"] for seen in shown.values()} == {node}
 
 

@@ -17,6 +17,7 @@ from gangline.ports.server import (
 )
 from gangline.service.content.sweep import sweep_attempts
 from gangline.service.controller import Controller
+from gangline.service.fleet import operating
 from gangline.service.jobs import checkpoint, query, renew
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.steer import cancel
@@ -222,4 +223,4 @@ def test_a_silent_node_is_given_up_and_its_token_with_it(service: Service) -> No
     service.claim_nothing(node)
     service.wait(POLICY.node_silent_s + 1)
     service.tick()
-    assert query.nodes(service.deployment, None) == []
+    assert operating.nodes(service.deployment, None) == []

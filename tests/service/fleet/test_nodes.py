@@ -41,6 +41,13 @@ def test_a_node_is_shown_with_its_jobs_its_machine_and_what_its_provider_knows(s
     problem(service.ask("GET", "/v1/nodes/none"), 404, "not-found")
 
 
+def test_a_node_of_several_jobs_is_listed_once_with_all_of_them(service: Service) -> None:
+    node, jobs = service.join(slots=2), {service.submit(), service.submit()}
+    assert {service.claim(node).job, service.claim(node).job} == jobs
+    (shown,) = service.ask("GET", "/v1/nodes").json()
+    assert {each["job"] for each in shown["jobs"]} == jobs
+
+
 def test_a_drained_node_finishes_what_it_has_and_gets_no_more(service: Service) -> None:
     node, first = service.join(), service.submit()
     hold = service.claim(node).hold

@@ -13,7 +13,7 @@ from gangline.core.parsing import to_json
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import workload
 from gangline.ports.store import write
-from gangline.service.jobs import query
+from gangline.service.fleet import operating
 from tests.hub import COMMIT, REPO
 from tests.service.conftest import PRICE, PROJECT, Service
 
@@ -117,7 +117,7 @@ def test_a_spec_that_is_none_is_refused_with_all_that_is_wrong(service: Service)
 def test_the_nodes_of_a_plan_are_those_that_users_see(service: Service) -> None:
     for name in ("node-a", "node-b"):
         service.join(name)
-    shown = {node.name for node in query.nodes(service.deployment, PROJECT)}
+    shown = {node.name for node in operating.nodes(service.deployment, PROJECT)}
     assert {node["name"] for node in asked(service)["fitting"]} == shown
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from gangline.ports.server import Committed, Join
 from gangline.service.access.access import DEFAULT_POOL
+from gangline.service.fleet import operating
 from gangline.service.fleet.health import begin_trials
 from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import query
@@ -22,7 +23,7 @@ FOR_LORAS: dict[str, Any] = {"kinds": ("lora", "sample"), "problems": {"scratch"
 
 def seen(service: Service, node: str) -> tuple[str, str]:
     """As `gangline nodes ls` shows it."""
-    return next((view.state, view.because) for view in query.nodes(service.deployment, None) if view.id == node)
+    return next((view.state, view.because) for view in operating.nodes(service.deployment, None) if view.id == node)
 
 
 def test_a_node_without_libraries_is_here_and_says_why_but_gets_no_job(service: Service) -> None:

@@ -11,7 +11,7 @@ from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption,
 from gangline.compose.client import make_client
 from gangline.core.display import LogText
 from gangline.core.errors import BadInput
-from gangline.core.fleet.nodes import MachineView, NodeDetail
+from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeView
 from gangline.core.jobs.naming import short
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ COLUMNS = (
     TableColumn(header="gpu", shrinks_to=8),
     TableColumn(header=">slots", goes=1),
     TableColumn(header=">$/hour", goes=2),
-    TableColumn(header="job", goes=3),
+    TableColumn(header="jobs", goes=3),
     TableColumn(header="why", shrinks_to=12, goes=4),
     TableColumn(header=">trust", goes=5),
     TableColumn(header="id", goes=6),
@@ -50,11 +50,11 @@ def list_nodes_command(
     rows = [
         [
             node.name,
-            node.phase or node.state,
+            _phases(node) or node.state,
             node.gpu or "–",
             str(node.slots),
             f"{node.price_usd_per_hour:.4f}" if node.price_known else "unknown",
-            short(node.job) if node.job else "–",
+            ", ".join(short(job.job) for job in node.jobs) or "–",
             node.because,
             str(node.trust),
             node.id,
@@ -123,6 +123,10 @@ def node_logs_command(
     else:
         log = LogText()
         typer.echo(log.feed(text) + log.end())
+
+
+def _phases(node: NodeView) -> str:
+    return ", ".join(dict.fromkeys(job.phase for job in node.jobs))
 
 
 def _find(client: "Client", text: str) -> str:

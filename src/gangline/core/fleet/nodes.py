@@ -1,4 +1,4 @@
-"""What the API says of a single node and of its machine."""
+"""What the API says of nodes and of their machines."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,25 @@ class NodeJob:
     phase: str
     step: int
     slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node. `jobs` has those of the key's project. If `price_known` is false, `price_usd_per_hour` has no meaning."""
+
+    id: str
+    name: str
+    machine: str
+    pool: str
+    state: str
+    because: str
+    gpu: str
+    slots: int
+    price_usd_per_hour: float
+    price_known: bool = True
+    trust: int = 0
+    jobs: tuple[NodeJob, ...]
+    seen_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""What an operator does with single nodes: look at one, drain it, quarantine its machine, and release it."""
+"""What an operator does with nodes: list them, look at one, drain it, quarantine its machine, and release it."""
 
 import json
 
 from gangline.core.errors import BadInput, NotFound
-from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeJob
+from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeJob, NodeView
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
@@ -15,13 +15,39 @@ QUARANTINED = "quarantined by an operator"
 RELEASED = "released by an operator"
 
 
+def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
+    """List all nodes. A node's jobs are shown to their own project, and to the operator (`project` is None)."""
+    jobs: dict[str, list[NodeJob]] = {}
+    for lease in deployment.store.load("jobs_of_nodes"):
+        if project in (None, lease["project"]):
+            jobs.setdefault(lease["node"], []).append(_node_job(lease))
+    return [
+        NodeView(
+            id=row["id"],
+            name=row["name"],
+            machine=row["machine"],
+            pool=row["pool"],
+            state=row["state"],
+            because=row["because"],
+            gpu=row["gpu"],
+            slots=row["slots"],
+            price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
+            price_known=row["price_known"] == 1,
+            trust=row["trust"],
+            jobs=tuple(jobs.get(row["id"], ())),
+            seen_ms=row["seen_ms"],
+        )
+        for row in deployment.store.load("nodes")
+    ]
+
+
 def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: int) -> NodeDetail:
     """Return all that is known of a node. Its jobs are shown to their own project, and to the operator (`project` is None)."""
     row = _node(deployment, node)
     known = deployment.store.load("machine", id=row["machine"])
     since_ms = now_ms - round(deployment.policy.strike_window_s * 1000)
     jobs = [
-        NodeJob(job=lease["job"], phase=lease["phase"], step=lease["step"], slots=lease["slots"])
+        _node_job(lease)
         for lease in deployment.store.load("jobs_of_node", node=node)
         if project in (None, lease["project"])
     ]
@@ -50,6 +76,10 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
         jobs=tuple(jobs),
         machine=_machine_view(deployment, known[0], since_ms, now_ms) if known else None,
     )
+
+
+def _node_job(lease: Row) -> NodeJob:
+    return NodeJob(job=lease["job"], phase=lease["phase"], step=lease["step"], slots=lease["slots"])
 
 
 def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) -> MachineView:

@@ -20,7 +20,6 @@ from gangline.core.views import (
     JobSummary,
     JobView,
     LogView,
-    NodeView,
 )
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
@@ -130,29 +129,6 @@ def _chunk(deployment: Deployment, row: Row, before: str) -> str:
     except NotFound:
         start = "" if before.endswith("\n") or not before else "\n"
         return f"{start}[{row['bytes']} bytes of this log are lost]\n"
-
-
-def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
-    """List all nodes. A node's job is shown to the job's project only, and to the operator (`project` is None)."""
-    return [
-        NodeView(
-            id=row["id"],
-            name=row["name"],
-            machine=row["machine"],
-            pool=row["pool"],
-            state=row["state"],
-            because=row["because"],
-            gpu=row["gpu"],
-            slots=row["slots"],
-            price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
-            price_known=row["price_known"] == 1,
-            trust=row["trust"],
-            job=row["job"] if project in (None, row["project"]) else None,
-            phase=row["phase"],
-            seen_ms=row["seen_ms"],
-        )
-        for row in deployment.store.load("nodes")
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,11 +48,10 @@ FROM node LEFT JOIN machine ON machine.id = node.machine
 WHERE node.id = :id
 
 -- name: nodes
--- List the nodes that are not gone, and the job of each of their leases.
+-- List the nodes that are not gone.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots, node.trust,
-       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, attempt.job, job.project, lease.phase
-FROM node LEFT JOIN lease ON lease.node = node.id LEFT JOIN attempt ON attempt.id = lease.attempt
-     LEFT JOIN job ON job.id = attempt.job
+       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms
+FROM node
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
@@ -60,6 +59,11 @@ ORDER BY node.since_ms, node.id
 SELECT lease.attempt, lease.node, attempt.job, job.project, lease.phase, lease.step, lease.slots
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
 WHERE lease.node = :node ORDER BY attempt.job
+
+-- name: jobs_of_nodes
+SELECT lease.node, attempt.job, job.project, lease.phase, lease.step, lease.slots
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+ORDER BY attempt.job
 
 -- name: nodes_here
 -- List all nodes that are not gone, whatever runs on them.

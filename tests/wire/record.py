@@ -192,6 +192,7 @@ class Conversation:
         self.user.sync_pool("a-pool")
         self.user.pool("a-pool")
         self.user.pools()
+        self.user.pool_instances("a-pool")
         self.user.remove_pool("a-pool")
         node = self.user.nodes()[0]
         self.user.node(node.id)
@@ -200,6 +201,8 @@ class Conversation:
         self.user.release_node(node.id)
         with suppress(UserError):  # it was not rented
             self.user.node_logs(node.id)
+        with suppress(UserError):
+            self.user.node_bill(node.id)
 
     def claim(self) -> Assignment:
         assignment = self.node.claim()

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment, Viewer
-from gangline.core.fleet.nodes import NodeDetail, NodeLogs, NodeView
+from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeLogs, NodeView
 from gangline.service.fleet import operating, pools
 
 router = APIRouter(prefix="/v1", tags=["nodes"], route_class=UserRoute)
@@ -60,6 +60,12 @@ def release_node(deployment: ThisDeployment, now: Now, operator: Operator, node:
     """Let a node that drains, is in quarantine or on trial work again. Its machine's strikes are forgotten. Needs an operator's key."""
     operating.release(deployment, node, now)
     return operating.node_detail(deployment, node, operator.project, now)
+
+
+@router.get("/nodes/{node}/bill")
+def show_node_bill(deployment: ThisDeployment, _: Operator, node: str) -> NodeBill:
+    """Show what a rented node's time has cost by its causes, and what its provider bills. Needs an operator's key."""
+    return operating.node_bill(deployment, node)
 
 
 @of_providers.get("/nodes/{node}/logs")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from gangline.api.lanes import ProviderRoute
 from gangline.api.who import Now, Operator, ThisDeployment
 from gangline.core.display import Label
-from gangline.core.fleet.pools import DriverView, PoolView
+from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.service.fleet import pools
 from gangline.service.fleet.pools import PoolWish
 
@@ -103,6 +103,12 @@ def sync_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> P
     return pools.ask_now(deployment, pool, now)
 
 
+@router.get("/pools/{pool}/instances")
+def list_instances(deployment: ThisDeployment, _: Operator, pool: str) -> list[InstanceView]:
+    """Ask the pool's provider which instances it has now, and list them. Needs an operator's key."""
+    return pools.instance_views(deployment, pool)
+
+
 @router.delete("/pools/{pool}")
 def remove_pool(
     deployment: ThisDeployment, now: Now, _: Operator, pool: str, stop: Annotated[bool, Query()] = False
@@ -115,5 +121,5 @@ def remove_pool(
 
 @router.get("/pool-drivers")
 def list_drivers(deployment: ThisDeployment, _: Operator) -> list[DriverView]:
-    """List the drivers of this server and the settings of their pools. Needs an operator's key."""
+    """List the drivers of this server, the settings of their pools and of their providers. Needs an operator's key."""
     return pools.driver_views(deployment)

@@ -113,6 +113,7 @@ class Drivers:
                 rents=entry.rents,
                 needs_secret=entry.needs_secret,
                 settings=tuple(_described_settings(entry.settings)),
+                provider=tuple(_described_settings(entry.provider)),
             )
             for name, entry in self._entries.items()
         ]

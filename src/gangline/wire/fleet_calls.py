@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gangline.core.fleet.nodes import NodeDetail, NodeView
-from gangline.core.fleet.pools import DriverView, PoolView
+from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
+from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.wire.http import Http, parse_answer, path_of
 
 
@@ -37,6 +37,10 @@ class FleetCalls:
         """Return what a rented node printed last, as its provider has it."""
         return str(self._http.ask("GET", path_of("nodes", node, "logs")).json()["text"])
 
+    def node_bill(self, node: str) -> NodeBill:
+        """Return what a rented node's time has cost so far, and for how long its provider bills it."""
+        return parse_answer(NodeBill, self._http.ask("GET", path_of("nodes", node, "bill")))
+
     def pools(self) -> list[PoolView]:
         return parse_answer(list[PoolView], self._http.ask("GET", "/v1/pools"))
 
@@ -60,6 +64,10 @@ class FleetCalls:
     def sync_pool(self, name: str) -> PoolView:
         """Let the server look at the pool's provider now."""
         return parse_answer(PoolView, self._http.ask("POST", path_of("pools", name, "sync")))
+
+    def pool_instances(self, name: str) -> list[InstanceView]:
+        """Ask the pool's provider which instances it has now."""
+        return parse_answer(list[InstanceView], self._http.ask("GET", path_of("pools", name, "instances")))
 
     def remove_pool(self, name: str, *, stop: bool = False) -> PoolView:
         """Begin to remove a pool. With `stop`, its nodes save and hand their jobs back instead of finishing them."""

@@ -48,6 +48,7 @@ ROUTES = {
     "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
     "GET /v1/nodes": Entry("viewer"),
     "GET /v1/nodes/{node}": Entry("viewer"),
+    "GET /v1/nodes/{node}/bill": Entry("operator", 422),  # it was not rented
     "GET /v1/nodes/{node}/logs": Entry("operator", 422),  # its machine is nobody's that keeps them
     "POST /v1/nodes/{node}/drain": Entry("operator"),
     "POST /v1/nodes/{node}/quarantine": Entry("operator"),
@@ -87,6 +88,7 @@ ROUTES = {
     "POST /v1/pools/{pool}/pause": Entry("operator"),
     "POST /v1/pools/{pool}/resume": Entry("operator"),
     "POST /v1/pools/{pool}/sync": Entry("operator"),
+    "GET /v1/pools/{pool}/instances": Entry("operator"),
     "DELETE /v1/pools/{pool}": Entry("operator"),
     "GET /v1/pool-drivers": Entry("operator"),
     "POST /v1/nodes": Entry("join", 201, body={"machine": "m", "name": "n"}),

@@ -76,6 +76,40 @@ def test_a_rented_node_that_is_drained_is_given_back_at_once_if_it_is_idle(servi
     assert refused["detail"].endswith("is gone")
 
 
+def test_a_node_that_has_not_joined_is_given_back_and_its_instance_ends_whenever_it_appears(service: Service) -> None:
+    add(service)
+    service.submit(PROJECT)
+    look(service)
+    (node,) = rented(service)
+    assert ask(service, node, "drain")["state"] == "gone"
+    service.execute("UPDATE job SET state = 'canceled'")
+    look(service)
+    assert rented(service) == [] and all(found.billed_to_ms for found in service.till.instances.values())
+
+
+def test_the_bill_of_a_rental_is_what_its_provider_bills_by_cause(service: Service) -> None:
+    node = a_rented_node(service)
+    look(service)
+    hold = service.claim(node).hold
+    service.wait(100)
+    advance(service, node, hold)
+    succeed(service, node, hold)
+    assert service.ask("GET", f"/v1/nodes/{node}/bill").json()["settled"] is False
+    service.wait(3600)
+    service.till.now_ms = service.now_ms
+    ask(service, node, "drain")
+    look(service)
+    look(service)
+    bill = service.ask("GET", f"/v1/nodes/{node}/bill").json()
+    (billed,) = bill["billed"]
+    hours = (billed["to_ms"] - billed["from_ms"]) / 3_600_000
+    assert bill["settled"] and bill["cost_usd"] == pytest.approx(0.1 * hours, abs=2e-6)
+    assert {"download", "idle"} <= {time["cause"] for time in bill["times"]}
+    assert bill["cost_usd"] == pytest.approx(sum(time["cost_usd"] for time in bill["times"]))
+    refused = problem(service.ask("GET", f"/v1/nodes/{service.join()}/bill"), 422, "bad-input")
+    assert refused["detail"].endswith("was not rented")
+
+
 def test_a_machine_in_quarantine_gets_no_work_as_any_node_and_is_then_on_trial(service: Service) -> None:
     node = service.join("node-a")
     assert ask(service, node, "quarantine?lasts_s=60")["state"] == "quarantined"
@@ -101,7 +135,7 @@ def test_a_released_machine_works_again_and_its_strikes_are_forgotten(service: S
     assert service.claim(node).job == job
 
 
-@pytest.mark.parametrize("what", ["drain", "quarantine", "release"])
+@pytest.mark.parametrize("what", ["quarantine", "release"])
 def test_what_has_not_joined_or_is_gone_is_refused(service: Service, what: str) -> None:
     add(service)
     service.submit(PROJECT)

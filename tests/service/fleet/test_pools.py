@@ -127,7 +127,34 @@ def test_of_two_servers_that_add_one_pool_one_makes_it(service: Service, another
     assert [pool.name for pool in pools.pool_views(service.deployment)] == ["cloud-1"]
 
 
+def test_the_drivers_are_listed_with_the_settings_of_their_pools_and_of_their_providers(service: Service) -> None:
+    shop = next(driver for driver in service.ask("GET", "/v1/pool-drivers").json() if driver["name"] == "shop")
+    assert [setting["name"] for setting in shop["settings"]] == ["town", "shelves"]
+    assert [setting["name"] for setting in shop["provider"]] == ["endpoint"]
+
+
 # What it rents
+
+
+def test_what_the_provider_lists_now_is_shown_whatever_the_server_knows(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    (instance,) = service.ask("GET", "/v1/pools/cloud-1/instances").json()
+    assert (instance["rental"], instance["billed_to_ms"]) == (node, None)
+    service.till.instances.clear()
+    assert service.ask("GET", "/v1/pools/cloud-1/instances").json() == []
+    problem(service.ask("GET", "/v1/pools/none/instances"), 404, "not-found")
+
+
+def test_a_pool_says_what_its_provider_refused_last(service: Service) -> None:
+    add(service, offers=["small"])
+    service.till.sold_out = {"small"}
+    service.submit()
+    look(service)
+    shown = service.ask("GET", "/v1/pools/cloud-1").json()
+    assert (shown["refused"], shown["refused_ms"]) == ("small: no small is left", service.now_ms)
 
 
 def test_nodes_are_rented_on_the_pools_terms_and_with_its_trust(service: Service) -> None:

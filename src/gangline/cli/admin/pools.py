@@ -226,7 +226,7 @@ def sync_pool_command(
 def list_drivers_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """List the drivers of this server, and the settings of their pools."""
+    """List the drivers of this server, the settings of their pools, and what the server's own settings say of a provider."""
     found = make_client(server, token).pool_drivers()
     if output is Output.json:
         print_json(found)
@@ -236,6 +236,10 @@ def list_drivers_command(
         rows.add_row(driver.name, "--secret" if driver.needs_secret else "", driver.rents)
         for setting in driver.settings:
             rows.add_row("", setting.name + (" (required)" if setting.required else ""), setting.meaning)
+        if driver.provider:
+            rows.add_row("", "[providers.NAME]", "in the server's own gangline.toml, for --provider NAME:")
+        for setting in driver.provider:
+            rows.add_row("", "  " + setting.name + (" (required)" if setting.required else ""), setting.meaning)
     out.print(rows)
 
 
@@ -297,6 +301,7 @@ def _show(pool: PoolView, output: Output) -> None:
         "secret": pool.secret,
         "settings": ", ".join(f"{name} = {value}" for name, value in pool.settings.items()),
         "asked last": format_time(pool.seen_ms) if pool.seen_ms else "",
+        "refused last": f"{format_time(pool.refused_ms)} {pool.refused}" if pool.refused_ms else "",
     }
     rows = Table.grid(padding=(0, 2))
     for name, value in facts.items():

@@ -15,7 +15,8 @@ class NodeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A node. `jobs` has those of the key's project. If `price_known` is false, `price_usd_per_hour` has no meaning."""
+    """A node. `jobs` has those of the key's project; `job` and `phase` are of the first, for programs that know of one job a node. If
+    `price_known` is false, `price_usd_per_hour` has no meaning."""
 
     id: str
     name: str
@@ -28,7 +29,9 @@ class NodeView:
     price_usd_per_hour: float
     price_known: bool = True
     trust: int = 0
-    jobs: tuple[NodeJob, ...]
+    job: str | None = None
+    phase: str | None = None
+    jobs: tuple[NodeJob, ...] = ()
     seen_ms: int
 
 
@@ -83,3 +86,35 @@ class NodeLogs:
 
     node: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTime:
+    """The time of a node that had one cause, in the words of the ledger."""
+
+    cause: str
+    seconds: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledTime:
+    """An instance, and from when until when its provider bills it; `to_ms` is null while it runs."""
+
+    instance: str
+    from_ms: int
+    to_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeBill:
+    """What all nodes of one rental have cost so far: `times` as the ledger has them, `billed` as the provider bills them. Once it is
+    `settled`, nothing more comes. If `price_known` is false, no cost has a meaning."""
+
+    rental: str
+    price_usd_per_hour: float
+    price_known: bool
+    cost_usd: float
+    times: tuple[NodeTime, ...]
+    billed: tuple[BilledTime, ...]
+    settled: bool

@@ -66,7 +66,8 @@ class OfferView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
     """A pool. `nodes` are those that are rented now. `because` says why nothing is rented, or is empty; `seen_ms` is when its provider
-    answered last. A pool that a server makes from its own settings is not `editable`."""
+    answered last. `refused` is what the provider said when it refused a node last, at `refused_ms`. A pool that a server makes from its own
+    settings is not `editable`."""
 
     name: str
     driver: str
@@ -82,8 +83,24 @@ class PoolView:
     state: Annotated[PoolState, Described(f"Whether nodes are rented:\n\n{markdown_list(POOL_STATES)}", POOL_STATES)]
     because: str = ""
     seen_ms: int | None = None
+    refused: str = ""
+    refused_ms: int | None = None
     offered: tuple[OfferView, ...] = ()
     editable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """An instance as the pool's provider lists it now. `rental` is the name that it was rented by, the id of its first node. It is billed
+    until `billed_to_ms`, null while it runs; `ended` says why it ended, `progress` how far its start is."""
+
+    id: str
+    rental: str
+    place: str
+    billed_from_ms: int | None
+    billed_to_ms: int | None
+    ended: str
+    progress: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +114,11 @@ class DriverSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverView:
-    """A driver of this server: what it rents, whether it needs a secret, and the settings of its pools."""
+    """A driver of this server: what it rents, whether it needs a secret, the settings of its pools, and those of a section
+    [providers.NAME] in the server's own settings."""
 
     name: str
     rents: str
     needs_secret: bool
     settings: tuple[DriverSetting, ...] = ()
+    provider: tuple[DriverSetting, ...] = ()

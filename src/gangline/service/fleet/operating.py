@@ -3,11 +3,11 @@
 import json
 
 from gangline.core.errors import BadInput, NotFound
-from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeJob, NodeView
+from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.nodes import saying
+from gangline.service.fleet.nodes import gone, saying
 from gangline.service.fleet.scaling import give_back
 
 DRAINED = "drained by an operator"
@@ -21,24 +21,27 @@ def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
     for lease in deployment.store.load("jobs_of_nodes"):
         if project in (None, lease["project"]):
             jobs.setdefault(lease["node"], []).append(_node_job(lease))
-    return [
-        NodeView(
-            id=row["id"],
-            name=row["name"],
-            machine=row["machine"],
-            pool=row["pool"],
-            state=row["state"],
-            because=row["because"],
-            gpu=row["gpu"],
-            slots=row["slots"],
-            price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
-            price_known=row["price_known"] == 1,
-            trust=row["trust"],
-            jobs=tuple(jobs.get(row["id"], ())),
-            seen_ms=row["seen_ms"],
-        )
-        for row in deployment.store.load("nodes")
-    ]
+    return [_node_view(row, tuple(jobs.get(row["id"], ()))) for row in deployment.store.load("nodes")]
+
+
+def _node_view(row: Row, jobs: tuple[NodeJob, ...]) -> NodeView:
+    return NodeView(
+        id=row["id"],
+        name=row["name"],
+        machine=row["machine"],
+        pool=row["pool"],
+        state=row["state"],
+        because=row["because"],
+        gpu=row["gpu"],
+        slots=row["slots"],
+        price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
+        price_known=row["price_known"] == 1,
+        trust=row["trust"],
+        job=jobs[0].job if jobs else None,
+        phase=jobs[0].phase if jobs else None,
+        jobs=jobs,
+        seen_ms=row["seen_ms"],
+    )
 
 
 def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: int) -> NodeDetail:
@@ -78,6 +81,33 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
     )
 
 
+def node_bill(deployment: Deployment, node: str) -> NodeBill:
+    """Return what a node and the others of its rental have cost so far. Raise `BadInput` if it was not rented."""
+    row = _node(deployment, node)
+    rental = row["rental"]
+    if rental is None:
+        raise BadInput(
+            f"{row['name']} was not rented", hint="`gangline docs money` says what a node costs that joins by hand"
+        )
+    times = deployment.store.load("time_of_rental", rental=rental)
+    instances = deployment.store.load("instances_of_rental", rental=rental)
+    here = deployment.store.load("nodes_of_rental_here", rental=rental)
+    return NodeBill(
+        rental=rental,
+        price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
+        price_known=row["price_known"] == 1,
+        cost_usd=sum(time["micro_usd"] for time in times) / 1e6,
+        times=tuple(
+            NodeTime(cause=time["cause"], seconds=time["ms"] / 1000, cost_usd=time["micro_usd"] / 1e6) for time in times
+        ),
+        billed=tuple(
+            BilledTime(instance=each["id"], from_ms=each["billed_from_ms"], to_ms=each["billed_to_ms"])
+            for each in instances
+        ),
+        settled=not here and all(each["settled"] for each in instances),
+    )
+
+
 def _node_job(lease: Row) -> NodeJob:
     return NodeJob(job=lease["job"], phase=lease["phase"], step=lease["step"], slots=lease["slots"])
 
@@ -98,12 +128,15 @@ def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) 
 
 def drain(deployment: Deployment, node: str, now_ms: int, *, stop: bool) -> None:
     """Give a node no more work. Its jobs run to their end, or are saved and handed back if `stop` is true; a rented node without a job is
-    given back at once. Repeating this changes nothing. Raise `BadInput` if the node is gone.
+    given back at once, and so is one that has not joined. Repeating this changes nothing. Raise `BadInput` if the node is gone.
     """
     row = _node(deployment, node)
-    if row["state"] in ("gone", "starting"):
-        why = "is gone" if row["state"] == "gone" else "has not joined yet"
-        raise BadInput(f"{row['name']} {why}", hint="to rent no more, pause its pool: `gangline pools pause`")
+    if row["state"] == "gone":
+        raise BadInput(f"{row['name']} is gone", hint="to rent no more, pause its pool: `gangline pools pause`")
+    if row["state"] == "starting":
+        # The next look at the provider stops its instance, also one that appears only then: it belongs to no node any more.
+        gone(deployment, node, DRAINED, now_ms, then=[write("look_at_pool", name=row["pool"], now=now_ms)])
+        return
     # One that goes at this moment needs no draining.
     deployment.store.apply(write("drain_node", id=node, because=DRAINED))
     if stop:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, NotFound, Unreachable
-from gangline.core.fleet.pools import DriverView, OfferView, PoolTerms, PoolView, is_pool_name
+from gangline.core.fleet.pools import DriverView, InstanceView, OfferView, PoolTerms, PoolView, is_pool_name
 from gangline.ports.pool import Offer, PoolDrivers, WithLogs
 from gangline.ports.store import Row, guard, write
 from gangline.service.access.access import DEFAULT_POOL
@@ -136,6 +136,27 @@ def driver_views(deployment: Deployment) -> list[DriverView]:
     return _drivers(deployment).list()
 
 
+def instance_views(deployment: Deployment, name: str) -> list[InstanceView]:
+    """Ask the provider which instances the pool has now. A driver that remembers nothing asks, so that only what is there is listed."""
+    if _is_own(deployment, name):
+        driver = deployment.pools[name].driving.driver
+        assert driver is not None, "the pools of the server's own settings are open"
+    else:
+        driver = _drivers(deployment).open(order_of(_row(deployment, name)))
+    return [
+        InstanceView(
+            id=each.id,
+            rental=each.name,
+            place=each.place,
+            billed_from_ms=each.billed_from_ms,
+            billed_to_ms=each.billed_to_ms,
+            ended=each.ended,
+            progress=each.progress,
+        )
+        for each in driver.list()
+    ]
+
+
 def node_logs(deployment: Deployment, node: str) -> str:
     """Return the last lines that a rented node printed, as its provider has them. Raise `NotFound`, or `BadInput` if none are kept."""
     rows = deployment.store.load("node", id=node)
@@ -187,6 +208,7 @@ def _view(deployment: Deployment, row: Row) -> PoolView:
     wish, terms = asdict(_wish_of(row)), terms_of_row(row)
     offers, away = seen_of(row)
     because = f"its provider did not answer: {away}" if away else "" if row["seen_ms"] else "it has not been asked yet"
+    refused = deployment.store.load("last_refusal", pool=row["name"])
     return PoolView(
         name=row["name"],
         **wish,
@@ -194,6 +216,8 @@ def _view(deployment: Deployment, row: Row) -> PoolView:
         state=row["state"],
         because=because,
         seen_ms=row["seen_ms"],
+        refused=f"{refused[0]['offer']}: {refused[0]['because']}" if refused else "",
+        refused_ms=refused[0]["since_ms"] if refused else None,
         offered=tuple(_offer_view(offer, terms) for offer in offers or ()),
     )
 

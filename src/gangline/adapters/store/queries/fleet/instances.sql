@@ -59,3 +59,16 @@ WHERE ledger.node IN (SELECT :rental UNION SELECT id FROM node WHERE rental = :r
 
 -- name: settled_instances
 SELECT id, billed_from_ms, billed_to_ms FROM instance WHERE node = :node AND settled = 1
+
+-- name: instances_of_rental
+SELECT id, billed_from_ms, billed_to_ms, settled FROM instance WHERE node = :rental ORDER BY billed_from_ms, id
+
+-- name: time_of_rental
+-- Sum the time of all nodes of the rental by its cause.
+SELECT cause, CAST(SUM(to_ms - from_ms) AS BIGINT) AS ms, CAST(SUM(micro_usd) AS BIGINT) AS micro_usd, MIN(from_ms) AS first_ms
+FROM ledger
+WHERE ledger.node IN (SELECT :rental UNION SELECT id FROM node WHERE rental = :rental) AND ledger.cause NOT IN ('storage', 'egress')
+GROUP BY cause ORDER BY first_ms, cause
+
+-- name: nodes_of_rental_here
+SELECT id FROM node WHERE rental = :rental AND state <> 'gone'

@@ -99,6 +99,10 @@ SELECT id FROM node
 WHERE pool = :pool AND joined_ms IS NULL AND since_ms > :since AND state = 'gone' AND refused = 0
 LIMIT 1
 
+-- name: last_refusal
+-- Find the node that the provider of a pool refused last.
+SELECT offer, because, since_ms FROM node WHERE pool = :pool AND refused = 1 ORDER BY since_ms DESC, id DESC LIMIT 1
+
 -- name: refuse_node
 UPDATE node SET refused = 1 WHERE id = :id
 

@@ -39,6 +39,7 @@ class Till:
     started: list[str] = field(default_factory=list)
     opened: list[OpenedPool] = field(default_factory=list)
     sold_out: set[str] = field(default_factory=set)
+    never_stops: bool = False
     refuses: GanglineError | None = None
     refuses_offers: GanglineError | None = None
     now_ms: int = 1
@@ -70,7 +71,7 @@ class ShopPool:
     def stop(self, instance: str) -> None:
         self._answer()
         found = self._till.instances.get(instance)
-        if found and found.billed_to_ms is None:
+        if found and found.billed_to_ms is None and not self._till.never_stops:
             self._till.instances[instance] = replace(found, billed_to_ms=self._till.now_ms)
 
     def list(self) -> list[Instance]:

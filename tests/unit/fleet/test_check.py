@@ -144,6 +144,7 @@ def test_the_stages_are_reached_one_after_the_other() -> None:
         (seen(CheckedJob(state="failed", because="out of memory")), "its job is failed: out of memory"),
         (seen(replace(DONE, node="gpus-0"), node=JOINED), "its job went to gpus-0, which was not rented for it"),
         (seen(node=a_node(offer="large")), "gpus-1 is of the offer large, not of small"),
+        (seen(DONE, node=replace(JOINED, offer="large")), "gpus-1 is of the offer large, not of small"),
         (seen(node=replace(JOINED, problems={"lora": "no torch"})), "gpus-1 failed its probe: no torch"),
         (seen(node=replace(JOINED, state="quarantined", because="bad card")), "gpus-1 failed its probe: bad card"),
         (seen(node=a_node(state="gone", because="exit code 1")), "gpus-1 never joined: exit code 1"),

@@ -231,7 +231,7 @@ def list_drivers_command(
     if output is Output.json:
         print_json(found)
         return
-    rows = table("driver", "setting", "what it means")
+    rows = table("driver", "setting", "meaning")
     for driver in found:
         rows.add_row(driver.name, "--secret" if driver.needs_secret else "", driver.rents)
         for setting in driver.settings:

@@ -70,7 +70,7 @@ def check_pool_command(
     minutes: Annotated[
         float,
         typer.Option(
-            "--minutes", min=0.1, max=1440, help="Give up if the job has not succeeded after so many minutes."
+            "--minutes", min=0.1, max=1440, help="Give up if the job has not succeeded after this many minutes."
         ),
     ] = 30.0,
     any_price: Annotated[
@@ -101,6 +101,7 @@ def run_check(check: PoolCheck, offer: str) -> None:
             _watch(check)
         except GanglineError as error:  # what was rented is given back all the same
             check.because = error.message
+            check.say_now(f"failed: {error.message}")
         _give_back(check)
         _settle(check)
     except KeyboardInterrupt:
@@ -143,20 +144,20 @@ def _in_words(offers: list[OfferView]) -> str:
 
 def _watch(check: PoolCheck) -> None:
     """Follow the job until it has succeeded, or the check has failed."""
-    progress = ""
+    said: str | None = None
     while not check.because and "finished" not in check.stages:
         sight = _look(check)
         for stage in reached(sight):
             check.tell(stage, _facts_of(stage, sight))
-        shown = sight.node.because if sight.node and sight.node.joined_ms is None else ""
-        if shown not in ("", progress):
-            progress = shown
-            say(f"{duration(check.elapsed_s):>12}  {sight.node.name if sight.node else ''}: {shown}")
+        if sight.node and sight.node.joined_ms is None and sight.node.because != said:
+            if said is not None:  # the first reason is why it was rented
+                check.say_now(f"{sight.node.name}: {sight.node.because}")
+            said = sight.node.because
         check.because = why_failed(sight, check.limits, check.offers)
         if not check.because and "finished" not in check.stages:
             check.wait()
     if check.because:
-        say(f"{duration(check.elapsed_s):>12}  failed: {check.because}")
+        check.say_now(f"failed: {check.because}")
         _show_logs(check)
 
 
@@ -275,7 +276,7 @@ def _show_bill(name: str, bill: NodeBill) -> None:
         rows.add_row(f"the provider bills {instance.instance}", seconds, "")
     out.print(rows)
     if not bill.settled:
-        say(f"the bill of {name} is not final yet: `gangline pools instances` shows what is still billed")
+        say(f"the bill of {name} is not final yet")
 
 
 app.command("check")(check_pool_command)

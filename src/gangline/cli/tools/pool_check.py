@@ -117,4 +117,8 @@ class PoolCheck:
     def tell(self, stage: CheckStage, more: str = "") -> None:
         if stage not in self.stages:
             self.stages[stage] = self.elapsed_s
-            say(f"{duration(self.elapsed_s):>12}  {STAGES[stage]}{f' ({more})' if more else ''}")
+            self.say_now(STAGES[stage] + (f" ({more})" if more else ""))
+
+    def say_now(self, sentence: str) -> None:
+        """Say what happened, and how long after the job was submitted."""
+        say(f"{duration(self.elapsed_s):>12}  {sentence}")

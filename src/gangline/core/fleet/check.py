@@ -24,7 +24,7 @@ assert set(STAGES) == set(get_args(CheckStage)), "every stage has its sentence"
 KIND = "lora"
 """The kind of the job, which the node's probe must allow."""
 LOOKS_MIN = 2
-"""So many looks in a row must find nothing: a list may lack an instance once although it still runs."""
+"""This many looks in a row must find nothing: a list may lack an instance once although it still runs."""
 REFUSED_S = 5.0
 """After a refusal the server tries the next offer, which takes it no longer than this."""
 
@@ -168,10 +168,10 @@ def why_failed(sight: CheckSight, limits: CheckLimits, offers: Collection[str]) 
         return f"its job is {job.state}: {job.because}"
     if job.node and (node is None or job.node != node.name):
         return f"its job went to {job.node}, which was not rented for it"
-    if job.state == "succeeded":
-        return ""
     if node is not None and node.offer not in offers:
         return f"{node.name} is of the offer {node.offer}, not of {', '.join(sorted(offers))}"
+    if job.state == "succeeded":
+        return ""
     if node is not None and _failed_probe(node):
         return f"{node.name} failed its probe: {_failed_probe(node)}"
     if node is not None and node.state == "gone":

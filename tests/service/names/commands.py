@@ -110,7 +110,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("ours --driver shop --setting town={typed}", 2, shows="settings.town"),
     ),
     "pools ls": (Run(""),),
-    "pools check": (Run("leaving", 2, shows="is being removed"), Run("{typed}", 2)),
+    "pools check": (Run("leaving", 2, shows="so no node would be rented"), Run("{typed}", 2)),
     "pools instances": (Run("rented", shows="rental"), Run("{typed}", 2)),
     "pools show": (Run("rented", shows="small"), Run("hostile"), Run("{typed}", 2)),
     "pools set": (

@@ -14,7 +14,7 @@ import typer
 from gangline.adapters.objects.local import LocalObjects
 from gangline.cli.tools.check import run_check
 from gangline.cli.tools.pool_check import PoolCheck
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, Denied
 from gangline.core.fleet.check import STAGES, CheckLimits
 from gangline.ports.server import Assignment, Hold
 from gangline.service.fleet.fleet import tend
@@ -203,3 +203,16 @@ def test_an_instance_that_does_not_end_is_named_and_the_check_does_not_pass(shop
     found = shop.check(World(shop.service), gone_s=1.0)
     assert [each.id for each in found.left] == ["instance-0"]
     assert found.because == "it could not be shown in 1 s that nothing is left" and "gone" not in found.stages
+
+
+def test_a_provider_that_answers_no_more_shows_nothing_and_the_check_does_not_pass(shop: Shop) -> None:
+    world = World(shop.service)
+
+    def lock() -> None:
+        if shop.service.look("SELECT id FROM job WHERE state = 'succeeded'"):
+            shop.service.till.refuses = Denied("this key is not valid any more")
+
+    world.happens = lock
+    found = shop.check(world, gone_s=1.0)
+    assert found.because == "it could not be shown in 1 s that nothing is left: this key is not valid any more"
+    assert "finished" in found.stages and "gone" not in found.stages

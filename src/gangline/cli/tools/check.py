@@ -194,9 +194,9 @@ def _show_logs(check: PoolCheck) -> None:
 
 def _give_back(check: PoolCheck) -> None:
     """Give everything back, and ask the provider until it lists nothing twice in a row, with a look of the server in between."""
-    clean, seen_ms, until_s = 0, 0, time.monotonic() + check.gone_s
+    clean, seen_ms, trouble, until_s = 0, 0, "", time.monotonic() + check.gone_s
     while clean < LOOKS_MIN and time.monotonic() < until_s:
-        with suppress(Unreachable):
+        try:
             here = check.drain()
             left = check.list_left()
             now_ms = check.client.pool(check.pool).seen_ms or 0
@@ -205,19 +205,24 @@ def _give_back(check: PoolCheck) -> None:
             elif not clean or now_ms > seen_ms:
                 clean, seen_ms = clean + 1, now_ms
             check.client.sync_pool(check.pool)
+            trouble = ""
+        except GanglineError as error:  # who does not answer shows nothing
+            clean, trouble = 0, f": {error.message}"
         if clean < LOOKS_MIN:
             check.wait()
     if clean < LOOKS_MIN:
-        check.because = check.because or f"it could not be shown in {duration(check.gone_s)} that nothing is left"
+        check.because = (
+            check.because or f"it could not be shown in {duration(check.gone_s)} that nothing is left{trouble}"
+        )
     else:
         check.tell("gone")
 
 
 def _settle(check: PoolCheck) -> None:
-    """Read the bills, once nothing more comes; at once if something is left, as that costs until it goes."""
-    until_s = time.monotonic() + (0.0 if check.left else SETTLES_S)
+    """Read the bills, once nothing more comes; at once if something may be left, as that costs until it goes."""
+    until_s = time.monotonic() + (SETTLES_S if "gone" in check.stages else 0.0)
     while True:
-        with suppress(Unreachable):
+        with suppress(GanglineError):
             check.bills = [check.client.node_bill(rental) for rental in check.rented]
             if all(bill.settled for bill in check.bills):
                 return

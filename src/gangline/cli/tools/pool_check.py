@@ -100,7 +100,8 @@ class PoolCheck:
     def drain(self) -> list[NodeDetail]:
         """Cancel the job and give back what was rented for it. Return the nodes that are not gone yet."""
         if self.client.job(self.job).summary.ended_ms is None:
-            self.client.cancel(self.job)
+            with suppress(UserError):  # it ended at this moment
+                self.client.cancel(self.job)
         self.look()
         here = [node for node in self.rented.values() if node.state != "gone"]
         for node in here:

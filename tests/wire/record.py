@@ -185,6 +185,7 @@ class Conversation:
 
     def rent(self) -> None:
         self.user.pool_drivers()
+        self.user.job_offers(self.user.find_job("last"))
         self.user.add_pool("a-pool", "shop", {"nodes_max": 2, "offers": ["small"], "settings": {"town": "Ulm"}})
         self.user.set_pool("a-pool", {"price_max_usd_per_hour": 1.5})
         self.user.pause_pool("a-pool")

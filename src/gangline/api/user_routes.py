@@ -16,11 +16,13 @@ from gangline.api.who import NUMBER_MAX, MemberOf, MemberOfLater, Now, ThisDeplo
 from gangline.core.display import NAME_MAX, Label
 from gangline.core.errors import GanglineError, TooLarge
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
+from gangline.core.fleet.explained import JobOffers
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import InvalidSpec, parse_as, problems
 from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView
 from gangline.service.deployment import Deployment
+from gangline.service.fleet import explaining
 from gangline.service.jobs import query, steer, submit
 from gangline.service.jobs.placing import placement
 from gangline.wire.problem import of_error
@@ -94,6 +96,12 @@ def place_job(deployment: ThisDeployment, now: Now, project: ViewerOf, question:
     Nothing is changed.
     """
     return placement.placement(deployment, project, question.spec, now)
+
+
+@router.get("/jobs/{job}/offers")
+def explain_offers(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> JobOffers:
+    """Show the offers of all pools for a job, those first on which a finished step is expected to cost least, with the reasons."""
+    return explaining.explain(deployment, project, job, now)
 
 
 @router.post("/jobs", status_code=201)

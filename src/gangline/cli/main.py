@@ -51,7 +51,7 @@ COMMANDS = {
         "gangline.cli.admin.nodes:app", "List and show the nodes; drain, quarantine and release them."
     ),
     "pools": LazyCommand(
-        "gangline.cli.tools.check:app", "Make, list and change the pools that nodes are rented for (for operators)."
+        "gangline.cli.tools.explain:app", "Make, list and change the pools that nodes are rented for (for operators)."
     ),
     "data": LazyCommand(
         "gangline.cli.data.data:app", "Convert, encode, inspect and list data sets for training from scratch."

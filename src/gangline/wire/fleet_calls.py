@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from gangline.core.fleet.explained import JobOffers
 from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.wire.http import Http, parse_answer, path_of
 
 
 class FleetCalls:
-    """What a client asks about the fleet. All but `nodes` and `node` needs an operator's key."""
+    """What a client asks about the fleet. All but `nodes`, `node` and `job_offers` needs an operator's key."""
 
     _http: Http
 
@@ -40,6 +41,10 @@ class FleetCalls:
     def node_bill(self, node: str) -> NodeBill:
         """Return what a rented node's time has cost so far, and for how long its provider bills it."""
         return parse_answer(NodeBill, self._http.ask("GET", path_of("nodes", node, "bill")))
+
+    def job_offers(self, job: str) -> JobOffers:
+        """Return the offers of all pools for a job, those first on which a step is expected to cost least."""
+        return parse_answer(JobOffers, self._http.ask("GET", path_of("jobs", job, "offers")))
 
     def pools(self) -> list[PoolView]:
         return parse_answer(list[PoolView], self._http.ask("GET", "/v1/pools"))

@@ -81,6 +81,7 @@ ROUTES = {
     "POST /v1/join-tokens": Entry("operator", 201, body={"name": "a"}),
     "GET /v1/join-tokens": Entry("operator"),
     "DELETE /v1/join-tokens/{join_token}": Entry("operator", 204),
+    "GET /v1/jobs/{job}/offers": Entry("viewer", elsewhere=404),
     "GET /v1/pools": Entry("operator"),
     "POST /v1/pools": Entry("operator", 201, body={"name": "more", "driver": "shop"}),
     "GET /v1/pools/{pool}": Entry("operator"),

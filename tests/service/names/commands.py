@@ -111,6 +111,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     ),
     "pools ls": (Run(""),),
     "pools check": (Run("leaving", 2, shows="so no node would be rented"), Run("{typed}", 2)),
+    "pools explain": (Run("{queued}", shows="the job asks for the pool"), Run("{running}"), Run("{typed}", 2)),
     "pools instances": (Run("rented", shows="rental"), Run("{typed}", 2)),
     "pools show": (Run("rented", shows="small"), Run("hostile"), Run("{typed}", 2)),
     "pools set": (

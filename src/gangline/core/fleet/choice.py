@@ -60,12 +60,14 @@ class ClassPace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a job is expected to take and to cost on an offer. `seconds_per_step` is relative if nothing is known of the job's workload.
-    `factor` is the seconds that are paid per second of training: it has what interruptions repeat and restart."""
+    """What a job is expected to take and to cost on an offer. `seconds_per_step` was `measured`, or follows from what was; it is `relative`
+    if nothing is known of the job's workload: then the dollars only compare offers. `factor` is the seconds that are paid per second of
+    training: it has what interruptions repeat and restart."""
 
     micro_usd_per_step: float
     seconds_per_step: float
     measured: bool
+    relative: bool
     interruptions_per_hour: float
     cold_start_s: float
     factor: float
@@ -95,6 +97,7 @@ def expect(
         micro_usd_per_step=again * (price * paid_s / 3600 + egress) / need.steps,
         seconds_per_step=seconds,
         measured=measured,
+        relative=all(pace.workload != need.workload for pace in paces),
         interruptions_per_hour=rate,
         cold_start_s=cold_s,
         factor=paid_s / training_s,

@@ -14,7 +14,7 @@ from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
 PACES_MAX = 500
-"""So many pairs of a workload and a class of GPU are compared, the last that were measured."""
+"""The number of pairs of a workload and a class of GPU that are compared: the last that were measured."""
 
 
 def load_needs(deployment: Deployment, now_ms: int) -> list[QueuedWork]:

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from gangline.sim.bound import cheapest_usd, clairvoyant_usd
-from gangline.sim.cloud import draw_machines
+from gangline.sim.cloud.machines import draw_machines
 from gangline.sim.report import PerJob, SimReport, make_report
 from gangline.sim.scenario import Machines, figures, load_scenario
 from gangline.sim.simulation import Simulation
@@ -76,6 +76,6 @@ def test_with_the_interruptions_that_are_documented_next_to_nothing_is_lost() ->
 def test_the_clairvoyant_takes_the_fastest_for_all_of_the_time_and_then_the_next() -> None:
     fast = Machines(count=1, seconds_per_step=1.0, price_usd_per_hour=3.6, start_s=0)
     slow = Machines(count=1, seconds_per_step=2.0, price_usd_per_hour=3.6, start_s=0)
-    machines = draw_machines([slow, fast], World(0).rng("machines"))
+    machines = draw_machines([slow, fast], World(0))
     assert cheapest_usd(machines, steps=3600, jobs=1, hours=1) == pytest.approx(3.6)
     assert cheapest_usd(machines, steps=4500, jobs=1, hours=1) == pytest.approx(3.6 + 1.8)

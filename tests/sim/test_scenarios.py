@@ -20,7 +20,7 @@ def played(name: str, seed: int = 0, *, compared: bool = False) -> Simulation:
         scenario = replace(scenario, policy=scenario.policy | scenario.compare)
     simulation = Simulation(scenario, seed)
     simulation.run()
-    simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
+    simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.nodes_min)
     return simulation
 
 

@@ -64,7 +64,7 @@ def test_every_promise_holds_over_thousands_of_seeds() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_seed_is_no_toy(seed: int) -> None:
     scenario = Chaos(seed).simulation.scenario
-    assert scenario.fleet.nodes_max >= NODES_MIN
+    assert sum(pool.nodes_max for pool in scenario.all_pools) >= NODES_MIN
     assert sum(batch.count for batch in scenario.jobs) >= JOBS_MIN
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from gangline.sim.cloud import draw_machines
+from gangline.sim.cloud.machines import draw_machines
 from gangline.sim.scenario import MachineModel, Scenario
 from gangline.sim.world import World
 
 
 def clairvoyant_usd(scenario: Scenario, seed: int, *, hours: float) -> float:
     """Return a lower bound of the cost per finished job, for any scheduler that does the scenario's work in `hours`."""
-    machines = draw_machines(list(scenario.machines), World(seed).rng("machines"))
+    machines = draw_machines(scenario.machines, World(seed))
     jobs = sum(batch.count for batch in scenario.jobs)
     steps = sum(batch.count * batch.steps * batch.pace for batch in scenario.jobs)
     return cheapest_usd(machines, steps=steps, jobs=jobs, hours=hours) / jobs

@@ -13,9 +13,10 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.files import FILE_BYTES_MAX, SafePath
+from gangline.core.fleet.pools import is_pool_name
 from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import STRICT, Policy
-from gangline.core.server.settings import make_policy
+from gangline.core.server.settings import DEFAULT_POOL, make_policy
 
 MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65", "no_libraries"]
 JobTrait = Literal["", "kills_hosts", "bad_input", "crashes"]
@@ -38,10 +39,11 @@ AtLeastZero = Annotated[float, Ge(0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineModel:
-    """A machine of the provider. `interruptions_per_hour` is its rate while it is rented; `start_s` is the time from the trainer's start to
-    its first step; `save_s` is how long a save stops training."""
+    """A machine of a provider. `interruptions_per_hour` is its rate while it is rented; `start_s` is the time from the trainer's start to
+    its first step; `save_s` is how long a save stops training. One with `priorities` is rented at one of them."""
 
     id: str
+    pool: str
     slots: int
     gpu: str
     gpu_memory_gb: float
@@ -55,15 +57,36 @@ class MachineModel:
     down_bytes_per_s: float
     trait: MachineTrait
     trait_s: float
+    priorities: tuple["Priority", ...] = ()
+
+    def at(self, priority: "Priority | None") -> "MachineModel":
+        """Return the machine as it is when it is rented at this priority."""
+        if priority is None:
+            return self
+        price = round(priority.price_usd_per_hour * 1e6)
+        return replace(
+            self, price_micro_usd_per_hour=price, interruptions_per_hour=priority.interruptions_per_hour, priorities=()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priority:
+    """A priority at which a provider offers a machine: the lower the price, the sooner others displace us."""
+
+    __pydantic_config__: ClassVar[Any] = STRICT
+    name: Annotated[str, MinLen(1), MaxLen(100)]
+    price_usd_per_hour: AtLeastZero
+    interruptions_per_hour: AtLeastZero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """A group of similar machines, each with `slots` GPUs for its price. Their paces are random: log-normal around
-    `seconds_per_step` with `spread`, then times `slowness`."""
+    """A group of similar machines of a pool, each with `slots` GPUs for its price. Their paces are random: log-normal around
+    `seconds_per_step` with `spread`, then times `slowness`. With `priorities`, price and interruptions are theirs."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     count: Annotated[int, Ge(1), Le(1_000_000)]
+    pool: str = DEFAULT_POOL
     slots: Annotated[int, Ge(1), Le(1024)] = 1
     gpu: str = "RTX 4090"
     gpu_memory_gb: AtLeastZero = 24
@@ -79,6 +102,11 @@ class Machines:
     downlink_mbit: AboveZero = 500.0
     trait: MachineTrait = ""
     trait_s: AtLeastZero = 5.0
+    priorities: tuple[Priority, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [priority.name for priority in self.priorities]
+        assert len(set(names)) == len(names), "each priority of a group has a name of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +147,21 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The pool. A node starts after about `start_s`, log-normal with `start_spread`, and is billed from then on."""
+    """A pool. A node starts after about `start_s`, log-normal with `start_spread`, and is billed from then on. Only `offers` are rented,
+    patterns of their names; all if there are none. A provider that `moves` places a node that it took back on another machine by itself."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
+    name: str = DEFAULT_POOL
     nodes_min: Annotated[int, Ge(0)] = 0
     nodes_max: Annotated[int, Ge(1)] = 40
     start_s: AboveZero = 300.0
     start_spread: AtLeastZero = 0.5
     boot_s: AtLeastZero = 5.0
+    moves: bool = False
+    offers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        assert is_pool_name(self.name), "a pool's name has up to 40 lower-case letters, digits and hyphens"
         assert self.nodes_min <= self.nodes_max, "nodes_max is at least nodes_min"
 
 
@@ -145,14 +178,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario. A run that is not over after `hours_max` is unfinished. `policy` has settings that override the defaults; `compare` has
-    those of a second run, and `published` names a table of published figures, both for comparison."""
+    """A scenario. Its one pool is `fleet`, or it has several `pools`. A run that is not over after `hours_max` is unfinished. `policy` has
+    settings that override the defaults; `compare` has those of a second run, and `published` names a table of published figures, both for
+    comparison."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     title: str
     says: str = ""
     hours_max: AboveZero = 240.0
     fleet: Fleet = Fleet()
+    pools: tuple[Fleet, ...] = ()
     machines: Annotated[tuple[Machines, ...], MinLen(1)]
     jobs: Annotated[tuple[Jobs, ...], MinLen(1)]
     faults: tuple[Fault, ...] = ()
@@ -160,8 +195,23 @@ class Scenario:
     compare: dict[str, Any] = field(default_factory=dict)
     published: str = ""
 
+    def __post_init__(self) -> None:
+        assert not self.pools or self.fleet == Fleet(), "a scenario has [fleet] or [[pools]], not both"
+        names = [pool.name for pool in self.all_pools]
+        assert len(set(names)) == len(names), "each pool has a name of its own"
+        assert {group.pool for group in self.machines} == set(names), "each pool has machines, and each machine a pool"
 
-TABLES: dict[str, type] = {"fleet": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
+    @property
+    def all_pools(self) -> tuple[Fleet, ...]:
+        return self.pools or (self.fleet,)
+
+    @property
+    def nodes_min(self) -> int:
+        """Return how many nodes all pools keep together."""
+        return sum(pool.nodes_min for pool in self.all_pools)
+
+
+TABLES: dict[str, type] = {"fleet": Fleet, "pools": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
 FIELDS_HINT = "`gangline docs simulator` has every field and its unit"
 
 
@@ -219,7 +269,8 @@ def with_policy(scenario: Scenario, policy: Policy) -> Scenario:
 
 
 def override_scenario(scenario: Scenario, settings: dict[str, str]) -> Scenario:
-    """Return the scenario with the settings `policy.x` and `fleet.x` overridden from text. Raises `BadInput` for unknown ones."""
+    """Return the scenario with the settings `policy.x` and, in each pool, `fleet.x` overridden from text. Raises `BadInput` for unknown
+    ones."""
     changes: dict[str, dict[str, Any]] = {"policy": {}, "fleet": {}}
     for name, text in settings.items():
         part, _, setting = name.partition(".")
@@ -229,7 +280,9 @@ def override_scenario(scenario: Scenario, settings: dict[str, str]) -> Scenario:
     policy = scenario.policy | changes["policy"]
     make_policy(policy)
     make_policy(policy | scenario.compare, "compare")
-    return replace(scenario, policy=policy, fleet=_make_fleet(asdict(scenario.fleet) | changes["fleet"]))
+    pools = [_make_fleet(asdict(pool) | changes["fleet"]) for pool in scenario.all_pools]
+    changed = {"pools": tuple(pools)} if scenario.pools else {"fleet": pools[0]}
+    return replace(scenario, policy=policy, **changed)
 
 
 def _make_fleet(settings: dict[str, Any]) -> Fleet:
@@ -246,7 +299,8 @@ def _hint(found: list[Any]) -> str:
     for problem in found:
         if problem["type"] == "unexpected_keyword_argument":
             *above, last = problem["loc"]
-            return _nearest(last, (TABLES[above[0]] if above else Scenario).__slots__)
+            table = Priority if "priorities" in above else TABLES[above[0]] if above else Scenario
+            return _nearest(last, table.__slots__)
     return FIELDS_HINT
 
 

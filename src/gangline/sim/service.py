@@ -48,7 +48,6 @@ from gangline.sim.objects import SimObjects
 from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import World
 
-POOL = "default"
 TIMED_OUT = "the request timed out"
 
 
@@ -177,12 +176,15 @@ class SimService:
 class Link:
     """The `server` port of one node. Messages are lost, delayed and duplicated, and so reordered."""
 
-    def __init__(self, world: World, service: SimService, faults: Faults, rng: Random, join_token: str) -> None:
+    def __init__(
+        self, world: World, service: SimService, faults: Faults, rng: Random, join_token: str, pool: str
+    ) -> None:
         self._world = world
         self._service = service
         self._faults = faults
         self._rng = rng
         self._join_token = self._token = join_token
+        self._pool = pool
         self._sent = 0
 
     def join(self, request: Join) -> Joined:
@@ -190,7 +192,7 @@ class Link:
         joined = self._send(
             "join",
             None,
-            lambda deployment, rental, now: nodes.join_pool(deployment, request, POOL, now, rental=rental),
+            lambda deployment, rental, now: nodes.join_pool(deployment, request, self._pool, now, rental=rental),
         )
         self._token = joined.token
         return joined

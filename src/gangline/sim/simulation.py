@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import File
-from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.job import ENDED
 from gangline.core.jobs.keys import blob_key
 from gangline.core.money.cost import HOUR_MS
@@ -19,18 +18,17 @@ from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
 from gangline.service.access.projects import set_allowance
-from gangline.service.deployment import RentedPool
-from gangline.service.driving import AtOnce
 from gangline.service.jobs import steer
 from gangline.service.jobs.submit import blob_here, submit
 from gangline.sim.checks import Checks
 from gangline.sim.cleaning import age_all, sweep_all
-from gangline.sim.cloud import Cloud, SimNode, draw_machines
+from gangline.sim.cloud.cloud import Cloud
+from gangline.sim.cloud.node import SimNode
 from gangline.sim.faults import FaultRates, Faults
 from gangline.sim.objects import Object, SimObjects
 from gangline.sim.promises.audit import Audit
 from gangline.sim.scenario import Fault, JobModel, Jobs, Scenario
-from gangline.sim.service import POOL, SimService
+from gangline.sim.service import SimService
 from gangline.sim.store import ServerKilled, SimStore
 from gangline.sim.world import START_MS, World
 
@@ -64,16 +62,12 @@ class Simulation:
         self.policy = make_policy(scenario.policy)
         self.checks = Checks(self.world, self.store, self.objects, self.policy)
         self.audit = Audit(self.world, self.store, self.objects)
-        machines = draw_machines(list(scenario.machines), self.world.rng("machines"))
-        self.cloud = Cloud(self.world, machines, scenario.fleet, self.objects, self.faults)
-        limits = PoolLimits(name=POOL, nodes_min=scenario.fleet.nodes_min, nodes_max=scenario.fleet.nodes_max)
-        pools = {POOL: RentedPool(limits, AtOnce(self.cloud))}
-        dearest = max(machine.price_micro_usd_per_hour for machine in machines)
+        self.cloud = Cloud(self.world, scenario, self.objects, self.faults)
         late_s = self.policy.heartbeat_interval_s + self.policy.stop_grace_s
-        self.checks.overshoot = round(scenario.fleet.nodes_max * dearest * late_s / 3600)
+        self.checks.overshoot = round(self.cloud.most_micro_usd_per_hour() * late_s / 3600)
+        pools = self.cloud.pools()
         self.service = SimService(self.world, self.store, self.objects, self.faults, self.checks, self.policy, pools)
-        self.cloud.service = self.service
-        self.cloud.job_of = lambda index: self._models[index]
+        self.cloud.serve(self.service, lambda index: self._models[index])
         self.at_peace = False
         self.jobs: list[str] = []
         self._models: list[JobModel] = []
@@ -112,7 +106,7 @@ class Simulation:
         if look("SELECT 1 FROM job WHERE ended_ms IS NULL ORDER BY rowid DESC LIMIT 1"):
             return False
         here = look("SELECT COUNT(*) FROM node WHERE state <> 'gone'")[0][0]
-        if max(here, self.cloud.running()) > self.scenario.fleet.nodes_min:
+        if max(here, self.cloud.running()) > self.scenario.nodes_min:
             return False
         settled = look("SELECT COUNT(*) FROM instance WHERE settled = 1")[0][0]
         return settled >= self.cloud.billed()
@@ -150,7 +144,7 @@ class Simulation:
 
     def _check_the_end(self) -> None:
         deployment = self.service.deployment
-        self.audit.at_the_end(self.cloud.invoice(), self.scenario.fleet.nodes_min)
+        self.audit.at_the_end(self.cloud.invoice(), self.scenario.nodes_min)
         self.audit.against_the_store(self.policy)
         sweep_all(deployment, self.store)
         self.audit.no_orphans()

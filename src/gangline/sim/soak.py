@@ -36,6 +36,9 @@ KINDS = (
     "no capacity",
     "created although timed out",
     "instance lost",
+    "instance moved",
+    "two at once",
+    "reallocated",
     "fleet reclaimed",
     "fails at once",
     "fails long",
@@ -151,10 +154,11 @@ class Chaos:
         rng = World(seed).rng("chaos")
         scenario = _with_samples(_scenario(rng), World(seed).rng("samples"))
         scenario = _with_slots(scenario, World(seed).rng("slots"))
+        scenario = _with_pools(scenario, World(seed).rng("pools"))
         self.simulation = Simulation(scenario, seed, rates=_rates(rng))
         self._rng = rng
         self._world = self.simulation.world
-        self.simulation.cloud.skews_clocks = True
+        self.simulation.cloud.skew_clocks()
         for _ in range(rng.randrange(12, 30)):
             self._world.after(rng.uniform(60, SAFETY_S), "strike", self._strike)
         self._notices = World(seed).rng("notices")
@@ -300,6 +304,24 @@ def _with_slots(scenario: Scenario, rng: Random) -> Scenario:
         return scenario
     machines = [replace(group, slots=rng.choice((1, 2, 4))) for group in scenario.machines]
     return replace(scenario, machines=tuple(machines))
+
+
+def _with_pools(scenario: Scenario, rng: Random) -> Scenario:
+    """Return the scenario with a provider that moves what it takes back, in a third of all seeds, and in another with one beside it."""
+    kind = rng.choice(("as it is", "moves", "two pools"))
+    if kind == "as it is":
+        return scenario
+    moving = replace(scenario.fleet, moves=True)
+    if kind == "moves":
+        return replace(scenario, fleet=moving)
+    here, *odd = scenario.machines
+    there = replace(here, pool="moving", count=6, price_usd_per_hour=0.25)
+    return replace(
+        scenario,
+        fleet=Fleet(),
+        pools=(scenario.fleet, replace(moving, name="moving", nodes_min=0, nodes_max=4)),
+        machines=(here, *odd, there),
+    )
 
 
 _ODD: tuple[dict, ...] = (

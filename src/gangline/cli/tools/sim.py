@@ -154,7 +154,7 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
         try:
             simulation.run()
             if simulation.is_over():
-                simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.fleet.nodes_min)
+                simulation.audit.at_the_end(simulation.cloud.invoice(), scenario.nodes_min)
                 simulation.audit.against_the_store(simulation.policy)
         except Violation as violation:
             say_error(

@@ -1,7 +1,7 @@
 """Reconcile the fleet: what providers list against what the store has; rent nodes for queued jobs, and return nodes without work."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from gangline.core.errors import GanglineError
 from gangline.core.fleet.autoscale import Adopt, GiveUp, MoveNode, PlaceNode, Rented, StopInstance, reconcile
@@ -98,24 +98,26 @@ def _note_bills(deployment: Deployment, instances: Sequence[Instance], now_ms: i
     """Record from when until when the provider bills each instance, if that is new."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
     known = {
-        row["id"]: row["billed_to_ms"]
+        (row["id"], row["node"]): row["billed_to_ms"]
         for row in deployment.store.load("known_instances", since=min(ended, default=now_ms))
     }
+    bills = dict[str, str]()
     for instance in instances:
-        told = instance.id in known and known[instance.id] == instance.billed_to_ms
+        before = (instance.id, instance.name)  # as the version before wrote it
+        bills[instance.id] = bill_id = instance.id if before in known else bill.bill_id(instance.name, instance.id)
+        told = (bill_id, instance.name) in known and known[bill_id, instance.name] == instance.billed_to_ms
         if instance.billed_from_ms is not None and not told:
             seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
-            deployment.store.apply(write("see_instance", id=instance.id, node=instance.name, **seen))
-    _note_unbilled(deployment, instances)
+            deployment.store.apply(write("see_instance", id=bill_id, node=instance.name, **seen))
+    _note_unbilled(deployment, {(bills[instance.id], *span) for instance in instances for span in instance.unbilled})
 
 
-def _note_unbilled(deployment: Deployment, instances: Sequence[Instance]) -> None:
-    """Record what the provider does not bill of each instance, if that is new."""
-    seen = {(instance.id, *span) for instance in instances for span in instance.unbilled}
+def _note_unbilled(deployment: Deployment, seen: Set[tuple[str, int, int]]) -> None:
+    """Record what the provider does not bill: the bill's id, from when and until when, if that is new."""
     if seen:
         known = {(row["instance"], row["from_ms"], row["to_ms"]) for row in deployment.store.load("unbilled_lately")}
-        for instance, from_ms, to_ms in sorted(seen - known):
-            deployment.store.apply(write("add_unbilled", instance=instance, from_ms=from_ms, to_ms=to_ms))
+        for bill_id, from_ms, to_ms in sorted(seen - known):
+            deployment.store.apply(write("add_unbilled", instance=bill_id, from_ms=from_ms, to_ms=to_ms))
 
 
 def settle(deployment: Deployment) -> None:

@@ -75,6 +75,11 @@ def stored_micro_usd(deployment: Deployment, job: str, now_ms: int) -> int:
     return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
 
 
+def bill_id(rental: str, instance: str) -> str:
+    """Return the id of an instance's bill. The provider's id alone is no key: another cluster counts its jobs from 1, too."""
+    return f"{rental}/{instance}"
+
+
 def bill_of(deployment: Deployment, price_micro_usd_per_hour: int, instance: Row) -> int:
     """Return what the provider bills for an instance that has ended, in micro-dollars."""
     from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
@@ -86,7 +91,8 @@ def settlement(instance: Row, known_micro_usd: int, due_micro_usd: int, node: st
     """Return the lines that make the ledger's total for a node, known so far, equal to what is due to the provider for its instances."""
     from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
     price, joined_ms = instance["price_micro_usd_per_hour"], to_ms
-    if instance["joined_ms"] is not None and instance["id"] == instance["instance"]:
+    own = (instance["instance"], bill_id(instance["node"], instance["instance"] or ""))
+    if instance["joined_ms"] is not None and instance["id"] in own:
         joined_ms = min(max(instance["joined_ms"], from_ms), to_ms)
     start_up = time_line("start-up", price, from_ms, joined_ms)
     rest = due_micro_usd - known_micro_usd - start_up.micro_usd

@@ -22,10 +22,14 @@ class Audit:
         for job, state, because in self._store.look("SELECT id, state, because FROM job"):
             if state not in ENDED:
                 self._fail(4, f"{job} is {state} for ever: {because}")
-        here = self._store.look("SELECT id, state FROM node WHERE state NOT IN ('gone') AND rented = 1")
+        here = self._store.look("SELECT rental, state FROM node WHERE state NOT IN ('gone') AND rented = 1")
         if len(here) > nodes_min:
             self._fail(4, f"{len(here)} nodes remain instead of {nodes_min}: {here[:5]}")
-        sql = "SELECT node, SUM(micro_usd) FROM ledger WHERE cause NOT IN ('storage', 'egress') GROUP BY node"
+        # A provider bills a rental, whose nodes follow each other as it moves between machines.
+        sql = (
+            "SELECT COALESCE(node.rental, ledger.node), SUM(ledger.micro_usd) FROM ledger LEFT JOIN node ON node.id = ledger.node "
+            "WHERE ledger.cause NOT IN ('storage', 'egress') GROUP BY 1"
+        )
         ledger = {node: total for node, total in self._store.look(sql) if total}
         for project, spent in self._store.look("SELECT id, spent FROM project"):
             lines = "SELECT COALESCE(SUM(micro_usd), 0) FROM ledger WHERE project = ? AND cause <> 'storage'"
@@ -34,7 +38,7 @@ class Audit:
         for what in ("attempt WHERE because = ''", "node WHERE because = '' AND state <> 'ready'"):
             for (found,) in self._store.look(f"SELECT id FROM {what}"):  # noqa: S608 - the two above
                 self._fail(6, f"{found} without a reason")
-        rented = {node for (node,) in self._store.look("SELECT id FROM node WHERE rented = 1")}
+        rented = {node for (node,) in self._store.look("SELECT rental FROM node WHERE rented = 1")}
         ours = {node: total for node, total in ledger.items() if node in rented}
         theirs = {node: total for node, total in invoice.items() if total}
         staying = {node for node, _ in here}

@@ -16,10 +16,11 @@ UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHER
 
 -- name: known_instances
 -- List instances whose end was not seen, and those that ended recently.
-SELECT id, billed_to_ms FROM instance WHERE billed_to_ms IS NULL
-UNION ALL SELECT id, billed_to_ms FROM instance WHERE billed_to_ms >= :since
+SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms IS NULL
+UNION ALL SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 
 -- name: see_instance
+-- The id has the rental's name before the provider's own id, which another provider may give to another instance.
 INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
 ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
 

@@ -1,0 +1,1 @@
+"""Simulated providers and the machines that they rent out."""

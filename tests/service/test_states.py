@@ -26,7 +26,8 @@ from gangline.service.attempts import moving
 from gangline.service.fleet import operating
 from gangline.service.fleet.nodes import heed_notice, leave_pool
 from gangline.service.jobs import steer
-from gangline.sim.soak import SAFETY_S, Chaos
+from gangline.sim.drawing import SAFETY_S
+from gangline.sim.soak import Chaos
 from gangline.sim.world import START_MS
 from tests.service.conftest import POLICY, Service, a_service
 from tests.service.places.conftest import allow

@@ -5,7 +5,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from gangline.sim.soak import JOBS_MIN, KINDS, NODES_MIN, Chaos, Soak, soak
+from gangline.sim.drawing import JOBS_MIN, NODES_MIN
+from gangline.sim.soak import KINDS, Chaos, Soak, soak
 from tests.tenths import TENTHS
 
 PROCESSES = 2

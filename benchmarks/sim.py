@@ -12,7 +12,7 @@ import sys
 import time
 from dataclasses import asdict, replace
 
-from gangline.sim.bound import clairvoyant_usd
+from gangline.sim.choice.bound import clairvoyant_usd
 from gangline.sim.report import SimReport, make_report
 from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario, figures, load_scenario
 from gangline.sim.simulation import Simulation

@@ -215,3 +215,20 @@ def test_a_soak_ends_well_where_every_kind_of_fault_struck(gangline, monkeypatch
     monkeypatch.setattr(soaking, "KINDS", tuple(kind for kind in soaking.KINDS if kind in struck))
     code, printed, _ = gangline("soak", "--seeds", "1")
     assert (code, "never" in printed) == (0, False)
+
+
+def test_the_map_names_the_cheapest_offer_and_ours(gangline, tmp_path: Path) -> None:
+    file = tmp_path / "map.toml"
+    file.write_text(TINY)
+    code, printed, _ = gangline("map", str(file), "--factors", "1,4", "-o", "json")
+    found = json.loads(printed)
+    assert (code, [row["factor"] for row in found["rows"]]) == (0, [1, 4])
+    assert all(row["best"] in row["alone"] and row["ours"] > row["bound"] for row in found["rows"])
+    page = gangline("map", str(file), "--factors", "1")[1]
+    assert "over the best" in page and "RTX 4090" in page
+
+
+@pytest.mark.parametrize("factors", ["", "fast", "1,-1", "1,inf", "nan"])
+def test_factors_that_cannot_be(gangline, tiny: str, factors: str) -> None:
+    code, _, said = gangline("map", tiny, "--factors", factors)
+    assert code == 2 and f"--factors {factors}" in said and "hint:" in said

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from gangline.sim.bound import cheapest_usd, clairvoyant_usd
+from gangline.sim.choice.bound import cheapest_usd, clairvoyant_usd
 from gangline.sim.cloud.machines import draw_machines
 from gangline.sim.report import PerJob, SimReport, make_report
 from gangline.sim.scenario import Machines, figures, load_scenario

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.files import FILE_BYTES_MAX, SafePath
-from gangline.core.fleet.pools import is_pool_name
+from gangline.core.fleet.pools import PoolTerms, excluded, is_pool_name
 from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import STRICT, Policy
 from gangline.core.server.settings import DEFAULT_POOL, make_policy
@@ -164,6 +164,14 @@ class Fleet:
         assert is_pool_name(self.name), "a pool's name has up to 40 lower-case letters, digits and hyphens"
         assert self.nodes_min <= self.nodes_max, "nodes_max is at least nodes_min"
 
+    @property
+    def terms(self) -> PoolTerms:
+        return PoolTerms(offers=self.offers)
+
+    def rents(self, offer: str) -> bool:
+        """Return whether the pool's terms admit this offer."""
+        return not excluded(self.terms, offer=offer, price_micro_usd_per_hour=0, price_known=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -212,6 +220,7 @@ class Scenario:
 
 
 TABLES: dict[str, type] = {"fleet": Fleet, "pools": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
+FOLDERS = ("outages", "choices")
 FIELDS_HINT = "`gangline docs simulator` has every field and its unit"
 
 
@@ -324,5 +333,5 @@ def _value(text: str) -> Any:
 def _found() -> dict[str, Traversable]:
     """Return the files of Gangline's scenarios by name, from all folders."""
     folder = files("gangline.sim").joinpath("scenarios")
-    found = (path for place in (folder, folder.joinpath("outages")) for path in place.iterdir())
+    found = (path for place in (folder, *(folder.joinpath(name) for name in FOLDERS)) for path in place.iterdir())
     return {path.name.removesuffix(".toml"): path for path in found if path.name.endswith(".toml")}

@@ -185,5 +185,6 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{scenario_toml} --set {typed}", 2),
     ),
     "sim soak": NUMBERS_ALONE,
+    "sim map": "it prints scenarios, as `sim run` does, and their offers",
     "sim ls": "it prints the titles of our own scenarios",
 }

@@ -1,8 +1,6 @@
 """`gangline sim`: the service, the agent and the SQL of this version in virtual time, between simulated machines and clouds that fail."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +23,7 @@ from gangline.cli.output import (
     table,
     usd,
 )
+from gangline.cli.tools.sim_map import map_choices_command, silence
 from gangline.compose.settings import read_policy
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
@@ -39,6 +38,7 @@ EXIT_BROKEN_PROMISE = 1
 PROGRESS_LINES = 10
 
 app = typer.Typer(no_args_is_help=True)
+app.command("map")(map_choices_command)
 
 
 @app.command("run")
@@ -149,7 +149,7 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
     from gangline.sim.promises.violation import Violation
     from gangline.sim.simulation import Simulation
 
-    with _silence():
+    with silence():
         simulation = Simulation(scenario, seed)
         try:
             simulation.run()
@@ -162,18 +162,6 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
             )
             raise typer.Exit(EXIT_BROKEN_PROMISE) from None
     return simulation
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Drop the log of the simulated service, which nobody needs."""
-    log = logging.getLogger("gangline")
-    before = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _draw(simulation: "Simulation", svg: Path) -> None:
@@ -210,7 +198,7 @@ def _in_process() -> None:
 def _play(seed: int) -> "Soak":
     from gangline.sim.soak import soak as play
 
-    with _silence():
+    with silence():
         return play([seed])
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.fleet.pools import PoolTerms
 from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
 from gangline.sim.cloud.machines import draw_machines
@@ -73,4 +72,4 @@ class Cloud:
 def _pool(provider: SimProvider) -> RentedPool:
     fleet = provider.fleet
     limits = PoolLimits(name=fleet.name, nodes_min=fleet.nodes_min, nodes_max=fleet.nodes_max)
-    return RentedPool(limits, AtOnce(provider), terms=PoolTerms(offers=fleet.offers) if fleet.offers else None)
+    return RentedPool(limits, AtOnce(provider), terms=fleet.terms if fleet.offers else None)

@@ -21,15 +21,15 @@ def make_stocks(machines: Iterable[MachineModel]) -> dict[str, Stock]:
     """Return the offers of a provider with these machines by id: machines with equal GPUs and prices are one."""
     alike: dict[tuple[str, ...], list[MachineModel]] = {}
     for machine in machines:
-        alike.setdefault(tuple(offer.id for offer, _ in offers_of(machine)), []).append(machine)
+        alike.setdefault(tuple(offer.id for offer, _ in offers_for(machine)), []).append(machine)
     return {
         offer.id: Stock(offer=offer, priority=priority, free=free)
         for free in alike.values()
-        for offer, priority in offers_of(free[0])
+        for offer, priority in offers_for(free[0])
     }
 
 
-def offers_of(machine: MachineModel) -> Iterator[tuple[Offer, Priority | None]]:
+def offers_for(machine: MachineModel) -> Iterator[tuple[Offer, Priority | None]]:
     """Yield what this machine is rented as: an offer for each of its priorities, or one."""
     for priority in machine.priorities or (None,):
         yield _offer(machine.at(priority), priority), priority

@@ -58,8 +58,8 @@ class Cloud:
         return {name: cost for provider in self.providers for name, cost in provider.bills().items()}
 
     def most_micro_usd_per_hour(self) -> int:
-        """Return what all nodes cost in an hour, if each pool is full of its dearest machines."""
-        return sum(provider.fleet.nodes_max * provider.dearest for provider in self.providers)
+        """Return what all nodes cost in an hour, if each pool is full of its most expensive machines."""
+        return sum(provider.fleet.nodes_max * provider.price_max for provider in self.providers)
 
     def running(self) -> int:
         return sum(provider.running() for provider in self.providers)

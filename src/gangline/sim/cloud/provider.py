@@ -65,7 +65,7 @@ class SimProvider:
         return [rented.node for rented in self._listed.values() if rented.node and rented.node.alive]
 
     @property
-    def dearest(self) -> int:
+    def price_max(self) -> int:
         """Return the highest price, in micro-dollars per hour."""
         return max(stock.offer.price_micro_usd_per_hour for stock in self._stocks.values())
 

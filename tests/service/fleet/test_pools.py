@@ -143,6 +143,13 @@ def test_what_the_provider_lists_now_is_shown_whatever_the_server_knows(service:
     (node,) = rented(service)
     (instance,) = service.ask("GET", "/v1/pools/cloud-1/instances").json()
     assert (instance["rental"], instance["billed_to_ms"]) == (node, None)
+    ((key, held),) = service.till.instances.items()
+    service.till.instances[key] = replace(held, progress="downloading 43 %")
+    look(service)
+    assert service.ask("GET", f"/v1/nodes/{node}").json()["because"].endswith("; downloading 43 %")
+    assert service.ask("GET", "/v1/nodes").json()[0]["because"].endswith("; downloading 43 %")
+    join(service, node)
+    assert "downloading" not in service.ask("GET", f"/v1/nodes/{node}").json()["because"]
     service.till.instances.clear()
     assert service.ask("GET", "/v1/pools/cloud-1/instances").json() == []
     problem(service.ask("GET", "/v1/pools/none/instances"), 404, "not-found")

@@ -47,6 +47,7 @@ class Rented:
     offer: str = ""
     unfit: bool = False
     because: str = ""
+    progress: str = ""
     shape: NodeShape
     free: int = 1
 

@@ -64,6 +64,7 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: L
         # One that was rented since the list was asked for cannot be in it.
         if node.since_ms < look.began_ms and (node.missing or node.instance not in listed):
             deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
+    _note_progress(deployment, ours, instances)
     ends = {instance.id: instance.billed_to_ms for instance in instances}
     rented_as = {node.id: node.instance for node in ours}
     seen_now = [seen_instance(instance) for instance in instances]
@@ -82,6 +83,14 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: L
                 )
             case MoveNode():
                 move_rental(deployment, action, now_ms)
+
+
+def _note_progress(deployment: Deployment, ours: Sequence[Rented], instances: Sequence[Instance]) -> None:
+    """Record how far the starts of nodes are, if that is new."""
+    progress = {instance.name: instance.progress for instance in instances if instance.billed_to_ms is None}
+    for node in ours:
+        if node.state == "starting" and progress.get(node.rental, node.progress) != node.progress:
+            deployment.store.apply(write("note_progress", id=node.id, progress=progress[node.rental]))
 
 
 def _drain_removed(deployment: Deployment, pool: RentedPool) -> None:

@@ -31,7 +31,7 @@ def _node_view(row: Row, jobs: tuple[NodeJob, ...]) -> NodeView:
         machine=row["machine"],
         pool=row["pool"],
         state=row["state"],
-        because=row["because"],
+        because=_why_so(row),
         gpu=row["gpu"],
         slots=row["slots"],
         price_usd_per_hour=row["price_micro_usd_per_hour"] / 1e6,
@@ -42,6 +42,11 @@ def _node_view(row: Row, jobs: tuple[NodeJob, ...]) -> NodeView:
         jobs=jobs,
         seen_ms=row["seen_ms"],
     )
+
+
+def _why_so(row: Row) -> str:
+    """Return why a node is in its state; of one that starts also how far its provider says that it is."""
+    return f"{row['because']}; {row['progress']}" if row["state"] == "starting" and row["progress"] else row["because"]
 
 
 def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: int) -> NodeDetail:
@@ -59,7 +64,7 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
         name=row["name"],
         pool=row["pool"],
         state=row["state"],
-        because=row["because"],
+        because=_why_so(row),
         gpu=row["gpu"],
         gpu_memory_gb=row["gpu_memory_gb"],
         slots=row["slots"],

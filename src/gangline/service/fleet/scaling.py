@@ -133,6 +133,7 @@ def load_rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[R
             offer=row["offer"],
             unfit=bool(row["proof_failed"]),
             because=row["because"],
+            progress=row["progress"],
             state=row["state"],
             since_ms=row["since_ms"],
             # A node could not claim while the service was down: that time does not count as idle.

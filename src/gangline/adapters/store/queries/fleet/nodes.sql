@@ -31,6 +31,9 @@ SELECT id, instance, place, shown_machine, leaves, because FROM node WHERE renta
 -- Record the place that the provider shows for a node that nobody joined as yet, or that joined without one.
 UPDATE node SET place = :place, shown_machine = :shown_machine WHERE id = :id AND (state = 'starting' OR place = '')
 
+-- name: note_progress
+UPDATE node SET progress = :progress WHERE id = :id
+
 -- name: node_joined
 -- The worker of a rented node joins. The state is the guard: of two workers with the rental's token, only the first joins.
 UPDATE node SET place = CASE WHEN place = '' THEN :place ELSE place END, machine = :machine, state = :state, because = :because, gpu = :gpu, gpu_memory_gb = :gpu_memory_gb,
@@ -41,7 +44,7 @@ WHERE id = :id AND state = 'starting' AND place IN ('', :place)
 -- name: node
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.price_known, node.rented, node.instance,
-       node.rental, node.offer, node.place, node.capabilities, COALESCE(node.proof_failed, 0) AS proof_failed, node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.rental, node.offer, node.place, node.progress, node.capabilities, COALESCE(node.proof_failed, 0) AS proof_failed, node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms,
        CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
 FROM node LEFT JOIN machine ON machine.id = node.machine
@@ -50,7 +53,7 @@ WHERE node.id = :id
 -- name: nodes
 -- List the nodes that are not gone.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots, node.trust,
-       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms
+       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, node.progress
 FROM node
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
@@ -80,7 +83,7 @@ SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> '
 
 -- name: nodes_of_pool
 -- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
-SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place, node.shown_machine, node.leaves, node.offer, node.because,
+SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place, node.shown_machine, node.leaves, node.offer, node.because, node.progress,
        COALESCE(node.proof_failed, 0) AS proof_failed, node.state, node.since_ms, node.instance, node.missing,
        node.rented, node.seen_ms, node.meter_ms, node.gpu, node.gpu_memory_gb, node.trust, node.slots, node.kinds, node.numerics,
        node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_free,

@@ -475,12 +475,18 @@ RULES = [
         "factor = 1",
     ),
     rule(
-        "5: of the ledger's own history",
+        "5: of an offer's own history",
         "service.fleet.demand:load_histories",
-        'ended[key]["interruptions"] if key in ended else 0',
-        "0",
+        '*load("lost_on_offers", since=since_ms),',
+        "",
     ),
-    rule("5: with what runs", "service.fleet.demand:load_histories", "running.get(key, 0) + ", ""),
+    rule(
+        "5: what its provider took back was lost",
+        "service.fleet.fleet:_agree",
+        "ended_ms=ended_ms, lost=True",
+        "ended_ms=ended_ms",
+    ),
+    rule("5: not what was to go", "service.fleet.nodes:gone", "if lost and not unwanted", "if lost"),
     rule(
         "5: a failed probe makes its offer dearer",
         "core.fleet.choice:expect",

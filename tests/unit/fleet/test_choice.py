@@ -21,19 +21,20 @@ from tests.unit.examples import POLICY
 from tests.unit.fleet.test_autoscale import NEED, NOW_MS
 
 HOUR_MS = 3_600_000
+SAVES_RARELY = replace(POLICY, save_interval_s=300)
 SHAPE = NodeShape(pool="a", gpu="RTX 4090", gpu_memory_gb=24, kinds=",lora,")
-KNOWN = History(interruptions=0, ms=1000 * HOUR_MS, starts=1000, starts_ms=1000 * 60_000)
+KNOWN = History(ms=1000 * HOUR_MS, starts=1000, starts_ms=1000 * 60_000)
 OFFER = OfferFacts(offer="offer", shape=SHAPE, price_micro_usd_per_hour=300_000, history=KNOWN)
 PACE = ClassPace(workload="w", gpu="RTX 4090", seconds_per_step=2.0)
 LONG = replace(NEED, steps=10_000, save_s=300.0)
 
 
 def expected(offer: OfferFacts, need: QueuedWork = LONG, *paces: ClassPace, shared_by: int = 1) -> Expectation:
-    return expect(need, offer, paces or [PACE], POLICY, shared_by=shared_by)
+    return expect(need, offer, paces or [PACE], SAVES_RARELY, shared_by=shared_by)
 
 
 def often(offer: OfferFacts, per_hour: int) -> OfferFacts:
-    return replace(offer, history=replace(KNOWN, interruptions=1000 * per_hour))
+    return replace(offer, history=replace(KNOWN, lost=1000 * per_hour))
 
 
 def test_a_steady_offer_costs_its_price_for_the_steps_and_one_cold_start() -> None:
@@ -51,7 +52,7 @@ def test_interruptions_cost_half_an_interval_and_a_cold_start_each() -> None:
 
 def test_what_each_start_downloads_is_paid_for_again_after_an_interruption() -> None:
     need = replace(LONG, download_bytes=7e9)
-    policy = replace(POLICY, egress_usd_per_gb=0.1)
+    policy = replace(SAVES_RARELY, egress_usd_per_gb=0.1)
     steady = expect(need, OFFER, [PACE], policy, shared_by=1)
     lost = expect(need, often(OFFER, 1), [PACE], policy, shared_by=1)
     assert steady.egress_micro_usd == pytest.approx(700_000, rel=0.01)
@@ -69,7 +70,7 @@ def test_idle_slots_are_paid_for_by_those_that_work() -> None:
 
 def test_what_was_never_tried_is_assumed_and_what_was_seen_soon_counts_more() -> None:
     assert interruptions_per_hour(History()) == pytest.approx(0.05)
-    assert interruptions_per_hour(History(interruptions=100, ms=50 * HOUR_MS)) == pytest.approx(100 / 50, rel=0.1)
+    assert interruptions_per_hour(History(lost=100, ms=50 * HOUR_MS)) == pytest.approx(100 / 50, rel=0.1)
     assert cold_start_s(History(), POLICY) == POLICY.move_s
     assert cold_start_s(KNOWN, POLICY) == pytest.approx(60, rel=0.01)
 
@@ -102,7 +103,7 @@ def pool(name: str, *offers: OfferFacts, most: int = 9, starts: int = 99, away: 
 
 
 def rented(needs: Sequence[QueuedWork], *pools: PoolNow, by_hand: Sequence[Room] = ()) -> dict[str, list[str]]:
-    found = plan(pools, by_hand, needs, [PACE], NOW_MS, POLICY)
+    found = plan(pools, by_hand, needs, [PACE], NOW_MS, SAVES_RARELY)
     return {
         name: [action.offer for action in actions if isinstance(action, StartNode)]
         for name, actions in found.items()

@@ -8,15 +8,18 @@ from statistics import median
 from gangline.core.fleet.needs import NodeShape, QueuedWork
 from gangline.core.gpus import KINDS as GPU_KINDS
 from gangline.core.money.budget import UNPRICED_MICRO_USD, reservation
+from gangline.core.money.cost import HOUR_MS
 from gangline.core.policy import Policy
 from gangline.core.runs.daly import run_factor
 
 PRIOR_INTERRUPTIONS_PER_HOUR = 0.05
 """What is assumed of an offer that was never tried: one interruption in twenty hours. It is low, so that a cheap offer is tried."""
-PRIOR_HOURS = 5.0
-"""The assumption weighs as much as this many hours of the offer's nodes."""
+PRIOR_HOURS = 1.0
+"""The assumption weighs as much as this many hours of the offer's nodes: what is seen soon counts more."""
 COLD_STARTS = 3.0
 """The assumed cold start of `move_s` weighs as much as this many measured ones."""
+BENEFIT_OF_DOUBT = 1.25
+"""An offer whose class of GPU was not measured at such a job gets one node, if it might be this many times cheaper than is expected."""
 FAILED_PROBES_MAX = 30
 """More failed probes in a row of one offer count as this many."""
 FACTOR_MAX = 1e6
@@ -25,11 +28,13 @@ FACTOR_MAX = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What the ledger knows of an offer's nodes: the interruptions of its attempts and the milliseconds that these ran. `starts` of them
-    have taken their first step, `starts_ms` after their claims in all."""
+    """What is known of an offer's nodes: for how many milliseconds they were billed in all, and how many were `lost`. `boots` of them
+    joined; all together were starting for `boots_ms`. `starts` of their attempts took their first step, `starts_ms` after their claims."""
 
-    interruptions: int = 0
+    lost: int = 0
     ms: int = 0
+    boots: int = 0
+    boots_ms: int = 0
     starts: int = 0
     starts_ms: int = 0
 
@@ -79,15 +84,16 @@ def expect(
 ) -> Expectation:
     """Return what one job of the need is expected to cost on this offer, if `shared_by` of a node's slots have work.
 
-    The time is that of Daly (2006; see gangline.core.runs.daly) for a job that saves every `save_s` and needs a cold start after each
-    interruption; each start downloads what the job needs. Each node in a row that failed its probe doubles the cost, else an offer whose
+    The time is that of Daly (2006; see gangline.core.runs.daly) for a job that needs a new node and a cold start after each interruption;
+    each start downloads what the job needs. Each node in a row that failed its probe doubles the cost, else an offer whose
     image lacks the libraries would be rented for ever.
     """
     seconds, measured = _seconds_per_step(need.workload, offer.shape.gpu, paces)
     rate, cold_s = interruptions_per_hour(offer.history), cold_start_s(offer.history, policy)
     between_s, training_s = 3600 / rate, max(need.steps * seconds, 1e-9)
-    interval_s = min(need.save_s, training_s) or training_s
-    factor = min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=cold_s), FACTOR_MAX)
+    interval_s = min(need.save_s, policy.save_interval_s, training_s) or training_s
+    restart_s = boot_s(offer.history) + cold_s
+    factor = min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=restart_s), FACTOR_MAX)
     paid_s = cold_s + training_s * factor
     starts = 1 + paid_s / between_s
     egress = starts * need.download_bytes * policy.egress_micro_usd_per_byte
@@ -107,8 +113,13 @@ def expect(
 
 def interruptions_per_hour(history: History) -> float:
     """Return the expected rate: the mean of a gamma distribution that began at the assumption and learned from the history."""
-    hours = history.ms / 3_600_000
-    return (PRIOR_INTERRUPTIONS_PER_HOUR * PRIOR_HOURS + history.interruptions) / (PRIOR_HOURS + hours)
+    hours = history.ms / HOUR_MS
+    return (PRIOR_INTERRUPTIONS_PER_HOUR * PRIOR_HOURS + history.lost) / (PRIOR_HOURS + hours)
+
+
+def boot_s(history: History) -> float:
+    """Return the expected billed time until a node joins. Nodes that were lost while they started count to those that joined."""
+    return history.boots_ms / 1000 / (1 + history.boots)
 
 
 def cold_start_s(history: History, policy: Policy) -> float:
@@ -138,7 +149,7 @@ def _seconds_per_step(workload: str, gpu: str, paces: Sequence[ClassPace]) -> tu
         return math.exp(sum(map(math.log, ratios)) / len(ratios)), False
     if known:
         return min(known.values()), False
-    return 1 / _PEAKS.get(gpu, _TYPICAL), False
+    return _TYPICAL / _PEAKS.get(gpu, _TYPICAL), False
 
 
 _PEAKS = {kind.name: math.sqrt(kind.tflops * kind.memory_gb_per_s) for kind in GPU_KINDS}

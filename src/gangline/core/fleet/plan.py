@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gangline.core.fleet.autoscale import Drain, GiveUp, PoolLimits, Rented, StartNode
-from gangline.core.fleet.choice import ClassPace, OfferFacts, expect, reserve
+from gangline.core.fleet.choice import BENEFIT_OF_DOUBT, ClassPace, OfferFacts, expect, reserve
 from gangline.core.fleet.needs import Cover, QueuedWork, Room, cover, fits
 from gangline.core.policy import Policy
 from gangline.core.words import counted
+
+TRIES_FROM_JOBS = 4
+"""A class of GPU that was not measured is tried only where at least this many jobs need nodes: nobody's only job is an experiment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class PoolNow:
 
 @dataclass(slots=True)
 class _Pool:
-    """A pool while it is planned for."""
+    """A pool while it is planned for. `tried` are the classes of GPU of all nodes, in all pools."""
 
     now: PoolNow
     actions: list[StartNode | Drain | GiveUp]
@@ -36,8 +39,10 @@ class _Pool:
     idle: list[Rented]
     room: int
     starts: int
+    tried: set[str]
 
-    def rents(self, count: int) -> None:
+    def rents(self, gpu: str, count: int) -> None:
+        self.tried.add(gpu)
         self.room -= count
         self.starts -= count
         self.coming += count
@@ -58,7 +63,8 @@ def plan(
     given back. One that does so while jobs wait may run none of them: it makes room for one that may, and only then may a pool have fewer
     nodes than its minimum.
     """
-    planned = [_begin(pool, now_ms, policy) for pool in pools]
+    tried = {node.shape.gpu for pool in pools for node in pool.nodes} | {room.shape.gpu for room in others}
+    planned = [_begin(pool, tried, now_ms, policy) for pool in pools]
     idle_ms = round(policy.idle_s * 1000)
     covered = cover(needs, [*others, *_rooms(pools, planned, now_ms, idle_ms)], recent_ms=now_ms - idle_ms)
     affordable = _affordable(needs, pools, policy)
@@ -78,7 +84,7 @@ def plan(
     return {pool.now.name: pool.actions for pool in planned}
 
 
-def _begin(pool: PoolNow, now_ms: int, policy: Policy) -> _Pool:
+def _begin(pool: PoolNow, tried: set[str], now_ms: int, policy: Policy) -> _Pool:
     starting = [node for node in pool.nodes if node.state == "starting"]
     late = [node for node in starting if now_ms - node.since_ms > policy.starting_s * 1000]
     working = [node for node in pool.nodes if node.state in ("ready", "on_trial")]
@@ -91,6 +97,7 @@ def _begin(pool: PoolNow, now_ms: int, policy: Policy) -> _Pool:
         idle=[node for _, _, node in sorted(idle, key=lambda each: each[:2])],
         room=pool.limits.nodes_max - (len(pool.nodes) - len(late)),  # one that is draining still costs money
         starts=pool.starts_max,
+        tried=tried,
     )
 
 
@@ -149,12 +156,12 @@ def _rent(
             best = _best(planned, need, needs, left, left[index], paces, policy)
             if best is None:
                 break
-            pool, offer = best
+            pool, offer, most = best
             each = min(offer.shape.slots // need.slots, left[index])
-            nodes = min(pool.room, pool.starts, max(1, left[index] // each))
+            nodes = min(pool.room, pool.starts, max(1, left[index] // each), most)
             because = _why(needs, pool)
             pool.actions += [StartNode(offer.offer, because)] * nodes
-            pool.rents(nodes)
+            pool.rents(offer.shape.gpu, nodes)
             left[index] -= nodes * each
             free = offer.shape.slots - each * need.slots
             spare += [
@@ -181,8 +188,10 @@ def _best(
     jobs: int,
     paces: Sequence[ClassPace],
     policy: Policy,
-) -> tuple[_Pool, OfferFacts] | None:
-    found: list[tuple[float, str, str, _Pool, OfferFacts]] = []
+) -> tuple[_Pool, OfferFacts, int] | None:
+    """Return the offer to rent, and at most how many nodes of it. Where several jobs wait, one of them tries a class of GPU that
+    was not measured yet, if that might be cheaper."""
+    found: list[tuple[float, str, str, bool, _Pool, OfferFacts]] = []
     for pool in planned:
         if pool.now.is_away or min(pool.room, pool.starts) <= 0:
             continue
@@ -193,12 +202,22 @@ def _best(
             work = sum(
                 count * other.slots for other, count in zip(needs, left, strict=True) if fits(other, offer.shape)
             )
-            cost = expect(need, offer, paces, policy, shared_by=max(work, need.slots * jobs)).micro_usd_per_step
-            found.append((cost, pool.now.name, offer.offer, pool, offer))
+            expected = expect(need, offer, paces, policy, shared_by=max(work, need.slots * jobs))
+            unknown = not expected.measured and offer.shape.gpu not in pool.tried
+            found.append((expected.micro_usd_per_step, pool.now.name, offer.offer, unknown, pool, offer))
     if not found:
         return None
-    *_, pool, offer = min(found, key=lambda each: each[:3])
-    return pool, offer
+    cost, *_, pool, offer = min(found, key=lambda each: each[:3])
+    if sum(left) >= TRIES_FROM_JOBS:
+        doubtful = [
+            each
+            for each in found
+            if each[3] and each[5].shape.gpu != offer.shape.gpu and each[0] / BENEFIT_OF_DOUBT < cost
+        ]
+        if doubtful:
+            *_, other, untried = min(doubtful, key=lambda each: each[:3])
+            return other, untried, 1
+    return pool, offer, jobs
 
 
 def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: Sequence[ClassPace], policy: Policy) -> None:
@@ -212,7 +231,7 @@ def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: Sequence[Clas
     )
     because = f"the pool keeps at least {counted(pool.now.limits.nodes_min, 'node')}"
     pool.actions += [StartNode(usable[0].offer, because)] * missing
-    pool.rents(missing)
+    pool.rents(usable[0].shape.gpu, missing)
 
 
 def _drain(pool: _Pool, used: frozenset[str], takable: int, now_ms: int, policy: Policy) -> None:

@@ -68,20 +68,16 @@ def shape_of_offer(offer: Offer, pool: str, kinds: str) -> NodeShape:
 
 
 def load_histories(deployment: Deployment, now_ms: int) -> dict[tuple[str, str], History]:
-    """Return what the ledger knows of each pool's offers, of the last day."""
-    running = {(row["pool"], row["offer"]): row["ms"] for row in deployment.store.load("running_on_offers", now=now_ms)}
-    ended = {
-        (row["pool"], row["offer"]): row for row in deployment.store.load("ended_on_offers", since=now_ms - DAY_MS)
-    }
-    return {
-        key: History(
-            interruptions=ended[key]["interruptions"] if key in ended else 0,
-            ms=running.get(key, 0) + (ended[key]["ms"] if key in ended else 0),
-            starts=ended[key]["starts"] if key in ended else 0,
-            starts_ms=ended[key]["starts_ms"] if key in ended else 0,
-        )
-        for key in {*running, *ended}
-    }
+    """Return what is known of each pool's offers, of the last day."""
+    since_ms, load, found = now_ms - DAY_MS, deployment.store.load, dict[tuple[str, str], dict[str, int]]()
+    for row in (
+        *load("billed_on_offers", now=now_ms, since=since_ms),
+        *load("lost_on_offers", since=since_ms),
+        *load("starts_on_offers", since=since_ms),
+    ):
+        known = {name: row[name] for name in row.keys() if name not in ("pool", "offer")}  # noqa: SIM118 - a row is no mapping
+        found.setdefault((row["pool"], row["offer"]), {}).update(known)
+    return {key: History(**known) for key, known in found.items()}
 
 
 def load_paces(deployment: Deployment, now_ms: int) -> list[ClassPace]:

@@ -76,7 +76,8 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: L
             case StopInstance():
                 pool.driving.stop(action.instance)
             case GiveUp():
-                gone(deployment, action.node, action.because, now_ms, ended_ms=ends.get(rented_as[action.node] or ""))
+                ended_ms = ends.get(rented_as[action.node] or "")
+                gone(deployment, action.node, action.because, now_ms, ended_ms=ended_ms, lost=True)
             case PlaceNode():
                 deployment.store.apply(
                     write("place_node", id=action.node, place=action.place, shown_machine=action.machine)

@@ -22,7 +22,7 @@ def move_rental(deployment: Deployment, move: MoveNode, now_ms: int, *, leaves: 
     worker joins from the new place."""
     node, at = deployment.new_id("node"), {"place": move.place, "shown_machine": move.machine, "leaves": leaves}
     following = write("move_rental", id=node, left=move.node, because=move.because, now=now_ms, **at)
-    gone(deployment, move.node, move.because, now_ms, then=[following])
+    gone(deployment, move.node, move.because, now_ms, lost=not leaves, then=[following])
     log.info("node %s becomes %s: %s", move.node, node, move.because)
     return node
 

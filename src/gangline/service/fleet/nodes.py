@@ -162,7 +162,7 @@ def give_up_silent(deployment: Deployment, now_ms: int) -> None:
     if not rows or now_ms - back_since_ms(deployment, now_ms) < silent_ms:
         return
     for row in rows:
-        gone(deployment, row["id"], f"no request for {deployment.policy.node_silent_s:.0f} s", now_ms)
+        gone(deployment, row["id"], f"no request for {deployment.policy.node_silent_s:.0f} s", now_ms, lost=True)
 
 
 def gone(
@@ -172,11 +172,12 @@ def gone(
     now_ms: int,
     *,
     ended_ms: int | None = None,
+    lost: bool = False,
     then: Sequence[Write] = (),
 ) -> None:
     """Give a node up for good: bill its idle time up to now, or to when its instance ended (`ended_ms`), and interrupt its attempts.
 
-    The writes `then` are a part of the transaction that makes it gone.
+    It counts as `lost` to its offer if it was still wanted. The writes `then` are a part of the transaction that makes it gone.
     """
     until_ms = min(now_ms, ended_ms or now_ms)
     for _ in range(TRIES_MAX):
@@ -185,8 +186,10 @@ def gone(
         if node.state == "gone":
             return
         metered = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
-        why = node.because if node.state in ("draining", "quarantined") else because
-        if deployment.store.apply(*metered, guard("node_gone", id=node_id, because=why), *then):
+        unwanted = node.state in ("draining", "quarantined")
+        why = node.because if unwanted else because
+        counted = [write("count_lost", id=node_id)] if lost and not unwanted else []
+        if deployment.store.apply(*metered, guard("node_gone", id=node_id, because=why), *counted, *then):
             log.info("node %s is gone: %s", node_id, why)
             return
     raise AssertionError(f"{node_id} changed {TRIES_MAX} times while it was given up")

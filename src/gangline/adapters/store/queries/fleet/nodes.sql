@@ -157,6 +157,9 @@ WHERE id = :id AND meter_ms = :seen
 UPDATE node SET state = 'gone', because = :because
 WHERE id = :id AND state <> 'gone' AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)
 
+-- name: count_lost
+UPDATE node SET lost = 1 WHERE id = :id
+
 -- name: set_node_state
 -- Change the state that the decision saw; another server, or the node itself, may have changed it since.
 UPDATE node SET state = :state, because = :because WHERE id = :id AND state = :before

@@ -17,21 +17,26 @@ ORDER BY machine LIMIT :limit
 SELECT workload, gpu, AVG(seconds_per_step) AS seconds_per_step FROM pace
 WHERE seconds_per_step IS NOT NULL AND at_ms > :since GROUP BY workload, gpu ORDER BY MAX(at_ms) DESC, workload, gpu LIMIT :limit
 
--- name: ended_on_offers
--- Sum up, for each offer, the attempts that ended lately: how many were interrupted, their time, and the time until their first steps.
-SELECT node.pool, node.offer, CAST(SUM(CASE WHEN attempt.state = 'interrupted' THEN 1 ELSE 0 END) AS BIGINT) AS interruptions,
-       CAST(SUM(attempt.ended_ms - attempt.started_ms) AS BIGINT) AS ms,
-       CAST(SUM(CASE WHEN attempt.training_ms IS NULL THEN 0 ELSE 1 END) AS BIGINT) AS starts,
-       CAST(COALESCE(SUM(attempt.training_ms - attempt.started_ms), 0) AS BIGINT) AS starts_ms
-FROM attempt JOIN node ON node.id = attempt.node
-WHERE attempt.state <> 'live' AND attempt.ended_ms > :since AND node.rented = 1
+-- name: billed_on_offers
+-- Sum up, for each offer, how long its nodes are and were billed lately; how many of them joined, and for how long all were starting.
+SELECT node.pool, node.offer, CAST(SUM(COALESCE(billed.to_ms, CAST(:now AS BIGINT)) - billed.from_ms) AS BIGINT) AS ms,
+       CAST(SUM(CASE WHEN node.joined_ms IS NULL THEN 0 ELSE 1 END) AS BIGINT) AS boots,
+       CAST(SUM(CASE WHEN COALESCE(node.joined_ms, billed.to_ms, CAST(:now AS BIGINT)) > billed.from_ms
+                     THEN COALESCE(node.joined_ms, billed.to_ms, CAST(:now AS BIGINT)) - billed.from_ms ELSE 0 END) AS BIGINT) AS boots_ms
+FROM (SELECT node, billed_from_ms AS from_ms, billed_to_ms AS to_ms FROM instance WHERE billed_to_ms IS NULL
+      UNION ALL SELECT node, billed_from_ms, billed_to_ms FROM instance WHERE billed_to_ms > :since) AS billed
+     JOIN node ON node.id = billed.node
 GROUP BY node.pool, node.offer
 
--- name: running_on_offers
--- Sum up, for each offer, the time for which the attempts have run that run now.
-SELECT node.pool, node.offer, CAST(SUM(CAST(:now AS BIGINT) - lease.started_ms) AS BIGINT) AS ms
-FROM lease JOIN node ON node.id = lease.node
-WHERE node.rented = 1
+-- name: lost_on_offers
+-- Count, for each offer, the nodes that were lost lately.
+SELECT pool, offer, COUNT(*) AS lost FROM node WHERE lost = 1 AND since_ms > :since GROUP BY pool, offer
+
+-- name: starts_on_offers
+-- Sum up, for each offer, the time until the first step of the attempts that ended lately.
+SELECT node.pool, node.offer, COUNT(*) AS starts, CAST(SUM(attempt.training_ms - attempt.started_ms) AS BIGINT) AS starts_ms
+FROM attempt JOIN node ON node.id = attempt.node
+WHERE attempt.state <> 'live' AND attempt.ended_ms > :since AND attempt.training_ms IS NOT NULL AND node.rented = 1
 GROUP BY node.pool, node.offer
 
 -- name: pace_at_job

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from gangline.core.errors import BadInput, Denied, Unreachable
-from gangline.ports.pool import MachineIdentity
+from gangline.core.specs.fields import Needs
+from gangline.ports.pool import MachineIdentity, Offer
 from gangline.ports.server import Join
 from gangline.ports.store import write
 from gangline.service.access.access import identify
@@ -38,6 +39,143 @@ def a_node_that_ends_before_it_has_joined_is_not_rented_again_at_once(bench: Ben
     bench.wait(bench.policy.start_pause_s)
     bench.tend()
     assert len(bench.rented()) == 1
+
+
+TWO_OFFERS = [
+    Offer(id="steady", price_micro_usd_per_hour=PRICE),
+    Offer(id="often lost", price_micro_usd_per_hour=PRICE * 9 // 10),
+]
+
+
+EIGHT = [
+    Offer(id="one", price_micro_usd_per_hour=PRICE),
+    Offer(id="eight", slots=8, price_micro_usd_per_hour=7 * PRICE),
+]
+
+
+@probe(offers=EIGHT)
+def a_node_of_eight_slots_is_rented_for_eight_jobs_not_for_one(bench: Bench) -> None:
+    bench.submit(seed=0)
+    bench.tend()
+    assert [row[0] for row in bench.store.look("SELECT offer FROM node")] == ["one"]
+    for seed in range(1, 9):
+        bench.submit(seed=seed)
+    bench.tend()
+    assert [row[0] for row in bench.store.look("SELECT offer FROM node ORDER BY id")] == ["one", "eight"]
+
+
+@probe(nodes_max=4)
+def a_node_that_leaves_a_job_for_long_is_given_back_and_another_one_is_rented(bench: Bench) -> None:
+    node, _ = rent(bench)
+    bench.tend()
+    join(bench, "idle", node)
+    bench.wait(bench.policy.idle_s + 1)
+    bench.tend()
+    assert bench.node(node)["state"] in ("draining", "gone")
+    assert len(set(bench.rented()) - {node}) == 1
+
+
+@probe(nodes_min=1, nodes_max=4)
+def a_node_that_was_idle_for_long_is_left_a_job_that_has_just_come(bench: Bench) -> None:
+    bench.tend()
+    bench.tend()
+    (node,) = bench.rented()
+    join(bench, "idle", node)
+    bench.wait(bench.policy.idle_s + 1)
+    bench.submit()
+    bench.tend()
+    assert bench.rented() == [node]
+
+
+@probe(nodes_max=2)
+def a_pool_rents_no_more_than_its_most_beside_what_it_has(bench: Bench) -> None:
+    node, _ = rent(bench)
+    bench.tend()
+    join(bench, "busy", node)
+    bench.claim(node)
+    for seed in range(1, 4):
+        bench.submit(seed=seed)
+    bench.tend()
+    assert len(bench.rented()) == 2
+
+
+LARGER = [
+    Offer(id="small", gpu_memory_gb=24, price_micro_usd_per_hour=PRICE),
+    Offer(id="large", gpu_memory_gb=80, price_micro_usd_per_hour=5 * PRICE),
+]
+
+
+@probe(nodes_min=1, nodes_max=1, offers=LARGER)
+def a_node_of_the_minimum_makes_room_for_a_job_that_it_cannot_run(bench: Bench) -> None:
+    bench.tend()
+    bench.tend()
+    (node,) = bench.rented()
+    join(bench, "small", node)
+    bench.submit(needs=Needs(gpu_memory_gb=48))
+    bench.wait(bench.policy.idle_s + 1)
+    bench.tend()
+    assert bench.node(node)["state"] in ("draining", "gone")
+
+
+@probe(nodes_max=3, offers=TWO_OFFERS)
+def an_offer_whose_node_fails_its_probe_gives_way(bench: Bench) -> None:
+    node, _ = rent(bench)
+    bench.tend()
+    bench.join("bare", node=node, kinds=(), problems={"lora": "torch is not installed"})
+    bench.wait(bench.policy.start_pause_s + 1)
+    bench.tend()
+    bench.tend()
+    offers = [row[0] for row in bench.store.look("SELECT offer FROM node ORDER BY id")]
+    assert offers == ["often lost", "steady"]
+
+
+@probe(nodes_max=4)
+def a_job_that_is_banned_from_one_node_is_left_to_another(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join("bad")
+    bench.join("good")
+    bench.store.look(
+        f"INSERT INTO ban (job, machine, because, at_ms) VALUES ('{job}', '{bench.node(node)['machine']}', '', 0)"
+    )
+    bench.store.look("UPDATE job SET fencing = 1")
+    bench.tend()
+    assert bench.rented() == []
+
+
+def lose_all(bench: Bench) -> list[str]:
+    """Let the provider take back all nodes after a minute, and return the offers of those that come for them."""
+    for node in bench.rented():
+        bench.provider.stop(bench.provider.instance_of(node))
+    bench.wait(60)
+    bench.tend()
+    bench.wait(bench.policy.start_pause_s)
+    bench.tend()
+    return [row[0] for row in bench.store.look("SELECT offer FROM node WHERE state <> 'gone' ORDER BY id")]
+
+
+@probe(nodes_max=3, offers=TWO_OFFERS)
+def an_offer_whose_nodes_are_lost_gives_way_to_a_steady_one(bench: Bench) -> None:
+    for seed in range(3):
+        bench.submit(seed=seed)
+    bench.tend()
+    bench.tend()
+    assert bench.store.look("SELECT DISTINCT offer FROM node")[0][0] == "often lost"
+    bench.wait(60)
+    assert lose_all(bench) == ["steady"] * 3
+
+
+@probe(nodes_max=3, offers=TWO_OFFERS)
+def nodes_that_were_to_go_are_not_lost_to_their_offer(bench: Bench) -> None:
+    for seed in range(3):
+        bench.submit(seed=seed)
+    bench.tend()
+    bench.tend()
+    for number, node in enumerate(bench.rented()):
+        bench.join(f"m-{number}", node=node)
+        operating.drain(bench.deployment, node, bench.now_ms, stop=False)
+    assert bench.store.look("SELECT SUM(lost) FROM node")[0][0] == 0
+    bench.tend()
+    bench.tend()
+    assert bench.store.look("SELECT SUM(lost) FROM node WHERE state = 'gone'")[0][0] == 0
 
 
 def join(bench: Bench, name: str, rental: str | None, node: str = "", place: str = "") -> str:

@@ -415,7 +415,12 @@ RULES = [
         "max(0, min(covered.left[index], affordable[index] - sum(covered.by_pool[index].values())))",
         "0",
     ),
-    rule("4: not for work that a node takes which is coming", "core.fleet.needs:cover", "left[index] -= jobs", "pass"),
+    rule(
+        "4: not for work that a node takes which is coming",
+        "core.fleet.plan:_rent",
+        "min(covered.left[index], affordable[index] - sum(covered.by_pool[index].values()))",
+        "affordable[index]",
+    ),
     rule(
         "4: a node is coming while it starts",
         "core.fleet.plan:_rooms",
@@ -471,8 +476,8 @@ RULES = [
     rule(
         "5: interruptions make an offer dearer",
         "core.fleet.choice:expect",
-        "factor = min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=cold_s), FACTOR_MAX)",
-        "factor = 1",
+        "min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=restart_s), FACTOR_MAX)",
+        "1",
     ),
     rule(
         "5: of an offer's own history",
@@ -507,12 +512,6 @@ RULES = [
         'str(("no node',
     ),
     rule("4: a double is ended", "core.fleet.autoscale:reconcile", "elif node.instance != instance.id:", "elif False:"),
-    rule(
-        "1: who is to prove its machine does",
-        "service.fleet.identity:identified",
-        "if not request.identity:",
-        "if False:",
-    ),
     rule(
         "1: a token is of this node",
         "service.fleet.identity:identified",
@@ -572,8 +571,8 @@ RULES = [
     rule(
         "5: what has ended is not idle",
         "service.fleet.fleet:_agree",
-        "ended_ms=ends.get(",
-        "ended_ms=None and ends.get(",
+        "ended_ms=ended_ms,",
+        "ended_ms=None,",
     ),
     rule(
         "5: the first step was when it was", "service.jobs.renew:_training_ms", " - round(beat.training_s * 1000)", ""

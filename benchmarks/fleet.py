@@ -44,7 +44,6 @@ from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.policy import Policy
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.pool import Instance, Offer
-from gangline.ports.store import Store
 from gangline.service import controller
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
@@ -81,10 +80,10 @@ class Tables:
         first = next(rows)
         columns, values = list(first), (tuple(row.values()) for row in itertools.chain([first], rows))
         if self._place.startswith("postgresql:"):
-            with psycopg.connect(self._place) as to, to.cursor() as cursor:
-                with cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:  # type: ignore[arg-type]
-                    for row in values:
-                        copy.write_row(row)
+            copied = f"COPY {table} ({', '.join(columns)}) FROM STDIN"
+            with psycopg.connect(self._place) as to, to.cursor().copy(copied) as copy:  # type: ignore[arg-type]
+                for row in values:
+                    copy.write_row(row)
         else:
             marks = ", ".join("?" * len(columns))
             with closing(sqlite3.connect(self._place)) as to, to:
@@ -181,7 +180,7 @@ def new_needs(number: int) -> Row:
 
 
 @contextmanager
-def made(place: str, store: Store) -> Iterator[Fleet]:
+def made(place: str, store: SqliteStore | PostgresStore) -> Iterator[Fleet]:
     tills = {name_of(pool): Till(offers=[offer_of(pool)]) for pool in range(len(CARDS))}
     each = NODES // len(CARDS)
     pools = {
@@ -219,86 +218,116 @@ def offer_of(pool: int) -> Offer:
     return Offer(id=f"offer-{pool}", gpu=gpu, gpu_memory_gb=gb, slots=SLOTS[pool], price_micro_usd_per_hour=price)
 
 
-def add_nodes(fleet: Fleet, now_ms: int) -> None:
-    """Of twenty nodes one is idle; one of those that work drains."""
-    numbers = range(NODES)
-    began_ms = now_ms - 3_600_000
-    working = [number for number in numbers if number % 20 != 18]
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of the nodes by their numbers, and of what they do."""
 
-    def at(number: int) -> dict[str, Any]:
+    template: dict[str, Any]
+    now_ms: int
+
+    @property
+    def began_ms(self) -> int:
+        return self.now_ms - 3_600_000
+
+    def at(self, number: int) -> dict[str, Any]:
         pool = number % len(CARDS)
         gpu, gb = CARDS[pool]
         return {"pool": name_of(pool), "machine": f"machine-{number}", "gpu": gpu, "gpu_memory_gb": gb}
 
-    def node(number: int) -> Row:
+    def node(self, number: int) -> Row:
         pool = number % len(CARDS)
         price = {"price_micro_usd_per_hour": offer_of(pool).price_micro_usd_per_hour, "price_known": 1}
-        times = dict.fromkeys(("since_ms", "joined_ms", "seen_ms", "meter_ms"), began_ms)
+        times = dict.fromkeys(("since_ms", "joined_ms", "seen_ms", "meter_ms"), self.began_ms)
         names = {"id": f"node-{number}", "rental": f"node-{number}", "name": f"n-{number}", "instance": f"i-{number}"}
         rest = {"numerics": f"numerics-{pool}", "capabilities": "{}", "kinds": KINDS_HERE, "because": "", "trust": 0}
         state = "draining" if number % 20 == 19 else "ready"
         own = {"number": number, "state": state, "slots": SLOTS[pool], "rented": 1, "missing": 0}
-        return at(number) | price | times | names | rest | own | {"offer": f"offer-{pool}"}
+        return self.at(number) | price | times | names | rest | own | {"offer": f"offer-{pool}"}
 
-    def running(number: int) -> Row:
-        job = fleet.template | {"id": f"running-{number}", "state": "running", "request": None, "ended_ms": None}
+    def running(self, number: int) -> Row:
+        job = self.template | {"id": f"running-{number}", "state": "running", "request": None, "ended_ms": None}
         where = {"project": f"p{number % PROJECTS}", "workload": f"workload-{number % WORKLOADS}"}
         return job | where | {"fencing": 1, "listed": 1, "steps": 2000}
 
-    def attempt(number: int) -> Row:
+    def attempt(self, number: int) -> Row:
         names = {"id": f"attempt-{number}", "job": f"running-{number}", "node": f"node-{number}", "fencing": 1}
-        rest = {"workload": f"workload-{number % WORKLOADS}", "kind": "", "committed_step": 0, "committed_ms": now_ms}
+        rest = {
+            "workload": f"workload-{number % WORKLOADS}",
+            "kind": "",
+            "committed_step": 0,
+            "committed_ms": self.now_ms,
+        }
         rest |= {"state": "live", "because": "", "slots": 1, "price_micro_usd_per_hour": 1000, "from_step": 0}
-        return at(number) | names | rest | {"step": 0, "beat_ms": began_ms, "started_ms": began_ms}
+        return self.at(number) | names | rest | {"step": 0, "beat_ms": self.began_ms, "started_ms": self.began_ms}
 
-    def lease(number: int) -> Row:
+    def lease(self, number: int) -> Row:
         names = {"attempt": f"attempt-{number}", "rank": 0, "node": f"node-{number}", "fencing": 1, "slots": 1}
-        times = {"started_ms": began_ms, "expires_ms": now_ms, "beat_ms": now_ms, "stepped_ms": now_ms}
+        times = {
+            "started_ms": self.began_ms,
+            "expires_ms": self.now_ms,
+            "beat_ms": self.now_ms,
+            "stepped_ms": self.now_ms,
+        }
         rest = {
             "phase": "training",
             "step": 500,
             "loss": 0.1,
-            "seconds_per_step": pace(number),
-            "training_ms": began_ms,
+            "seconds_per_step": self.pace(number),
+            "training_ms": self.began_ms,
         }
         rest |= {"reserved": 0, "downloaded_bytes": 0, "stop": "", "stop_kind": "", "price_micro_usd_per_hour": 1000}
         return names | times | rest
 
-    def pace(number: int) -> float:
+    def pace(self, number: int) -> float:
         return (1 + number % 13 / 10_000) * (1 + number % len(CARDS))
 
-    def measured(number: int) -> Row:
+    def measured(self, number: int) -> Row:
         return {
             "workload": f"workload-{number % WORKLOADS}",
             "gpu": CARDS[number % len(CARDS)][0],
             "machine": f"machine-{number}",
-            "seconds_per_step": pace(number),
-            "at_ms": began_ms,
+            "seconds_per_step": self.pace(number),
+            "at_ms": self.began_ms,
         }
 
-    def machine(number: int) -> Row:
+    def machine(self, number: int) -> Row:
         none = dict.fromkeys(("failures", "rest_until_ms", "quarantines", "quarantined_until_ms", "on_trial"), 0)
-        return {"id": f"machine-{number}", "pool": at(number)["pool"], "known_ms": began_ms, "because": ""} | none
+        return {
+            "id": f"machine-{number}",
+            "pool": self.at(number)["pool"],
+            "known_ms": self.began_ms,
+            "because": "",
+        } | none
 
-    def instance(number: int) -> Row:
+    def instance(self, number: int) -> Row:
         names = {"id": f"i-{number}", "node": f"node-{number}"}
-        return names | {"billed_from_ms": began_ms, "billed_to_ms": None, "settled": 0}
+        return names | {"billed_from_ms": self.began_ms, "billed_to_ms": None, "settled": 0}
 
-    def ban(number: int) -> Row:
-        return {"job": f"job-{number:09}", "machine": f"machine-{number // 40 % NODES}", "because": "", "at_ms": now_ms}
+    def ban(self, number: int) -> Row:
+        return {
+            "job": f"job-{number:09}",
+            "machine": f"machine-{number // 40 % NODES}",
+            "because": "",
+            "at_ms": self.now_ms,
+        }
 
+
+def add_nodes(fleet: Fleet, now_ms: int) -> None:
+    """Of twenty nodes one is idle; one of those that work drains."""
+    rows, numbers = Rows(fleet.template, now_ms), range(NODES)
+    working = [number for number in numbers if number % 20 != 18]
     for number in numbers:
-        shown = Instance(id=f"i-{number}", name=f"node-{number}", billed_from_ms=began_ms, billed_to_ms=None)
+        shown = Instance(id=f"i-{number}", name=f"node-{number}", billed_from_ms=rows.began_ms, billed_to_ms=None)
         fleet.tills[name_of(number % len(CARDS))].instances[shown.id] = shown
     add = fleet.tables.add
-    add("machine", map(machine, numbers))
-    add("node", map(node, numbers))
-    add("instance", map(instance, numbers))
-    add("job", map(running, working))
-    add("attempt", map(attempt, working))
-    add("lease", map(lease, working))
-    add("pace", map(measured, working))
-    add("ban", map(ban, range(0, QUEUED, 40)))
+    add("machine", map(rows.machine, numbers))
+    add("node", map(rows.node, numbers))
+    add("instance", map(rows.instance, numbers))
+    add("job", map(rows.running, working))
+    add("attempt", map(rows.attempt, working))
+    add("lease", map(rows.lease, working))
+    add("pace", map(rows.measured, working))
+    add("ban", map(rows.ban, range(0, QUEUED, 40)))
 
 
 class Parts:

@@ -394,7 +394,12 @@ RULES = [
         "if False:",
     ),
     rule("4: bans yield", "banned_jobs", "job.state = 'queued' AND", "FALSE AND"),
-    rule("4: bans yield only where no other is here", "banned_jobs", "= 1\nLIMIT", "<= 1\nLIMIT"),
+    rule(
+        "4: bans yield only where no other is here",
+        "banned_jobs",
+        "AND NOT EXISTS (SELECT 1 FROM ban",
+        "AND 1 = 0 AND NOT EXISTS (SELECT 1 FROM ban",
+    ),
     rule(
         "4: what nothing can run fails",
         "service.jobs.placing.waiting:fail_unmatched",

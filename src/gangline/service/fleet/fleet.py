@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
 
 from gangline.core.errors import GanglineError
 from gangline.core.fleet.autoscale import Adopt, GiveUp, MoveNode, PlaceNode, Rented, StopInstance, reconcile
@@ -11,7 +13,8 @@ from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
 from gangline.service.fleet.moving import leave_bad_machines, move_rental, seen_instance
 from gangline.service.fleet.nodes import gone
-from gangline.service.fleet.scaling import Looked, give_back, heed_refusals, load_rented, scale
+from gangline.service.fleet.rented import RentedNodes
+from gangline.service.fleet.scaling import Looked, give_back, heed_refusals, scale
 from gangline.service.fleet.terms import admitted, note_seen, refresh_pools
 from gangline.service.money import bill
 
@@ -22,28 +25,54 @@ log = logging.getLogger("gangline.fleet")
 def tend(deployment: Deployment, now_ms: int) -> None:
     """Reconcile every pool once by what its driver said last, and scale the fleet. A provider that did not answer is asked again."""
     refresh_pools(deployment, asks=True)
-    looked = [_look(deployment, pool, now_ms) for pool in deployment.pools.values()]
+    ours = _Ours(deployment, RentedNodes(deployment, now_ms))
+    looks = {pool.limits.name: _ask(deployment, pool, now_ms) for pool in deployment.pools.values()}
+    looked = [_look(deployment, pool, looks[pool.limits.name], ours, now_ms) for pool in deployment.pools.values()]
     # A provider that refuses at once leaves the work to other offers.
-    while scale(deployment, looked, now_ms):
+    while scale(deployment, looked, ours.nodes, now_ms):
         pass
     settle(deployment)
 
 
-def _look(deployment: Deployment, pool: RentedPool, now_ms: int) -> Looked:
+@dataclass
+class _Ours:
+    """What we know of all pools, read once for all of them, after what their providers list."""
+
+    deployment: Deployment
+    nodes: RentedNodes
+
+    @cached_property
+    def open_instances(self) -> set[tuple[str, str]]:
+        """Return the instances, each with its rental, that are billed and whose end was not seen."""
+        return {(row["id"], row["node"]) for row in self.deployment.store.load("open_instances")}
+
+
+def _ask(deployment: Deployment, pool: RentedPool, now_ms: int) -> Look | GanglineError | None:
+    """Heed what the provider refused, and return what its driver said last."""
+    try:
+        heed_refusals(deployment, pool, now_ms)
+        return pool.driving.look(now_ms)
+    except GanglineError as error:
+        return error
+
+
+def _look(
+    deployment: Deployment, pool: RentedPool, look: Look | GanglineError | None, ours: _Ours, now_ms: int
+) -> Looked:
     """Make our nodes of the pool agree with what its driver said last."""
     name = pool.limits.name
     try:
         if pool.state == "removing":
             _drain_removed(deployment, pool)
-        heed_refusals(deployment, pool, now_ms)
-        look = pool.driving.look(now_ms)
+            ours.nodes.forget(name)
+        if isinstance(look, GanglineError):
+            raise look
         if look is None:
             return Looked(pool, None)
         if deployment.recent.is_new_look(name, look.number):
-            nodes = load_rented(deployment, pool, now_ms)
-            if leave_bad_machines(deployment, pool, nodes, look, now_ms):
-                nodes = load_rented(deployment, pool, now_ms)
-            _agree(deployment, pool, nodes, look, now_ms)
+            if leave_bad_machines(deployment, pool, ours.nodes.of(name), look, now_ms):
+                ours.nodes.forget(name)
+            _agree(deployment, pool, ours, look, now_ms)
             note_seen(deployment, pool, look.offers, look.lacks, now_ms)
         offers = admitted(pool, look.offers)
         deployment.recent.note_offers(name, None if look.lacks else offers, look.lacks)
@@ -55,20 +84,23 @@ def _look(deployment: Deployment, pool: RentedPool, now_ms: int) -> Looked:
         return Looked(pool, None)
 
 
-def _agree(deployment: Deployment, pool: RentedPool, ours: list[Rented], look: Look, now_ms: int) -> None:
+def _agree(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, now_ms: int) -> None:
     """Reconcile the pool's nodes with the provider's instances."""
-    instances = look.instances
-    _note_bills(deployment, instances, now_ms)
+    instances, nodes = look.instances, ours.nodes.of(pool.limits.name)
+    _note_bills(deployment, instances, ours, now_ms)
     listed = {instance.id for instance in instances}
-    for node in ours:
+    for node in nodes:
         # One that was rented since the list was asked for cannot be in it.
         if node.since_ms < look.began_ms and (node.missing or node.instance not in listed):
             deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
-    _note_progress(deployment, ours, instances)
+            ours.nodes.forget(pool.limits.name)
+    _note_progress(deployment, nodes, instances)
     ends = {instance.id: instance.billed_to_ms for instance in instances}
-    rented_as = {node.id: node.instance for node in ours}
+    rented_as = {node.id: node.instance for node in nodes}
     seen_now = [seen_instance(instance) for instance in instances]
-    actions = reconcile(ours, seen_now, now_ms, deployment.policy)
+    actions = reconcile(nodes, seen_now, now_ms, deployment.policy)
+    if actions:
+        ours.nodes.forget(pool.limits.name)
     for action in actions:
         match action:
             case Adopt():
@@ -104,13 +136,11 @@ def _drain_removed(deployment: Deployment, pool: RentedPool) -> None:
     deployment.store.apply(write("forget_pool", name=name))
 
 
-def _note_bills(deployment: Deployment, instances: Sequence[Instance], now_ms: int) -> None:
+def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ours, now_ms: int) -> None:
     """Record from when until when the provider bills each instance, if that is new."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
-    known = {
-        (row["id"], row["node"]): row["billed_to_ms"]
-        for row in deployment.store.load("known_instances", since=min(ended, default=now_ms))
-    }
+    lately = deployment.store.load("ended_instances", since=min(ended)) if ended else []
+    known = {(row["id"], row["node"]): row["billed_to_ms"] for row in lately} | dict.fromkeys(ours.open_instances)
     bills = dict[str, str]()
     for instance in instances:
         before = (instance.id, instance.name)  # as the version before wrote it

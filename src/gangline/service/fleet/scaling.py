@@ -1,31 +1,31 @@
 """Rent nodes for queued jobs, over all pools together, and give back those that have no work."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 
 from gangline.core.errors import GanglineError
 from gangline.core.fleet.autoscale import Drain, GiveUp, Rented, StartNode, starts_max
 from gangline.core.fleet.plan import PoolNow, plan
 from gangline.ports.pool import Offer, Rental
-from gangline.ports.store import write
+from gangline.ports.store import Write, write
 from gangline.service.access.access import adding_rental
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.demand import (
     facts_of_offers,
-    free_slots,
-    kinds_of_pool,
     load_histories,
     load_needs,
     load_paces,
     rooms_by_hand,
-    shape_of,
 )
 from gangline.service.fleet.moving import may_leave
 from gangline.service.fleet.nodes import gone
-from gangline.service.outage import back_since_ms
+from gangline.service.fleet.rented import RentedNodes
 
+BATCH_MAX = 200
+"""So many nodes are written in one transaction."""
 log = logging.getLogger("gangline.fleet")
 
 
@@ -37,10 +37,10 @@ class Looked:
     offers: list[Offer] | None
 
 
-def scale(deployment: Deployment, looked: Sequence[Looked], now_ms: int) -> bool:
+def scale(deployment: Deployment, looked: Sequence[Looked], ours: RentedNodes, now_ms: int) -> bool:
     """Rent and give back nodes in all pools. Return whether a provider refused a node at once."""
     needs = load_needs(deployment, now_ms)
-    held = [(each, load_rented(deployment, each.pool, now_ms)) for each in looked]
+    held = [(each, ours.of(each.pool.limits.name)) for each in looked]
     rents = bool(needs) or any(len(nodes) < each.pool.limits.nodes_min for each, nodes in held)
     histories = load_histories(deployment, now_ms) if rents else {}
     pools = [
@@ -59,21 +59,31 @@ def scale(deployment: Deployment, looked: Sequence[Looked], now_ms: int) -> bool
     for name, actions in plan(pools, others, needs, paces, now_ms, deployment.policy).items():
         pool = deployment.pools[name]
         offers = {offer.id: offer for each in looked if each.pool is pool for offer in each.offers or ()}
-        for action in actions:
-            match action:
-                case StartNode():
-                    if not deployment.recent.is_refused(name, action.offer, now_ms):
-                        refused |= not _rent(deployment, pool, offers[action.offer], action.because, now_ms)
-                case Drain():
-                    drain = write("drain_idle", id=action.node, because=action.because)
-                    deployment.store.apply(write("hold_node", id=action.node), drain)
-                    give_back(deployment, action.node)
-                case GiveUp():
-                    gone(deployment, action.node, action.because, now_ms)
+        for starts, run in groupby(actions, key=lambda action: isinstance(action, StartNode)):
+            if starts:
+                wanted = [each for each in run if isinstance(each, StartNode)]
+                refused |= not _rent(deployment, pool, wanted, offers, now_ms)
+            else:
+                _give_up(deployment, run, now_ms)
+        if actions:
+            ours.forget(name)
     return refused
 
 
-def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], now_ms: int) -> int:
+def _give_up(deployment: Deployment, actions: Iterable[StartNode | Drain | GiveUp], now_ms: int) -> None:
+    for action in actions:
+        match action:
+            case Drain():
+                drain = write("drain_idle", id=action.node, because=action.because)
+                deployment.store.apply(write("hold_node", id=action.node), drain)
+                give_back(deployment, action.node)
+            case GiveUp():
+                gone(deployment, action.node, action.because, now_ms)
+            case StartNode():
+                raise AssertionError("it was rented")
+
+
+def _starts_left(deployment: Deployment, pool: RentedPool, nodes: Sequence[Rented], now_ms: int) -> int:
     """Return how many nodes may be started now.
 
     None for a while after a start has failed, for lack of capacity or because the worker ended at once; few while nodes fail their probe.
@@ -85,68 +95,65 @@ def _starts_left(deployment: Deployment, pool: RentedPool, nodes: list[Rented], 
     return starts_max(pool.limits, nodes, failed["nodes"], failed["last_ms"], now_ms, deployment.policy)
 
 
-def _rent(deployment: Deployment, pool: RentedPool, offer: Offer, because: str, now_ms: int) -> bool:
-    """Rent a node, and return whether the provider did not refuse it at once.
+def _rent(
+    deployment: Deployment, pool: RentedPool, starts: Sequence[StartNode], offers: Mapping[str, Offer], now_ms: int
+) -> bool:
+    """Rent nodes, and return whether the provider refused none of them at once.
 
-    The node's row is written before the request, so that no instance is ever unknown.
+    They are rented in batches, a transaction for each, and each is twice as large as the one before: so that many nodes take few
+    transactions, and a provider that has nothing left is asked in vain no more often than it had something.
     """
-    node, token = deployment.new_id("node"), deployment.new_secret("join")
-    deployment.store.apply(
-        write(
-            "rent_node",
-            id=node,
-            offer=offer.id,
-            pool=pool.limits.name,
-            called=pool.called,
-            because=because,
-            gpu=offer.gpu,
-            gpu_memory_gb=offer.gpu_memory_gb,
-            trust=offer.trust,
-            slots=offer.slots,
-            price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
-            price_known=int(offer.price_known),
-            now=now_ms,
-        ),
-        adding_rental(token, node, pool.limits.name, now_ms),
+    left, size, refused = list(starts), 1, False
+    while left:
+        left = [each for each in left if not deployment.recent.is_refused(pool.limits.name, each.offer, now_ms)]
+        batch, left = left[:size], left[size:]
+        refused |= bool(_rent_batch(deployment, pool, batch, offers, now_ms))
+        size = min(2 * size, BATCH_MAX)
+    return not refused
+
+
+def _rent_batch(
+    deployment: Deployment, pool: RentedPool, starts: Sequence[StartNode], offers: Mapping[str, Offer], now_ms: int
+) -> set[str]:
+    """Rent nodes, and return those that the provider refused at once.
+
+    The nodes' rows are written before the requests, so that no instance is ever unknown.
+    """
+    name, writes, rentals = pool.limits.name, list[Write](), list[Rental]()
+    for start in starts:
+        node, token = deployment.new_id("node"), deployment.new_secret("join")
+        writes += [
+            _adding_node(pool, node, offers[start.offer], start.because, now_ms),
+            adding_rental(token, node, name, now_ms),
+        ]
+        rentals.append(Rental(name=node, server=deployment.url, token=token))
+    deployment.store.apply(*writes)
+    for start, rental in zip(starts, rentals, strict=True):
+        deployment.recent.forget_refusal(name, start.offer)
+        pool.driving.start(start.offer, rental)
+    refused = heed_refusals(deployment, pool, now_ms) if rentals else set[str]()
+    for start, rental in zip(starts, rentals, strict=True):
+        if rental.name not in refused:
+            log.info("node %s starts: %s", rental.name, start.because)
+    return refused & {rental.name for rental in rentals}
+
+
+def _adding_node(pool: RentedPool, node: str, offer: Offer, because: str, now_ms: int) -> Write:
+    return write(
+        "rent_node",
+        id=node,
+        offer=offer.id,
+        pool=pool.limits.name,
+        called=pool.called,
+        because=because,
+        gpu=offer.gpu,
+        gpu_memory_gb=offer.gpu_memory_gb,
+        trust=offer.trust,
+        slots=offer.slots,
+        price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
+        price_known=int(offer.price_known),
+        now=now_ms,
     )
-    deployment.recent.forget_refusal(pool.limits.name, offer.id)
-    pool.driving.start(offer.id, Rental(name=node, server=deployment.url, token=token))
-    if node in heed_refusals(deployment, pool, now_ms):
-        return False
-    log.info("node %s starts: %s", node, because)
-    return True
-
-
-def load_rented(deployment: Deployment, pool: RentedPool, now_ms: int) -> list[Rented]:
-    """Return the pool's rented nodes. Those that are starting are expected to have the libraries that its recent ones had."""
-    back_ms = back_since_ms(deployment, now_ms)
-    rows = deployment.store.load("nodes_of_pool", pool=pool.limits.name)
-    starting = any(row["state"] == "starting" for row in rows)
-    kinds = kinds_of_pool(deployment, pool.limits.name, now_ms) if starting else ""
-    return [
-        Rented(
-            id=row["id"],
-            rental=row["rental"],
-            place=row["place"],
-            shown_machine=row["shown_machine"],
-            leaves=row["leaves"],
-            offer=row["offer"],
-            unfit=bool(row["proof_failed"]),
-            because=row["because"],
-            progress=row["progress"],
-            state=row["state"],
-            since_ms=row["since_ms"],
-            # A node could not claim while the service was down: that time does not count as idle.
-            idle_since_ms=None if row["beat_ms"] else max(row["meter_ms"], back_ms),
-            heard_ms=max(row["seen_ms"], row["beat_ms"] or 0),
-            instance=row["instance"],
-            missing=row["missing"],
-            shape=replace(shape_of(row), kinds=kinds) if row["state"] == "starting" else shape_of(row),
-            free=free_slots(row),
-        )
-        for row in rows
-        if row["rented"]
-    ]
 
 
 def heed_refusals(deployment: Deployment, pool: RentedPool, now_ms: int) -> set[str]:

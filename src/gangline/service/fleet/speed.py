@@ -5,6 +5,7 @@ Those that are slow beside their peers lose their job; sound ones are returned i
 
 import logging
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 
 from gangline.core.fleet.pace import Outlook, Paces, compare_paces, too_slow, worth_replacing
@@ -39,8 +40,21 @@ def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
     groups = _groups(deployment, leases)
     for group in groups:
         _move_slow(deployment, group, now_ms)
-    for pool in deployment.pools.values() if deployment.policy.seek_faster else ():
-        _seek_faster(deployment, pool, groups, now_ms)
+    if deployment.policy.seek_faster and deployment.pools:
+        jobs = deployment.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"]
+        rented = _by_pool(groups)
+        for name, pool in deployment.pools.items():
+            _seek_faster(deployment, pool, rented.get(name, []), jobs, now_ms)
+
+
+def _by_pool(groups: list[PeerGroup]) -> dict[str, list[tuple[PeerGroup, Row]]]:
+    """Return the leases of rented nodes, each with its group, by their pool."""
+    found: dict[str, list[tuple[PeerGroup, Row]]] = defaultdict(list)
+    for group in groups:
+        for lease in group.leases:
+            if lease["rented"]:
+                found[lease["pool"]].append((group, lease))
+    return found
 
 
 def _groups(deployment: Deployment, leases: list[Row]) -> list[PeerGroup]:
@@ -70,23 +84,23 @@ def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
             ask_to_stop(deployment, lease, because, now_ms, kind="too slow")
 
 
-def _seek_faster(deployment: Deployment, pool: RentedPool, groups: list[PeerGroup], now_ms: int) -> None:
+def _seek_faster(
+    deployment: Deployment, pool: RentedPool, measured: list[tuple[PeerGroup, Row]], jobs: int, now_ms: int
+) -> None:
     """Drain the slowest nodes of a pool that are worth replacing, at most a share of `seek_share_max` at a time."""
     here = deployment.store.load("rented_in_pool", pool=pool.limits.name)[0]
-    waiting = deployment.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"] / max(1, here["nodes"])
+    waiting = jobs / max(1, here["nodes"])
     new_share = _new_share(deployment, pool.limits.name)
     deployment.store.apply(write("foresee", pool=pool.limits.name, waiting=waiting, new_share=new_share))
     most = math.ceil(deployment.policy.seek_share_max * here["nodes"]) - here["draining"]
     if most <= 0:
         return
     found = list[tuple[float, Row, str]]()
-    for group in groups:
-        leases = [lease for lease in group.leases if lease["rented"] and lease["pool"] == pool.limits.name]
+    for group, lease in measured:
         outlook = Outlook(seen=group.seen, returned=group.returned, new_share=new_share)
-        for lease in leases:
-            because = _outpaced(deployment, lease, outlook, waiting)
-            if because:
-                found.append((lease["seconds_per_step"], lease, because))
+        because = _outpaced(deployment, lease, outlook, waiting)
+        if because:
+            found.append((lease["seconds_per_step"], lease, because))
     for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
         why = failure_sentence("outpaced", because)
         drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)

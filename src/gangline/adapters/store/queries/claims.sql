@@ -120,14 +120,17 @@ SELECT id FROM job WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' 
 
 -- name: banned_jobs
 -- List jobs that are ready and have waited for long, because every machine that could take them is banned. A job that fits no node at
--- all is not listed: MIN over no rows is NULL.
+-- all is not listed. Both questions end at the first node that answers them.
 SELECT job.id, job.version FROM job
 WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
   AND job.id IN (SELECT job FROM ban)
-  AND (SELECT MIN(CASE WHEN EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine) THEN 1 ELSE 0 END)
-       FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
-       AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-       AND job.numerics IN ('', node.numerics) AND node.kinds LIKE '%,' || job.kind || ',%') = 1
+  AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+                  AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                  AND job.numerics IN ('', node.numerics) AND node.kinds LIKE '%,' || job.kind || ',%'
+                  AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
+  AND EXISTS (SELECT 1 FROM node AS able WHERE able.state IN ('ready', 'on_trial') AND able.gpu_memory_gb >= job.gpu_memory_gb
+              AND job.gpu IN ('', able.gpu) AND job.pool IN ('', able.pool) AND job.trust <= able.trust
+              AND job.numerics IN ('', able.numerics) AND able.kinds LIKE '%,' || job.kind || ',%')
 LIMIT 100
 
 -- name: queued_for_long

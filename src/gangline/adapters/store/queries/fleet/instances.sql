@@ -14,10 +14,13 @@ UPDATE node SET instance = :instance, missing = 0 WHERE id = :id AND instance IS
 -- Count absences in a row: a provider's list may lack an instance once although it still runs.
 UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHERE id = :id
 
--- name: known_instances
--- List instances whose end was not seen, and those that ended recently.
-SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms IS NULL
-UNION ALL SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since
+-- name: open_instances
+-- List the instances of all pools whose end was not seen.
+SELECT id, node FROM instance WHERE billed_to_ms IS NULL
+
+-- name: ended_instances
+-- List the instances that ended recently.
+SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 
 -- name: see_instance
 -- The id has the rental's name before the provider's own id, which another provider may give to another instance.

@@ -81,16 +81,16 @@ ORDER BY node.since_ms, node.id
 -- name: nodes_of_machine
 SELECT id, pool, state, rented FROM node WHERE machine = :machine AND state <> 'gone'
 
--- name: nodes_of_pool
--- List nodes for the autoscaler. The heartbeat of a node with a lease is that of the lease.
+-- name: rented_nodes
+-- List the nodes of all pools for the autoscaler. The heartbeat of a node with a lease is that of the lease.
 SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place, node.shown_machine, node.leaves, node.offer, node.because, node.progress,
        COALESCE(node.proof_failed, 0) AS proof_failed, node.state, node.since_ms, node.instance, node.missing,
-       node.rented, node.seen_ms, node.meter_ms, node.gpu, node.gpu_memory_gb, node.trust, node.slots, node.kinds, node.numerics,
-       node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_free,
-       (SELECT MAX(lease.beat_ms) FROM lease WHERE lease.node = node.id) AS beat_ms
-FROM node
-WHERE node.pool = :pool AND node.state <> 'gone'
-ORDER BY node.since_ms, node.id
+       node.seen_ms, node.meter_ms, node.gpu, node.gpu_memory_gb, node.trust, node.slots, node.kinds, node.numerics,
+       node.slots - COALESCE(held.slots, 0) AS slots_free, held.beat_ms
+FROM node LEFT JOIN (SELECT node, CAST(SUM(slots) AS BIGINT) AS slots, MAX(beat_ms) AS beat_ms FROM lease GROUP BY node) AS held
+     ON held.node = node.id
+WHERE node.rented = 1 AND node.state <> 'gone'
+ORDER BY node.pool, node.since_ms, node.id
 
 -- name: rented_in_pool
 SELECT COUNT(*) AS nodes, CAST(COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 ELSE 0 END), 0) AS BIGINT) AS draining

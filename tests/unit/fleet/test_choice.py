@@ -11,6 +11,7 @@ from gangline.core.fleet.choice import (
     Expectation,
     History,
     OfferFacts,
+    PaceTable,
     cold_start_s,
     expect,
     interruptions_per_hour,
@@ -30,7 +31,7 @@ LONG = replace(NEED, steps=10_000, save_s=300.0)
 
 
 def expected(offer: OfferFacts, need: QueuedWork = LONG, *paces: ClassPace, shared_by: int = 1) -> Expectation:
-    return expect(need, offer, paces or [PACE], SAVES_RARELY, shared_by=shared_by)
+    return expect(need, offer, PaceTable(paces or [PACE]), SAVES_RARELY, shared_by=shared_by)
 
 
 def often(offer: OfferFacts, per_hour: int) -> OfferFacts:
@@ -53,8 +54,8 @@ def test_interruptions_cost_half_an_interval_and_a_cold_start_each() -> None:
 def test_what_each_start_downloads_is_paid_for_again_after_an_interruption() -> None:
     need = replace(LONG, download_bytes=7e9)
     policy = replace(SAVES_RARELY, egress_usd_per_gb=0.1)
-    steady = expect(need, OFFER, [PACE], policy, shared_by=1)
-    lost = expect(need, often(OFFER, 1), [PACE], policy, shared_by=1)
+    steady = expect(need, OFFER, PaceTable([PACE]), policy, shared_by=1)
+    lost = expect(need, often(OFFER, 1), PaceTable([PACE]), policy, shared_by=1)
     assert steady.egress_micro_usd == pytest.approx(700_000, rel=0.01)
     assert lost.egress_micro_usd == pytest.approx(700_000 * (1 + 10_000 * 2 / 3600), rel=0.1)
 

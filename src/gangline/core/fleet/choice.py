@@ -1,7 +1,7 @@
 """Choose among the offers of all pools by what a finished step is expected to cost."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
@@ -63,6 +63,47 @@ class ClassPace:
     seconds_per_step: float
 
 
+class PaceTable:
+    """The paces that were measured, by workload and class of GPU."""
+
+    def __init__(self, paces: Iterable[ClassPace]) -> None:
+        self._paces: dict[str, dict[str, float]] = {}
+        for pace in paces:
+            self._paces.setdefault(pace.workload, {})[pace.gpu] = pace.seconds_per_step
+        self._widest = max(self._paces.values(), key=len, default=dict[str, float]())
+        self._known: dict[tuple[str, str], tuple[float, bool]] = {}
+
+    def seconds_per_step(self, workload: str, gpu: str) -> tuple[float, bool]:
+        """Return the seconds per step of this class of GPU, and whether they were measured. A workload that was never measured is compared
+        by the one that was measured on most classes, so its seconds are relative.
+
+        A class that was not measured at the workload is taken for as fast as it was at others, compared with those that were measured at
+        it; else for as fast as its vendor's figures say; without figures for as fast as the best, else a class that was never tried would
+        never be, or as the typical one if there is none.
+        """
+        key = workload, gpu
+        if key not in self._known:
+            self._known[key] = self._find(workload, gpu)
+        return self._known[key]
+
+    def has(self, workload: str) -> bool:
+        return workload in self._paces
+
+    def _find(self, workload: str, gpu: str) -> tuple[float, bool]:
+        known = self._paces.get(workload) or self._widest
+        if gpu in known:
+            return known[gpu], workload in self._paces
+        others = [at for at in self._paces.values() if gpu in at]
+        ratios = [known[other] * at[gpu] / at[other] for at in others for other in at if other in known]
+        if not ratios and gpu in _PEAKS:
+            ratios = [seconds * _PEAKS[other] / _PEAKS[gpu] for other, seconds in known.items() if other in _PEAKS]
+        if ratios:
+            return math.exp(sum(map(math.log, ratios)) / len(ratios)), False
+        if known:
+            return min(known.values()), False
+        return _TYPICAL / _PEAKS.get(gpu, _TYPICAL), False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """What a job is expected to take and to cost on an offer. `seconds_per_step` was `measured`, or follows from what was; it is `relative`
@@ -79,16 +120,14 @@ class Expectation:
     egress_micro_usd: float
 
 
-def expect(
-    need: QueuedWork, offer: OfferFacts, paces: Sequence[ClassPace], policy: Policy, *, shared_by: int
-) -> Expectation:
+def expect(need: QueuedWork, offer: OfferFacts, paces: PaceTable, policy: Policy, *, shared_by: int) -> Expectation:
     """Return what one job of the need is expected to cost on this offer, if `shared_by` of a node's slots have work.
 
     The time is that of Daly (2006; see gangline.core.runs.daly) for a job that needs a new node and a cold start after each interruption;
     each start downloads what the job needs. Each node in a row that failed its probe doubles the cost, else an offer whose
     image lacks the libraries would be rented for ever.
     """
-    seconds, measured = _seconds_per_step(need.workload, offer.shape.gpu, paces)
+    seconds, measured = paces.seconds_per_step(need.workload, offer.shape.gpu)
     rate, cold_s = interruptions_per_hour(offer.history), cold_start_s(offer.history, policy)
     between_s, training_s = 3600 / rate, max(need.steps * seconds, 1e-9)
     interval_s = min(need.save_s, policy.save_interval_s, training_s) or training_s
@@ -103,7 +142,7 @@ def expect(
         micro_usd_per_step=again * (price * paid_s / 3600 + egress) / need.steps,
         seconds_per_step=seconds,
         measured=measured,
-        relative=all(pace.workload != need.workload for pace in paces),
+        relative=not paces.has(need.workload),
         interruptions_per_hour=rate,
         cold_start_s=cold_s,
         factor=paid_s / training_s,
@@ -125,31 +164,6 @@ def boot_s(history: History) -> float:
 def cold_start_s(history: History, policy: Policy) -> float:
     """Return the expected time from a job's claim to its first step."""
     return (policy.move_s * COLD_STARTS + history.starts_ms / 1000) / (COLD_STARTS + history.starts)
-
-
-def _seconds_per_step(workload: str, gpu: str, paces: Sequence[ClassPace]) -> tuple[float, bool]:
-    """Return the seconds per step of this class of GPU, and whether they were measured. A workload that was never measured is compared by
-    the one that was measured on most classes, so its seconds are relative.
-
-    A class that was not measured at the workload is taken for as fast as it was at others, compared with those that were measured at it;
-    else for as fast as its vendor's figures say; without figures for as fast as the best, else a class that was never tried would never be,
-    or as the typical one if there is none.
-    """
-    table: dict[str, dict[str, float]] = {}
-    for pace in paces:
-        table.setdefault(pace.workload, {})[pace.gpu] = pace.seconds_per_step
-    known = table.get(workload) or max(table.values(), key=len, default={})
-    if gpu in known:
-        return known[gpu], workload in table
-    others = [at for at in table.values() if gpu in at]
-    ratios = [known[other] * at[gpu] / at[other] for at in others for other in at if other in known]
-    if not ratios and gpu in _PEAKS:
-        ratios = [seconds * _PEAKS[other] / _PEAKS[gpu] for other, seconds in known.items() if other in _PEAKS]
-    if ratios:
-        return math.exp(sum(map(math.log, ratios)) / len(ratios)), False
-    if known:
-        return min(known.values()), False
-    return _TYPICAL / _PEAKS.get(gpu, _TYPICAL), False
 
 
 _PEAKS = {kind.name: math.sqrt(kind.tflops * kind.memory_gb_per_s) for kind in GPU_KINDS}

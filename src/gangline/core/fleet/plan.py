@@ -1,11 +1,11 @@
 """Plan a fleet over all of its pools: which nodes to rent for the waiting jobs, and which to give back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gangline.core.fleet.autoscale import Drain, GiveUp, PoolLimits, Rented, StartNode
-from gangline.core.fleet.choice import BENEFIT_OF_DOUBT, ClassPace, OfferFacts, expect, reserve
-from gangline.core.fleet.needs import Cover, QueuedWork, Room, cover, fits
+from gangline.core.fleet.choice import BENEFIT_OF_DOUBT, ClassPace, OfferFacts, PaceTable, expect, reserve
+from gangline.core.fleet.needs import Cover, NodeShape, QueuedWork, Room, cover, fits
 from gangline.core.policy import Policy
 from gangline.core.words import counted
 
@@ -40,6 +40,9 @@ class _Pool:
     room: int
     starts: int
     tried: set[str]
+    waiting: int = 0
+    stuck: int = 0
+    """How many jobs wait that could run on a further node of the pool, and how many of those can run on no existing node."""
 
     def rents(self, gpu: str, count: int) -> None:
         self.tried.add(gpu)
@@ -52,7 +55,7 @@ def plan(
     pools: Sequence[PoolNow],
     others: Sequence[Room],
     needs: Sequence[QueuedWork],
-    paces: Sequence[ClassPace],
+    measured: Sequence[ClassPace],
     now_ms: int,
     policy: Policy,
 ) -> dict[str, list[StartNode | Drain | GiveUp]]:
@@ -63,19 +66,19 @@ def plan(
     given back. One that does so while jobs wait may run none of them: it makes room for one that may, and only then may a pool have fewer
     nodes than its minimum.
     """
+    paces = PaceTable(measured)
     tried = {node.shape.gpu for pool in pools for node in pool.nodes} | {room.shape.gpu for room in others}
     planned = [_begin(pool, tried, now_ms, policy) for pool in pools]
     idle_ms = round(policy.idle_s * 1000)
     covered = cover(needs, [*others, *_rooms(pools, planned, now_ms, idle_ms)], recent_ms=now_ms - idle_ms)
     affordable = _affordable(needs, pools, policy)
-    takable = {
-        pool.name: sum(
-            min(covered.left[index], affordable[index])
-            for index, need in enumerate(needs)
-            if any(fits(need, offer.shape) for offer in pool.offers)
-        )
-        for pool in pools
-    }
+    takable: dict[str, int] = {}
+    for pool in planned:
+        shapes = {offer.shape for offer in pool.now.offers}
+        here = [index for index, need in enumerate(needs) if any(fits(need, shape) for shape in shapes)]
+        takable[pool.now.name] = sum(min(covered.left[index], affordable[index]) for index in here)
+        pool.waiting = sum(needs[index].jobs for index in here)
+        pool.stuck = sum(needs[index].jobs for index in here if needs[index].stuck)
     _rent(planned, needs, affordable, covered, paces, policy)
     for pool in planned:
         if not pool.now.is_away:
@@ -138,30 +141,36 @@ def _rent(
     needs: Sequence[QueuedWork],
     affordable: Sequence[int],
     covered: Cover,
-    paces: Sequence[ClassPace],
+    paces: PaceTable,
     policy: Policy,
 ) -> None:
     """Rent for the jobs that no node covers, those that have waited longest first."""
+    if not any(_may_rent(pool) for pool in planned):
+        return
     left = [
         max(0, min(covered.left[index], affordable[index] - sum(covered.by_pool[index].values())))
         for index in range(len(needs))
     ]
+    work = _Work(needs, left, {offer.shape for pool in planned if _may_rent(pool) for offer in pool.now.offers})
     spare: list[Room] = []  # slots of the nodes that are rented here
     for index in sorted(range(len(needs)), key=lambda index: (needs[index].since_ms, index)):
         need = needs[index]
-        found = cover([replace(need, jobs=left[index])], spare, recent_ms=0)
-        spare = _less(spare, found, need)
-        left[index] = found.left[0]
+        if spare and left[index]:
+            found = cover([replace(need, jobs=left[index])], spare, recent_ms=0)
+            spare = _less(spare, found, need)
+            work.take(need, left[index] - found.left[0])
+            left[index] = found.left[0]
         while left[index]:
-            best = _best(planned, need, needs, left, left[index], paces, policy)
+            best = _best(planned, need, work, left[index], paces, policy)
             if best is None:
                 break
             pool, offer, most = best
             each = min(offer.shape.slots // need.slots, left[index])
             nodes = min(pool.room, pool.starts, max(1, left[index] // each), most)
-            because = _why(needs, pool)
+            because = _why(pool)
             pool.actions += [StartNode(offer.offer, because)] * nodes
             pool.rents(offer.shape.gpu, nodes)
+            work.take(need, nodes * each)
             left[index] -= nodes * each
             free = offer.shape.slots - each * need.slots
             spare += [
@@ -170,8 +179,33 @@ def _rent(
             ]
 
 
+class _Work:
+    """The slots that the jobs which have no node yet would take on nodes of each shape."""
+
+    def __init__(self, needs: Sequence[QueuedWork], left: Sequence[int], shapes: Iterable[NodeShape]) -> None:
+        waiting = [(need, jobs * need.slots) for need, jobs in zip(needs, left, strict=True) if jobs]
+        self._slots = {shape: sum(slots for need, slots in waiting if fits(need, shape)) for shape in shapes}
+        self.jobs = sum(left)
+
+    def on(self, shape: NodeShape) -> int:
+        return self._slots[shape]
+
+    def take(self, need: QueuedWork, jobs: int) -> None:
+        """Count that this number of jobs of a need have a node."""
+        self.jobs -= jobs
+        for shape in self._slots:
+            if fits(need, shape):
+                self._slots[shape] -= jobs * need.slots
+
+
+def _may_rent(pool: _Pool) -> bool:
+    return not pool.now.is_away and min(pool.room, pool.starts) > 0
+
+
 def _less(rooms: list[Room], found: Cover, need: QueuedWork) -> list[Room]:
     """Return the rooms without the slots that these jobs took."""
+    if not found.nodes:
+        return rooms
     jobs, less = sum(found.by_pool[0].values()), list[Room]()
     for room in rooms:
         taken = min(jobs, room.free // need.slots) if room.node in found.nodes else 0
@@ -183,32 +217,29 @@ def _less(rooms: list[Room], found: Cover, need: QueuedWork) -> list[Room]:
 def _best(
     planned: Sequence[_Pool],
     need: QueuedWork,
-    needs: Sequence[QueuedWork],
-    left: Sequence[int],
+    work: _Work,
     jobs: int,
-    paces: Sequence[ClassPace],
+    paces: PaceTable,
     policy: Policy,
 ) -> tuple[_Pool, OfferFacts, int] | None:
     """Return the offer to rent, and at most how many nodes of it. Where several jobs wait, one of them tries a class of GPU that
     was not measured yet, if that might be cheaper."""
     found: list[tuple[float, str, str, bool, _Pool, OfferFacts]] = []
     for pool in planned:
-        if pool.now.is_away or min(pool.room, pool.starts) <= 0:
+        if not _may_rent(pool):
             continue
         for offer in pool.now.offers:
             poor = need.left is not None and reserve(need, offer, need.least_bytes, policy) > need.left
             if offer.refused or poor or not fits(need, offer.shape):
                 continue
-            work = sum(
-                count * other.slots for other, count in zip(needs, left, strict=True) if fits(other, offer.shape)
-            )
-            expected = expect(need, offer, paces, policy, shared_by=max(work, need.slots * jobs))
+            shared_by = max(work.on(offer.shape), need.slots * jobs)
+            expected = expect(need, offer, paces, policy, shared_by=shared_by)
             unknown = not expected.measured and offer.shape.gpu not in pool.tried
             found.append((expected.micro_usd_per_step, pool.now.name, offer.offer, unknown, pool, offer))
     if not found:
         return None
     cost, *_, pool, offer = min(found, key=lambda each: each[:3])
-    if sum(left) >= TRIES_FROM_JOBS:
+    if work.jobs >= TRIES_FROM_JOBS:
         doubtful = [
             each
             for each in found
@@ -220,7 +251,7 @@ def _best(
     return pool, offer, jobs
 
 
-def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: Sequence[ClassPace], policy: Policy) -> None:
+def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: PaceTable, policy: Policy) -> None:
     missing = min(pool.room, pool.starts, pool.now.limits.nodes_min - pool.working - pool.coming)
     usable = [offer for offer in pool.now.offers if not offer.refused]
     if missing <= 0 or not usable:
@@ -248,11 +279,9 @@ def _idle_s(node: Rented, now_ms: int) -> float:
     return (now_ms - node.idle_since_ms) / 1000
 
 
-def _why(needs: Sequence[QueuedWork], pool: _Pool) -> str:
+def _why(pool: _Pool) -> str:
     """Say what a node is for: the jobs that could run on a further node of this pool."""
-    here = [need for need in needs if any(fits(need, offer.shape) for offer in pool.now.offers)]
-    jobs = sum(need.jobs for need in here)
-    stuck = sum(need.jobs for need in here if need.stuck)
+    jobs, stuck = pool.waiting, pool.stuck
     refused = ""
     if stuck and pool.working:
         which = "" if stuck == jobs else f", {stuck} of which"

@@ -1,7 +1,7 @@
 """Explain where a job's node would be rented, and why there."""
 
 from gangline.core.errors import NotFound
-from gangline.core.fleet.choice import OfferFacts, expect, reserve
+from gangline.core.fleet.choice import OfferFacts, PaceTable, expect, reserve
 from gangline.core.fleet.explained import JobOffer, JobOffers, job_offer, why_unfit
 from gangline.core.fleet.needs import QueuedWork
 from gangline.service.deployment import Deployment, RentedPool
@@ -14,7 +14,7 @@ def explain(deployment: Deployment, project: str, job: str, now_ms: int) -> JobO
     if not rows:
         raise NotFound(f"there is no job {job}", hint="`gangline jobs ls` lists them")
     work = QueuedWork(**rows[0])
-    histories, paces = load_histories(deployment, now_ms), load_paces(deployment, now_ms)
+    histories, paces = load_histories(deployment, now_ms), PaceTable(load_paces(deployment, now_ms))
     found: list[JobOffer] = []
     silent: list[str] = []
     for name, pool in deployment.pools.items():

@@ -6,7 +6,7 @@ tick    a tick over 10 pools, 10,000 nodes and 100,000 queued jobs, on SQLite an
 In every tick all that a tick does at its intervals is due, but for `first`, which also does what is done every ten minutes. Providers
 answer at once and show every node. The queued jobs are of 50 projects, half of them with a budget, and of 200 workloads; a twentieth were
 interrupted before, and half of these are banned from a machine. Nine pools are full; the tenth has small cards, for which nobody but the
-new jobs asks. PostgreSQL has fsync, on a socket.
+new jobs asks. PostgreSQL has fsync, on a socket; it is vacuumed after all leases were renewed at once, before a tick.
 """
 
 import sys
@@ -134,6 +134,7 @@ class Fleet:
             f"UPDATE node SET seen_ms = {now_ms}, meter_ms = {now_ms - 1000} WHERE state <> 'gone'",
             f"UPDATE node SET since_ms = {now_ms - 60_000} WHERE state = 'starting'",
         )
+        self.tables.has_all()
 
     def submit(self, jobs: int, now_ms: int, needs: Callable[[int], Row]) -> None:
         """Add queued jobs as if they had been submitted."""
@@ -150,7 +151,6 @@ class Fleet:
         )
         till = self.tills[name_of(len(CARDS) - 1)]
         till.instances = {key: each for key, each in till.instances.items() if not each.id.startswith("instance-")}
-        self.tables.has_all()
 
     def _job(self, number: int, now_ms: int, needs: Callable[[int], Row]) -> Row:
         at_ms = now_ms - 60_000 - number % 50_000

@@ -442,3 +442,31 @@ def test_a_single_value_is_a_list_where_one_is_meant() -> None:
     till = Till()
     make_drivers(till).open(PoolOrder(name="p", driver="shop", settings={"shelves": "top"}))
     assert till.opened[-1].settings.shelves == ("top",)
+
+
+# Many at once
+
+
+def test_a_provider_that_has_nothing_left_is_asked_once_for_each_offer_however_many_nodes_are_wanted(
+    service: Service,
+) -> None:
+    service.till.sold_out = {"small", "large"}
+    add(service, nodes_min=20, nodes_max=20)
+    look(service)
+    asked = service.look("SELECT offer, COUNT(*) AS nodes FROM node WHERE rented = 1 AND refused = 1 GROUP BY offer")
+    assert {row["offer"]: row["nodes"] for row in asked} == {"small": 1, "large": 1}
+    assert rented(service) == []
+
+
+def test_nodes_that_are_rented_together_have_a_number_a_token_and_an_instance_each(service: Service) -> None:
+    add(service, nodes_min=20, nodes_max=20)
+    look(service)
+    rows = service.look("SELECT id, number FROM node WHERE rented = 1 ORDER BY number")
+    assert [row["number"] for row in rows] == list(range(1, 21))
+    tokens = service.look("SELECT rental, hash FROM credential WHERE rental IS NOT NULL")
+    assert {row["rental"] for row in tokens} == {row["id"] for row in rows} and len(
+        {row["hash"] for row in tokens}
+    ) == 20
+    assert sorted(each.name for each in service.till.instances.values()) == sorted(rented(service))
+    look(service)
+    assert len(service.till.started) == 20

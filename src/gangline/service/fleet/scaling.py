@@ -25,7 +25,7 @@ from gangline.service.fleet.nodes import gone
 from gangline.service.fleet.rented import RentedNodes
 
 BATCH_MAX = 200
-"""So many nodes are written in one transaction."""
+"""The number of nodes that are written in one transaction."""
 log = logging.getLogger("gangline.fleet")
 
 

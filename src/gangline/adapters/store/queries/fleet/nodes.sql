@@ -14,7 +14,7 @@ INSERT INTO node (id, rental, offer, machine, name, number, pool, state, because
                   capabilities, price_micro_usd_per_hour, price_known, rented, missing, since_ms, seen_ms, meter_ms)
 SELECT :id, :id, :offer, '', :called || '-' || next.number, next.number, :pool, 'starting', :because, :gpu, :gpu_memory_gb, :trust, '', :slots,
        '{}', :price_micro_usd_per_hour, :price_known, 1, 0, :now, :now, :now
-FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool AND number IS NOT NULL) AS next
+FROM (SELECT COALESCE(MAX(number), 0) + 1 AS number FROM node WHERE pool = :pool) AS next
 
 -- name: move_rental
 -- Add the next node of a rental, which its provider moved to another place. The schema refuses it while the rental has a node.

@@ -22,9 +22,8 @@ from gangline.core.parsing import InvalidSpec, parse_as, problems
 from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView
 from gangline.service.deployment import Deployment
-from gangline.service.fleet import explaining
 from gangline.service.jobs import query, steer, submit
-from gangline.service.jobs.placing import placement
+from gangline.service.jobs.placing import explaining, placement
 from gangline.wire.problem import of_error
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)

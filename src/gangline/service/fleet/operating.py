@@ -106,7 +106,11 @@ def node_bill(deployment: Deployment, node: str) -> NodeBill:
             NodeTime(cause=time["cause"], seconds=time["ms"] / 1000, cost_usd=time["micro_usd"] / 1e6) for time in times
         ),
         billed=tuple(
-            BilledTime(instance=each["id"], from_ms=each["billed_from_ms"], to_ms=each["billed_to_ms"])
+            BilledTime(
+                instance=each["id"].removeprefix(f"{rental}/"),
+                from_ms=each["billed_from_ms"],
+                to_ms=each["billed_to_ms"],
+            )
             for each in instances
         ),
         settled=not here and all(each["settled"] for each in instances),

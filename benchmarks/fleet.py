@@ -21,27 +21,24 @@ import functools
 import gc
 import itertools
 import pstats
-import secrets
 import sqlite3
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 import psycopg
-from benchmarks.queue import Attesting, prepare
+from benchmarks.queue import deployed, prepare
 from tests.postgres import postgres
 from tests.shop import ShopPool, Till
 
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
-from gangline.compose.server import new_id
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.policy import Policy
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.pool import Instance, Offer
 from gangline.service import controller
@@ -190,16 +187,7 @@ def made(place: str, store: SqliteStore | PostgresStore) -> Iterator[Fleet]:
         )
         for name, till in tills.items()
     }
-    deployment = Deployment(
-        store=store,
-        objects=Attesting(),  # type: ignore[arg-type]
-        hub=None,  # type: ignore[arg-type]
-        policy=Policy(),
-        new_id=new_id,
-        new_secret=lambda kind: f"gl_{kind}_{secrets.token_urlsafe(24)}",
-        up_since_ms=store.now_ms(),
-        pools=pools,
-    )
+    deployment = replace(deployed(store), pools=pools)
     tables, now_ms = Tables(place), store.now_ms()
     job = prepare(deployment, PROJECTS)
     template = tables.first(f"SELECT * FROM job WHERE id = '{job}'")

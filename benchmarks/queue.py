@@ -50,7 +50,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.objects import Stat
 from gangline.ports.server import Assignment, Beat, Beaten, Done, Join, Succeeded
-from gangline.ports.store import write
+from gangline.ports.store import Store, write
 from gangline.service.access.projects import create_project
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
@@ -87,7 +87,12 @@ class Attesting:
 
 
 def service(url: str, connections: int) -> Deployment:
-    store = PostgresStore(url, connections_max=connections)
+    settings = {DEFAULT_POOL: PoolSettings(price_usd_per_hour=0.36)}
+    return replace(deployed(PostgresStore(url, connections_max=connections)), settings_of_pools=settings)
+
+
+def deployed(store: Store) -> Deployment:
+    """A service over this database whose files are all there."""
     return Deployment(
         store=store,
         objects=Attesting(),  # type: ignore[arg-type]
@@ -96,7 +101,6 @@ def service(url: str, connections: int) -> Deployment:
         new_id=new_id,
         new_secret=lambda kind: f"gl_{kind}_{secrets.token_urlsafe(24)}",
         up_since_ms=store.now_ms(),
-        settings_of_pools={DEFAULT_POOL: PoolSettings(price_usd_per_hour=0.36)},
     )
 
 

@@ -171,6 +171,11 @@ _PEAKS = {kind.name: math.sqrt(kind.tflops * kind.memory_gb_per_s) for kind in G
 _TYPICAL = median(_PEAKS.values())
 
 
+def is_paid(need: QueuedWork, offer: OfferFacts, policy: Policy) -> bool:
+    """Return whether what the project's budget has left pays for one of these jobs here."""
+    return need.left is None or reserve(need, offer, need.least_bytes, policy) <= need.left
+
+
 def reserve(need: QueuedWork, offer: OfferFacts, download_bytes: float, policy: Policy) -> int:
     """Return what one of these jobs reserves of a budget here, in micro-dollars; if the price is unknown, more than any budget has."""
     if not offer.price_known:

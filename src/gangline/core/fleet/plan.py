@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gangline.core.fleet.autoscale import Drain, GiveUp, PoolLimits, Rented, StartNode
-from gangline.core.fleet.choice import BENEFIT_OF_DOUBT, ClassPace, OfferFacts, PaceTable, expect, reserve
+from gangline.core.fleet.choice import BENEFIT_OF_DOUBT, ClassPace, OfferFacts, PaceTable, expect, is_paid, reserve
 from gangline.core.fleet.needs import Cover, NodeShape, QueuedWork, Room, cover, fits
 from gangline.core.policy import Policy
 from gangline.core.words import counted
@@ -229,8 +229,7 @@ def _best(
         if not _may_rent(pool):
             continue
         for offer in pool.now.offers:
-            poor = need.left is not None and reserve(need, offer, need.least_bytes, policy) > need.left
-            if offer.refused or poor or not fits(need, offer.shape):
+            if offer.refused or not fits(need, offer.shape) or not is_paid(need, offer, policy):
                 continue
             shared_by = max(work.on(offer.shape), need.slots * jobs)
             expected = expect(need, offer, paces, policy, shared_by=shared_by)

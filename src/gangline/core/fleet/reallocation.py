@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.fleet.autoscale import PoolLimits, Rented, SeenInstance
+from gangline.core.fleet.choice import OfferFacts, is_paid
+from gangline.core.fleet.needs import QueuedWork, fits
+from gangline.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,6 +15,12 @@ class Demand:
 
     takable: int
     stuck: int
+
+
+def demand_for(offer: OfferFacts, needs: Sequence[QueuedWork], policy: Policy) -> Demand:
+    """Return the waiting jobs that a node of this offer could take, and that their projects' budgets pay for."""
+    could = [need for need in needs if fits(need, offer.shape) and is_paid(need, offer, policy)]
+    return Demand(takable=sum(need.jobs for need in could), stuck=sum(need.jobs for need in could if need.stuck))
 
 
 def may_reallocate(node: Rented, instance: SeenInstance | None) -> bool:

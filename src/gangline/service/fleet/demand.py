@@ -1,11 +1,11 @@
 """Load what waits, what may take it, and what the ledger knows of the offers that could."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.fleet.choice import ClassPace, History, OfferFacts, reserve
+from gangline.core.fleet.choice import ClassPace, History, OfferFacts
 from gangline.core.fleet.needs import NodeShape, QueuedWork, Room, fits
-from gangline.core.fleet.reallocation import Demand
 from gangline.core.money.cost import DAY_MS
 from gangline.core.runs.proof import kinds_in, kinds_text
 from gangline.core.specs.kinds import KINDS
@@ -27,8 +27,7 @@ def load_needs(deployment: Deployment, now_ms: int) -> list[QueuedWork]:
 def _need(row: Row, shapes: Iterable[NodeShape]) -> QueuedWork:
     known = {name: row[name] for name in row.keys() if name != "barred"}  # noqa: SIM118 - a row is no mapping
     need = QueuedWork(**known)
-    stuck = bool(row["barred"]) or not any(fits(need, shape) for shape in shapes)
-    return QueuedWork(**known, stuck=stuck)
+    return replace(need, stuck=bool(row["barred"]) or not any(fits(need, shape) for shape in shapes))
 
 
 def shape_of(row: Row) -> NodeShape:
@@ -109,24 +108,6 @@ def facts_of_offers(
         )
         for offer in offers
     ]
-
-
-def demand_for(deployment: Deployment, pool: str, offer: Offer, now_ms: int) -> Demand:
-    """Return the waiting jobs that a node of this offer could take, and that their projects' budgets pay for."""
-    shape = shape_of_offer(offer, pool, kinds_of_pool(deployment, pool, now_ms))
-    facts = OfferFacts(
-        offer=offer.id,
-        shape=shape,
-        price_micro_usd_per_hour=offer.price_micro_usd_per_hour,
-        price_known=offer.price_known,
-    )
-    needs = [need for need in load_needs(deployment, now_ms) if fits(need, shape)]
-    paid = [
-        need
-        for need in needs
-        if need.left is None or reserve(need, facts, need.least_bytes, deployment.policy) <= need.left
-    ]
-    return Demand(takable=sum(need.jobs for need in paid), stuck=sum(need.jobs for need in paid if need.stuck))
 
 
 def may_run(offer: Offer, job: Row) -> bool:

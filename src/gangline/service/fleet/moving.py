@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gangline.core.fleet.autoscale import TAKEN_BACK, MoveNode, Rented, SeenInstance
-from gangline.core.fleet.reallocation import is_wanted, may_reallocate
+from gangline.core.fleet.reallocation import demand_for, is_wanted, may_reallocate
 from gangline.ports.pool import Instance, WithReallocation
 from gangline.ports.store import Row, write
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
-from gangline.service.fleet.demand import demand_for
+from gangline.service.fleet.demand import facts_of_offers, load_needs
 from gangline.service.fleet.nodes import gone
 from gangline.service.fleet.terms import admitted
 
@@ -42,12 +42,17 @@ def leave_bad_machines(
     if not isinstance(pool.driving.driver, WithReallocation):
         return False
     seen = {instance.name: seen_instance(instance) for instance in look.instances}
-    offers = {offer.id: offer for offer in admitted(pool, look.offers)}
+    bad = [node for node in nodes if may_reallocate(node, seen.get(node.rental))]
+    if not bad:
+        return False
+    needs = load_needs(deployment, now_ms)
+    facts = facts_of_offers(deployment, pool.limits, admitted(pool, look.offers), {}, now_ms)
+    offers = {offer.offer: offer for offer in facts}
     left: set[str] = set()
-    for node in nodes:
-        if node.offer not in offers or not may_reallocate(node, seen.get(node.rental)):
+    for node in bad:
+        if node.offer not in offers:
             continue
-        demand = demand_for(deployment, pool.limits.name, offers[node.offer], now_ms)
+        demand = demand_for(offers[node.offer], needs, deployment.policy)
         coming = [replace(each, state="starting") if each.id in left else each for each in nodes]
         if is_wanted(pool.limits, coming, demand):
             assert node.instance, "its provider shows it"

@@ -108,11 +108,11 @@ GROUP BY waiting.project, waiting.kind, waiting.workload, waiting.gpu, waiting.g
 ORDER BY MIN(waiting.ready_ms), waiting.project, waiting.workload
 
 -- name: work_of_job
--- Read what a job of the project needs of a node, as `needs` counts it.
+-- Read what a job needs of a node, as `needs` counts it.
 SELECT job.project, job.kind, job.workload, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.pool, '' AS numerics, 1 AS jobs,
        job.ready_ms AS since_ms, job.steps, job.save_s, job.input_bytes + job.checkpoint_bytes AS download_bytes,
        job.input_bytes + job.checkpoint_bytes AS least_bytes, project.budget - project.spent - project.reserved AS left
-FROM job JOIN project ON project.id = job.project WHERE job.id = :job AND job.project = :project
+FROM job JOIN project ON project.id = job.project WHERE job.id = :job
 
 -- name: queued_since
 -- Find a job that training could begin and that came after the last look.

@@ -6,7 +6,7 @@ from math import exp
 import pytest
 
 from gangline.sim.choice.bound import foreseen_usd, offer_models
-from gangline.sim.choice.sweep import OURS, alone, choices, interrupted, make_map, play_once, plays
+from gangline.sim.choice.sweep import FACTORS, OURS, alone, choices, interrupted, make_map, play_once, plays
 from gangline.sim.scenario import Scenario, load_scenario
 
 HIGH, MEDIUM, LOW, BATCH = (
@@ -78,3 +78,14 @@ def test_a_row_is_the_mean_over_its_seeds() -> None:
     played = [play_once(play) for play in plays(small("priorities", 4), [1], range(2)) if play.choice in (OURS, HIGH)]
     [row] = make_map(played)
     assert row.ours == pytest.approx(sum(each.usd_per_job for each in played if each.choice == OURS) / 2)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("name", ["priorities", "many_pools"])
+def test_the_choice_is_close_to_the_best_offer_alone_and_to_the_bound_at_every_rate(name: str, factor: float) -> None:
+    [row] = make_map([play_once(play) for play in plays(load_scenario(name), [factor], range(1))])
+    print(row)
+    assert row.above_best <= 0.01
+    assert row.above_bound <= 0.05

@@ -341,8 +341,8 @@ RULES = [
     rule(
         "4: nor is a pool of such nodes",
         "service.jobs.placing.waiting:_may_be_offered",
-        """ if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])""",
-        "",
+        "kinds_of_pool(deployment, name, now_ms)",
+        'f",{work.kind},"',
     ),
     rule(
         "4: a node is rented for a kind that those here lack, but not where the pool lacks it too",

@@ -108,9 +108,3 @@ def facts_of_offers(
         )
         for offer in offers
     ]
-
-
-def may_run(offer: Offer, job: Row) -> bool:
-    """Return whether a node of this offer could run the job, apart from the job's pool and bans."""
-    large = offer.gpu_memory_gb >= job["gpu_memory_gb"] and offer.slots >= job["slots"]
-    return large and job["gpu"] in ("", offer.gpu) and job["trust"] <= offer.trust

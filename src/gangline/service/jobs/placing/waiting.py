@@ -1,12 +1,13 @@
 """Handle queued jobs for which no suitable node will come by itself."""
 
+from gangline.core.fleet.needs import QueuedWork, fits
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.supply import needs
 from gangline.core.runs.proof import has_kind
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import as_job, event, moving
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.demand import kinds_of_pool, may_run
+from gangline.service.fleet.demand import kinds_of_pool, shape_of_offer
 
 
 def yield_bans(deployment: Deployment, now_ms: int) -> None:
@@ -41,13 +42,15 @@ def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
 
     Numerics are ignored: they are known only of nodes that are here.
     """
-    may = {name: pool for name, pool in deployment.pools.items() if job["pool"] in ("", name)}
-    pools = [pool for name, pool in may.items() if has_kind(kinds_of_pool(deployment, name, now_ms), job["kind"])]
-    answers = [deployment.recent.offers_of(pool.limits.name) for pool in pools]
-    return any(
-        answer is None or answer.offers is None or any(may_run(offer, job) for offer in answer.offers)
-        for answer in answers
-    )
+    work = QueuedWork(**deployment.store.load("work_of_job", job=job["id"])[0])
+    for name in deployment.pools:
+        kinds, answer = kinds_of_pool(deployment, name, now_ms), deployment.recent.offers_of(name)
+        if answer is not None and answer.offers is not None:
+            if any(fits(work, shape_of_offer(offer, name, kinds)) for offer in answer.offers):
+                return True
+        elif work.pool in ("", name) and has_kind(kinds, work.kind):
+            return True
+    return False
 
 
 def _needs(job: Row) -> str:

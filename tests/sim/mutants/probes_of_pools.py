@@ -15,6 +15,7 @@ from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
 from gangline.service.fleet import nodes, operating, pools
 from gangline.service.fleet.pools import PoolWish
+from gangline.service.jobs import steer
 from gangline.service.renting import Renting
 from tests.shop import SMALL, Till, make_drivers
 from tests.sim.mutants.bench import POOL, PRICE, Bench, probe, refused
@@ -434,8 +435,8 @@ class MovingProvider:
         self.asked.append(instance)
 
 
-@probe(nodes_max=1)
-def a_machine_in_quarantine_is_left_by_its_rental_and_nobody_joins_from_there(bench: Bench) -> None:
+def rent_on_a_bad_machine(bench: Bench) -> tuple[MovingProvider, str, str]:
+    """A provider that moves instances, and a rental of it on a machine, with its instance."""
     provider = MovingProvider(bench)
     limits = bench.deployment.pools[POOL].limits
     bench.deployment = replace(bench.deployment, pools={POOL: RentedPool(limits, AtOnce(provider))})
@@ -443,6 +444,23 @@ def a_machine_in_quarantine_is_left_by_its_rental_and_nobody_joins_from_there(be
     bench.provider.move(instance, "place-1")
     bench.tend()
     join(bench, "bad", rental, place="place-1")
+    return provider, rental, instance
+
+
+@probe(nodes_max=1)
+def a_machine_in_quarantine_is_given_back_where_no_work_waits(bench: Bench) -> None:
+    provider, rental, instance = rent_on_a_bad_machine(bench)
+    [job] = bench.look("SELECT id FROM job")
+    steer.cancel(bench.deployment, job, bench.now_ms)
+    operating.quarantine(bench.deployment, rental, bench.now_ms, lasts_s=60, stop=False)
+    assert bench.provider.running() == [instance], "a tick decides what becomes of it"
+    bench.tend()
+    assert provider.asked == [] == bench.provider.running()
+
+
+@probe(nodes_max=1)
+def a_machine_in_quarantine_is_left_by_its_rental_and_nobody_joins_from_there(bench: Bench) -> None:
+    provider, rental, instance = rent_on_a_bad_machine(bench)
     operating.quarantine(bench.deployment, rental, bench.now_ms, lasts_s=60, stop=False)
     assert bench.provider.running() == [instance], "a tick decides what becomes of it"
     for _ in range(2):

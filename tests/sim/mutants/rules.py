@@ -447,9 +447,9 @@ RULES = [
     rule("4: but one that has just come", "core.fleet.needs:cover", "old and need.since_ms < recent_ms", "old"),
     rule(
         "4: a pool has no more than its most",
-        "core.fleet.plan:_rent",
-        "min(pool.room, pool.starts, ",
-        "min(99, pool.starts, ",
+        "core.fleet.plan:_Pool.most",
+        "min(self.starts, self.room + moves)",
+        "self.starts",
     ),
     rule("4: what drains costs money", "core.fleet.plan:_begin", "len(pool.nodes) - len(late)", "len(working)"),
     rule(
@@ -555,9 +555,21 @@ RULES = [
     ),
     rule(
         "5: a bad machine is left",
-        "service.fleet.fleet:_look",
-        "if leave_bad_machines(",
-        "if False and leave_bad_machines(",
+        "core.fleet.plan:_Pool.rent",
+        "if node.offer == offer.offer",
+        "if False",
+    ),
+    rule(
+        "5: until that is decided, its instance runs",
+        "service.fleet.fleet:_agree",
+        "if action.instance not in unless",
+        "if True",
+    ),
+    rule(
+        "5: where it is not left, its instance is stopped",
+        "core.fleet.plan:plan",
+        "[_stop(node) for node in pool.movable]",
+        "[]",
     ),
     rule("5: what is to leave is ended at once", "service.jobs.claim:_try", "give_back(deployment, node_id)", "pass"),
     rule(

@@ -24,7 +24,7 @@ from gangline.core.fleet.autoscale import (
 )
 from gangline.core.fleet.choice import OfferFacts
 from gangline.core.fleet.needs import NodeShape, QueuedWork
-from gangline.core.fleet.plan import PoolNow, plan
+from gangline.core.fleet.plan import Planned, PoolNow, plan
 from tests.unit.examples import POLICY
 
 NOW_MS = 10**9
@@ -58,16 +58,14 @@ def waiting(takable: int, stuck: int = 0, since_ms: int = NOW_MS) -> list[Queued
     return [need for need in needs if need.jobs]
 
 
-def planned(
-    limits: PoolLimits, nodes: Sequence[Rented], needs: Sequence[QueuedWork] = ()
-) -> list[StartNode | Drain | GiveUp]:
+def planned(limits: PoolLimits, nodes: Sequence[Rented], needs: Sequence[QueuedWork] = ()) -> list[Planned]:
     pool = PoolNow(limits=limits, nodes=nodes, offers=[OFFER], starts_max=1000)
     return plan([pool], [], needs, [], NOW_MS, POLICY)["pool"]
 
 
 def scaled(
     nodes: Sequence[Rented], takable: int = 0, stuck: int = 0, limits: PoolLimits = LIMITS, since_ms: int = NOW_MS
-) -> list[StartNode | Drain | GiveUp]:
+) -> list[Planned]:
     """The jobs that wait have just come, unless they have waited since."""
     return planned(limits, nodes, waiting(takable, stuck, since_ms))
 

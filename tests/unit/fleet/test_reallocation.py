@@ -1,16 +1,31 @@
 """Which nodes on bad machines are moved to other machines instead of being given back and replaced."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gangline.core.fleet.autoscale import LEAVES_MS_MAX, GiveUp, PlaceNode, PoolLimits, SeenInstance, reconcile
-from gangline.core.fleet.reallocation import Demand, is_wanted, may_reallocate
+from gangline.core.fleet.autoscale import (
+    LEAVES_MS_MAX,
+    Drain,
+    GiveUp,
+    PlaceNode,
+    PoolLimits,
+    Reallocate,
+    Rented,
+    SeenInstance,
+    StartNode,
+    StopInstance,
+    may_reallocate,
+    reconcile,
+)
+from gangline.core.fleet.choice import OfferFacts
+from gangline.core.fleet.plan import Planned, PoolNow, plan
 from tests.unit.examples import POLICY
-from tests.unit.fleet.test_autoscale import BUSY, IDLE, LIMITS, NOW_MS, STARTING
+from tests.unit.fleet.test_autoscale import BUSY, IDLE, NEED, NOW_MS, OFFER, STARTING
 
-BAD = replace(IDLE, state="quarantined", place="place-1")
+BAD = replace(IDLE, state="quarantined", place="place-1", offer="offer")
 SEEN = SeenInstance(id="i-idle", name="idle", place="place-1")
 LEAVING = replace(STARTING, instance="i-starting", leaves="place-1")
 
@@ -34,28 +49,71 @@ def test_nor_one_that_its_provider_does_not_show_there(changes: dict[str, Any]) 
     assert not may_reallocate(replace(BAD, place=""), replace(SEEN, place=""))
 
 
+def moved(
+    *beside: Rented, jobs: int = 0, stuck: bool = False, offers: Sequence[OfferFacts] = (OFFER,), **limits: int
+) -> list[Planned]:
+    """What is planned for a pool with a node on a bad machine, apart from what its idle nodes do."""
+    pool = PoolNow(
+        limits=PoolLimits(name="pool", nodes_min=limits.get("least", 0), nodes_max=limits.get("most", 10)),
+        nodes=[BAD, *beside],
+        offers=offers,
+        starts_max=1000,
+        movable=[BAD],
+    )
+    needs = [replace(NEED, jobs=jobs, stuck=stuck)] if jobs else []
+    found = plan([pool], [], needs, [], NOW_MS, POLICY)["pool"]
+    return [action for action in found if not isinstance(action, Drain)]
+
+
+MOVES, STOPS = Reallocate("idle"), StopInstance("i-idle", "idle is quarantined")
+OTHER = replace(OFFER, offer="other", price_micro_usd_per_hour=200_000)
+FRESH = replace(IDLE, idle_since_ms=NOW_MS, id="fresh", rental="fresh", instance="i-fresh")
+
+
 @pytest.mark.parametrize(
-    ("nodes", "takable", "stuck", "wanted"),
+    ("beside", "jobs", "stuck", "action"),
     [
-        ([BAD], 1, 0, True),
-        ([BAD], 0, 0, False),
-        ([BAD, BUSY], 1, 0, True),
-        ([BAD, IDLE], 1, 0, False),
-        ([BAD, IDLE], 1, 1, True),
-        ([BAD, IDLE], 2, 0, True),
-        ([BAD, STARTING], 1, 0, False),
-        ([BAD, STARTING], 2, 0, True),
+        ([], 1, False, MOVES),
+        ([], 0, False, STOPS),
+        ([BUSY], 1, False, MOVES),
+        ([FRESH], 1, False, STOPS),
+        ([FRESH], 1, True, MOVES),
+        ([FRESH], 2, False, MOVES),
+        ([STARTING], 1, False, STOPS),
+        ([STARTING], 2, False, MOVES),
     ],
 )
-def test_a_node_is_moved_where_another_would_be_rented(nodes: Any, takable: int, stuck: int, wanted: bool) -> None:
-    assert is_wanted(LIMITS, nodes, Demand(takable=takable, stuck=stuck)) == wanted
+def test_a_node_is_moved_where_another_would_be_rented(
+    beside: list[Rented], jobs: int, stuck: bool, action: Planned
+) -> None:
+    assert moved(*beside, jobs=jobs, stuck=stuck) == [action]
+
+
+def test_only_the_rest_is_rented() -> None:
+    assert moved(jobs=3) == [MOVES, *[StartNode("offer", "3 jobs wait; 0 nodes are starting")] * 2]
 
 
 def test_a_pool_keeps_its_least_and_has_no_more_than_its_most() -> None:
-    no_work, work = Demand(takable=0, stuck=0), Demand(takable=9, stuck=0)
-    assert is_wanted(PoolLimits(name="pool", nodes_min=1, nodes_max=1), [BAD], no_work)
-    assert not is_wanted(PoolLimits(name="pool", nodes_min=1, nodes_max=2), [BAD, BUSY], no_work)
-    assert not is_wanted(PoolLimits(name="pool", nodes_min=0, nodes_max=1), [BAD, BUSY], work)
+    assert moved(least=1, most=1) == [MOVES]
+    assert moved(BUSY, least=1, most=2) == [STOPS]
+    assert moved(jobs=9, most=1) == [MOVES]
+    assert moved(BUSY, jobs=9, most=1) == [STOPS]
+
+
+def test_a_node_is_not_moved_where_another_offer_is_cheaper() -> None:
+    dear = replace(OFFER, price_micro_usd_per_hour=300_000)
+    assert moved(jobs=1, offers=[dear, OTHER]) == [StartNode("other", "1 job waits; 0 nodes are starting"), STOPS]
+    assert moved(jobs=1, offers=[OFFER, OTHER]) == [MOVES]
+
+
+def test_it_is_moved_even_so_where_the_pool_has_room_for_no_other() -> None:
+    dear = replace(OFFER, price_micro_usd_per_hour=300_000)
+    assert moved(jobs=1, offers=[dear, OTHER], most=1) == [MOVES]
+
+
+def test_a_node_whose_offer_has_nothing_left_is_stopped() -> None:
+    assert moved(jobs=1, offers=[replace(OFFER, refused=True)]) == [STOPS]
+    assert moved(jobs=1, offers=[OTHER], most=1) == [STOPS]
 
 
 def test_a_node_that_leaves_a_machine_is_placed_on_the_next_and_given_up_if_none_comes() -> None:

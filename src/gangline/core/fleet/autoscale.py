@@ -75,6 +75,13 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Reallocate:
+    """The action to have the provider move a node, whose machine is in quarantine, to another machine."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopInstance:
     instance: str
     because: str
@@ -181,6 +188,16 @@ def reconcile(
         elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
             actions.append(GiveUp(node.id, f"missing from {node.missing + 1} lists of the provider"))
     return actions
+
+
+def may_reallocate(node: Rented, instance: SeenInstance | None) -> bool:
+    """Return whether a node has nothing left to do on its machine, which is in quarantine, and its provider still shows it there.
+
+    A node that failed its probe may do so on any machine, as its image is the same: it is given back.
+    """
+    if instance is None or instance.ended or node.state != "quarantined" or node.idle_since_ms is None or node.unfit:
+        return False
+    return node.instance == instance.id and node.place == instance.place != ""
 
 
 def _follow(node: Rented, instance: SeenInstance, now_ms: int) -> list[Reconciling]:

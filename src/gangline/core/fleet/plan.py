@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from gangline.core.fleet.autoscale import Drain, GiveUp, PoolLimits, Rented, StartNode
+from gangline.core.fleet.autoscale import Drain, GiveUp, PoolLimits, Reallocate, Rented, StartNode, StopInstance
 from gangline.core.fleet.choice import BENEFIT_OF_DOUBT, ClassPace, OfferFacts, PaceTable, expect, is_paid, reserve
 from gangline.core.fleet.needs import Cover, NodeShape, QueuedWork, Room, cover, fits
 from gangline.core.policy import Policy
@@ -11,16 +11,19 @@ from gangline.core.words import counted
 
 TRIES_FROM_JOBS = 4
 """A class of GPU that was not measured is tried only where at least this many jobs need nodes: nobody's only job is an experiment."""
+Planned = StartNode | Reallocate | StopInstance | Drain | GiveUp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolNow:
-    """A pool as it is. `starts_max` nodes may be rented now. While its provider `is_away`, nothing is rented, and no node is given back."""
+    """A pool as it is. `starts_max` nodes may be rented now; `movable` nodes are on bad machines, and its provider can move them to others.
+    While it `is_away`, nothing is rented, and no node is given back."""
 
     limits: PoolLimits
     nodes: Sequence[Rented]
     offers: Sequence[OfferFacts] = ()
     starts_max: int
+    movable: Sequence[Rented] = ()
     is_away: bool = False
 
     @property
@@ -33,20 +36,31 @@ class _Pool:
     """A pool while it is planned for. `tried` are the classes of GPU of all nodes, in all pools."""
 
     now: PoolNow
-    actions: list[StartNode | Drain | GiveUp]
+    actions: list[Planned]
     working: int
     coming: int
     idle: list[Rented]
     room: int
     starts: int
+    movable: list[Rented]
     tried: set[str]
     waiting: int = 0
     stuck: int = 0
     """How many jobs wait that could run on a further node of the pool, and how many of those can run on no existing node."""
 
-    def rents(self, gpu: str, count: int) -> None:
-        self.tried.add(gpu)
-        self.room -= count
+    def most(self, offer: OfferFacts) -> int:
+        """Return how many nodes of an offer may be rented: within the limit, or by leaving a bad machine for another."""
+        moves = sum(node.offer == offer.offer for node in self.movable)
+        return 0 if offer.refused else max(0, min(self.starts, self.room + moves))
+
+    def rent(self, offer: OfferFacts, count: int, because: str) -> None:
+        """Rent nodes; those that the provider can move to other machines come before new ones."""
+        moved = [node for node in self.movable if node.offer == offer.offer][:count]
+        self.movable = [node for node in self.movable if node not in moved]
+        self.actions += [Reallocate(node.id) for node in moved]
+        self.actions += [StartNode(offer.offer, because)] * (count - len(moved))
+        self.tried.add(offer.shape.gpu)
+        self.room -= count - len(moved)
         self.starts -= count
         self.coming += count
 
@@ -58,13 +72,14 @@ def plan(
     measured: Sequence[ClassPace],
     now_ms: int,
     policy: Policy,
-) -> dict[str, list[StartNode | Drain | GiveUp]]:
+) -> dict[str, list[Planned]]:
     """Return what to do in each pool.
 
     Waiting jobs are left to the nodes that are coming, or are idle and may take them; `others` are nodes that nobody rents. For the rest,
-    nodes are rented from the offers, of all pools together, on which a finished step is expected to cost least. Nodes that stay idle are
-    given back. One that does so while jobs wait may run none of them: it makes room for one that may, and only then may a pool have fewer
-    nodes than its minimum.
+    nodes are rented from the offers, of all pools together, on which a finished step is expected to cost least. A node whose machine is
+    bad is moved to another one instead of renting one more of its offer, or its instance is stopped. Nodes that stay idle are given back.
+    One that does so while jobs wait may run none of them: it makes room for one that may, and only then may a pool have fewer nodes than
+    its minimum.
     """
     paces = PaceTable(measured)
     tried = {node.shape.gpu for pool in pools for node in pool.nodes} | {room.shape.gpu for room in others}
@@ -83,6 +98,7 @@ def plan(
     for pool in planned:
         if not pool.now.is_away:
             _keep_minimum(pool, needs, paces, policy)
+            pool.actions += [_stop(node) for node in pool.movable]
             _drain(pool, covered.nodes, takable[pool.now.name], now_ms, policy)
     return {pool.now.name: pool.actions for pool in planned}
 
@@ -100,20 +116,30 @@ def _begin(pool: PoolNow, tried: set[str], now_ms: int, policy: Policy) -> _Pool
         idle=[node for _, _, node in sorted(idle, key=lambda each: each[:2])],
         room=pool.limits.nodes_max - (len(pool.nodes) - len(late)),  # one that is draining still costs money
         starts=pool.starts_max,
+        movable=list(pool.movable),
         tried=tried,
     )
+
+
+def _stop(node: Rented) -> StopInstance:
+    assert node.instance, "its provider shows it"
+    return StopInstance(node.instance, f"{node.id} is {node.state}")
 
 
 def _rooms(pools: Sequence[PoolNow], planned: Sequence[_Pool], now_ms: int, idle_ms: int) -> list[Room]:
     rooms: list[Room] = []
     for pool, begun in zip(pools, planned, strict=True):
         gone = {action.node for action in begun.actions if isinstance(action, GiveUp)}
-        for node in reversed(pool.nodes):
+        for node in sorted(pool.nodes, key=_busiest_last, reverse=True):
             coming = node.state == "starting"
             if node.free and node.id not in gone and (coming or node.state in ("ready", "on_trial")):
                 old = node.idle_since_ms is None or now_ms - node.idle_since_ms >= idle_ms
                 rooms.append(Room(node=node.id, shape=node.shape, free=node.free, coming=coming, old=old))
     return rooms
+
+
+def _busiest_last(node: Rented) -> tuple[bool, int, str]:
+    return node.idle_since_ms is None, node.idle_since_ms or 0, node.id
 
 
 def _affordable(needs: Sequence[QueuedWork], pools: Sequence[PoolNow], policy: Policy) -> list[int]:
@@ -166,10 +192,8 @@ def _rent(
                 break
             pool, offer, most = best
             each = min(offer.shape.slots // need.slots, left[index])
-            nodes = min(pool.room, pool.starts, max(1, left[index] // each), most)
-            because = _why(pool)
-            pool.actions += [StartNode(offer.offer, because)] * nodes
-            pool.rents(offer.shape.gpu, nodes)
+            nodes = min(pool.most(offer), max(1, left[index] // each), most)
+            pool.rent(offer, nodes, _why(pool))
             work.take(need, nodes * each)
             left[index] -= nodes * each
             free = offer.shape.slots - each * need.slots
@@ -199,7 +223,7 @@ class _Work:
 
 
 def _may_rent(pool: _Pool) -> bool:
-    return not pool.now.is_away and min(pool.room, pool.starts) > 0
+    return not pool.now.is_away and any(pool.most(offer) for offer in pool.now.offers)
 
 
 def _less(rooms: list[Room], found: Cover, need: QueuedWork) -> list[Room]:
@@ -229,7 +253,7 @@ def _best(
         if not _may_rent(pool):
             continue
         for offer in pool.now.offers:
-            if offer.refused or not fits(need, offer.shape) or not is_paid(need, offer, policy):
+            if not pool.most(offer) or not fits(need, offer.shape) or not is_paid(need, offer, policy):
                 continue
             shared_by = max(work.on(offer.shape), need.slots * jobs)
             expected = expect(need, offer, paces, policy, shared_by=shared_by)
@@ -251,8 +275,8 @@ def _best(
 
 
 def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: PaceTable, policy: Policy) -> None:
-    missing = min(pool.room, pool.starts, pool.now.limits.nodes_min - pool.working - pool.coming)
-    usable = [offer for offer in pool.now.offers if not offer.refused]
+    missing = pool.now.limits.nodes_min - pool.working - pool.coming
+    usable = [offer for offer in pool.now.offers if pool.most(offer)]
     if missing <= 0 or not usable:
         return
     any_job = needs[0] if needs else QueuedWork(project="", kind="", workload="", jobs=1, since_ms=0)
@@ -260,8 +284,7 @@ def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: PaceTable, po
         key=lambda offer: (expect(any_job, offer, paces, policy, shared_by=1 << 30).micro_usd_per_step, offer.offer)
     )
     because = f"the pool keeps at least {counted(pool.now.limits.nodes_min, 'node')}"
-    pool.actions += [StartNode(usable[0].offer, because)] * missing
-    pool.rents(usable[0].shape.gpu, missing)
+    pool.rent(usable[0], min(missing, pool.most(usable[0])), because)
 
 
 def _drain(pool: _Pool, used: frozenset[str], takable: int, now_ms: int, policy: Policy) -> None:

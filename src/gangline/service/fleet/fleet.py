@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gangline.core.errors import GanglineError
@@ -11,7 +11,7 @@ from gangline.ports.pool import Instance
 from gangline.ports.store import guard, write
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
-from gangline.service.fleet.moving import leave_bad_machines, move_rental, seen_instance
+from gangline.service.fleet.moving import movable, move_rental, seen_instance
 from gangline.service.fleet.nodes import gone
 from gangline.service.fleet.rented import RentedNodes
 from gangline.service.fleet.scaling import Looked, give_back, heed_refusals, scale
@@ -30,7 +30,7 @@ def tend(deployment: Deployment, now_ms: int) -> None:
     looked = [_look(deployment, pool, looks[pool.limits.name], ours, now_ms) for pool in deployment.pools.values()]
     # A provider that refuses at once leaves the work to other offers.
     while scale(deployment, looked, ours.nodes, now_ms):
-        pass
+        looked = [replace(each, movable=()) for each in looked]
     settle(deployment)
 
 
@@ -69,14 +69,14 @@ def _look(
             raise look
         if look is None:
             return Looked(pool, None)
+        bad: list[Rented] = []
         if deployment.recent.is_new_look(name, look.number):
-            if leave_bad_machines(deployment, pool, ours.nodes.of(name), look, now_ms):
-                ours.nodes.forget(name)
-            _agree(deployment, pool, ours, look, now_ms)
+            bad = movable(pool, ours.nodes.of(name), look)
+            _agree(deployment, pool, ours, look, now_ms, unless={node.instance for node in bad})
             note_seen(deployment, pool, look.offers, look.lacks, now_ms)
         offers = admitted(pool, look.offers)
         deployment.recent.note_offers(name, None if look.lacks else offers, look.lacks)
-        return Looked(pool, offers)
+        return Looked(pool, offers, bad)
     except GanglineError as error:
         deployment.recent.note_offers(name, None, error.message)
         note_seen(deployment, pool, (), error.message, now_ms)
@@ -84,16 +84,14 @@ def _look(
         return Looked(pool, None)
 
 
-def _agree(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, now_ms: int) -> None:
-    """Reconcile the pool's nodes with the provider's instances."""
+def _agree(
+    deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, now_ms: int, *, unless: Set[str | None]
+) -> None:
+    """Reconcile the pool's nodes with the provider's instances. Those that could be moved are not stopped yet."""
     instances, nodes = look.instances, ours.nodes.of(pool.limits.name)
     _note_bills(deployment, instances, ours, now_ms)
-    listed = {instance.id for instance in instances}
-    for node in nodes:
-        # One that was rented since the list was asked for cannot be in it.
-        if node.since_ms < look.began_ms and (node.missing or node.instance not in listed):
-            deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
-            ours.nodes.forget(pool.limits.name)
+    if _count_missing(deployment, nodes, look):
+        ours.nodes.forget(pool.limits.name)
     _note_progress(deployment, nodes, instances)
     ends = {instance.id: instance.billed_to_ms for instance in instances}
     rented_as = {node.id: node.instance for node in nodes}
@@ -106,7 +104,8 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, no
             case Adopt():
                 deployment.store.apply(write("adopt", id=action.node, instance=action.instance))
             case StopInstance():
-                pool.driving.stop(action.instance)
+                if action.instance not in unless:
+                    pool.driving.stop(action.instance)
             case GiveUp():
                 ended_ms = ends.get(rented_as[action.node] or "")
                 gone(deployment, action.node, action.because, now_ms, ended_ms=ended_ms, lost=True)
@@ -116,6 +115,17 @@ def _agree(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, no
                 )
             case MoveNode():
                 move_rental(deployment, action, now_ms)
+
+
+def _count_missing(deployment: Deployment, nodes: Sequence[Rented], look: Look) -> bool:
+    """Count the lists in a row without a node. Return whether anything was counted."""
+    listed = {instance.id for instance in look.instances}
+    # One that was rented since the list was asked for cannot be in it.
+    lately = [node for node in nodes if node.since_ms < look.began_ms]
+    counted = [node for node in lately if node.missing or node.instance not in listed]
+    for node in counted:
+        deployment.store.apply(write("count_missing", id=node.id, listed=int(node.instance in listed)))
+    return bool(counted)
 
 
 def _note_progress(deployment: Deployment, ours: Sequence[Rented], instances: Sequence[Instance]) -> None:

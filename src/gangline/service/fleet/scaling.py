@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gangline.core.errors import GanglineError
-from gangline.core.fleet.autoscale import Drain, GiveUp, Rented, StartNode, starts_max
-from gangline.core.fleet.plan import PoolNow, plan
+from gangline.core.fleet.autoscale import Drain, GiveUp, Reallocate, Rented, StartNode, StopInstance, starts_max
+from gangline.core.fleet.plan import Planned, PoolNow, plan
 from gangline.ports.pool import Offer, Rental
 from gangline.ports.store import Write, write
 from gangline.service.access.access import adding_rental
@@ -20,7 +20,7 @@ from gangline.service.fleet.demand import (
     load_paces,
     rooms_by_hand,
 )
-from gangline.service.fleet.moving import may_leave
+from gangline.service.fleet.moving import leave_bad_machine, may_leave
 from gangline.service.fleet.nodes import gone
 from gangline.service.fleet.rented import RentedNodes
 
@@ -31,10 +31,12 @@ log = logging.getLogger("gangline.fleet")
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A pool and the offers that its provider showed last. Nothing is rented there if there are none to go by (None)."""
+    """A pool and the offers that its provider showed last; nothing is rented there if there are none to go by (None). `movable` nodes are
+    on bad machines, and it can move them to others."""
 
     pool: RentedPool
     offers: list[Offer] | None
+    movable: Sequence[Rented] = ()
 
 
 def scale(deployment: Deployment, looked: Sequence[Looked], ours: RentedNodes, now_ms: int) -> bool:
@@ -49,6 +51,7 @@ def scale(deployment: Deployment, looked: Sequence[Looked], ours: RentedNodes, n
             nodes=nodes,
             offers=facts_of_offers(deployment, each.pool.limits, each.offers or (), histories, now_ms) if rents else (),
             starts_max=_starts_left(deployment, each.pool, nodes, now_ms) if rents else 0,
+            movable=each.movable,
             is_away=each.offers is None,
         )
         for each, nodes in held
@@ -58,19 +61,21 @@ def scale(deployment: Deployment, looked: Sequence[Looked], ours: RentedNodes, n
     refused = False
     for name, actions in plan(pools, others, needs, paces, now_ms, deployment.policy).items():
         pool = deployment.pools[name]
-        offers = {offer.id: offer for each in looked if each.pool is pool for offer in each.offers or ()}
+        [look] = [each for each in looked if each.pool is pool]
+        offers = {offer.id: offer for offer in look.offers or ()}
         for starts, run in groupby(actions, key=lambda action: isinstance(action, StartNode)):
             if starts:
                 wanted = [each for each in run if isinstance(each, StartNode)]
                 refused |= not _rent(deployment, pool, wanted, offers, now_ms)
             else:
-                _give_up(deployment, run, now_ms)
+                _give_up(deployment, look, run, now_ms)
         if actions:
             ours.forget(name)
     return refused
 
 
-def _give_up(deployment: Deployment, actions: Iterable[StartNode | Drain | GiveUp], now_ms: int) -> None:
+def _give_up(deployment: Deployment, look: Looked, actions: Iterable[Planned], now_ms: int) -> None:
+    bad = {node.id: node for node in look.movable}
     for action in actions:
         match action:
             case Drain():
@@ -79,6 +84,10 @@ def _give_up(deployment: Deployment, actions: Iterable[StartNode | Drain | GiveU
                 give_back(deployment, action.node)
             case GiveUp():
                 gone(deployment, action.node, action.because, now_ms)
+            case Reallocate():
+                leave_bad_machine(deployment, look.pool, bad[action.node], now_ms)
+            case StopInstance():
+                look.pool.driving.stop(action.instance)
             case StartNode():
                 raise AssertionError("it was rented")
 

@@ -41,6 +41,7 @@ class Recent:
         self._lock = Lock()
         self._offers: dict[str, Offers] = {}
         self._looks: dict[str, int] = {}
+        self._empty: dict[str, tuple[int, int]] = {}
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
         self._lost_ms = -RIVALS_MS
@@ -123,6 +124,16 @@ class Recent:
                 return False
             self._looks[pool] = number
             return True
+
+    def count_empty_lists(self, pool: str, began_ms: int, now_ms: int, *, empty: bool) -> int:
+        """Return how many lists of the pool's provider in a row had nothing in them, counting those that were asked for after the first was
+        seen. This one was asked for at `began_ms`."""
+        if not empty:
+            self._empty.pop(pool, None)
+            return 0
+        since_ms, lists = self._empty.get(pool, (now_ms, 0))
+        self._empty[pool] = since_ms, lists + (began_ms >= since_ms)
+        return self._empty[pool][1]
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
         return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

@@ -89,11 +89,11 @@ class Renting(Mapping[str, RentedPool]):
         return self._drive(row["name"], driver)
 
 
-PoolKey = tuple[str, str, str, str, str]
+PoolKey = tuple[str, str, str, str, str, str]
 
 
 def _key(row: Row) -> PoolKey:
-    return row["name"], row["driver"], row["provider"], row["settings"], row["secret"]
+    return row["name"], row["id"], row["driver"], row["provider"], row["settings"], row["secret"]
 
 
 def order_of(row: Row) -> PoolOrder:

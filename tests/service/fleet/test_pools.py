@@ -11,6 +11,7 @@ from gangline.core.errors import BadInput, Denied, Unreachable, UserError
 from gangline.core.specs.fields import Needs
 from gangline.ports.pool import Offer, PoolOrder
 from gangline.ports.server import Beat, Join
+from gangline.ports.store import write
 from gangline.service.controller import Controller
 from gangline.service.driving import AtOnce, RefusedStart
 from gangline.service.fleet import pools
@@ -231,6 +232,36 @@ def test_a_change_holds_from_the_next_look_on_and_the_driver_stays_open(service:
     problem(service.ask("PATCH", "/v1/pools/cloud-1", json={"nodes_min": 9}), 422, "bad-input")
 
 
+def test_settings_by_which_its_provider_no_longer_shows_the_nodes_that_a_pool_has_are_refused(service: Service) -> None:
+    add(service, nodes_max=2)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    elsewhere, service.till.instances = service.till.instances, {}
+    answer = service.ask("PATCH", "/v1/pools/cloud-1", json={"settings": {"town": "Bonn"}})
+    assert problem(answer, 422, "bad-input")["detail"] == (
+        "with these settings the provider of cloud-1 does not list its node cloud-1-1, which would be billed on"
+    )
+    assert service.ask("GET", "/v1/pools/cloud-1").json()["settings"] == {}
+    assert service.ask("PATCH", "/v1/pools/cloud-1", json={"nodes_max": 1}).json()["nodes_max"] == 1
+    service.till.instances = elsewhere
+    changed = service.ask("PATCH", "/v1/pools/cloud-1", json={"settings": {"town": "Bonn"}}).json()
+    assert changed["settings"] == {"town": "Bonn"}
+    look(service)
+    assert rented(service) == [node]
+
+
+def test_a_pool_that_was_removed_and_made_again_is_not_asked_by_the_driver_of_the_first(service: Service) -> None:
+    add(service)
+    look(service)
+    first = service.till.opened[-1].id
+    service.store.apply(write("set_pool_state", name="cloud-1", state="removing", now=service.now_ms))
+    service.store.apply(write("forget_pool", name="cloud-1"))
+    add(service)
+    look(service)
+    assert service.till.opened[-1].id not in ("", first)
+
+
 def test_a_paused_pool_rents_nothing_and_keeps_who_works(service: Service) -> None:
     add(service, nodes_max=4)
     service.submit()
@@ -320,6 +351,29 @@ def test_a_server_that_lacks_the_driver_or_the_secret_says_so(service: Service) 
         renting["cloud-1"].driving.look(0)
 
 
+# Two of one provider
+
+
+def test_two_pools_of_one_account_leave_each_others_nodes_alone_and_each_is_billed_once(service: Service) -> None:
+    add(service, "cloud-1", nodes_max=1, offers=["small"])
+    add(service, "cloud-2", nodes_max=1, offers=["large"])
+    service.submit()
+    service.submit(needs=Needs(gpu_memory_gb=48))
+    for _ in range(4):
+        service.wait(20)
+        look(service)
+    assert len(service.till.started) == len(rented(service)) == 2
+    assert all(found.billed_to_ms is None for found in service.till.instances.values())
+    billed = service.look("SELECT node, COUNT(*) AS bills FROM instance GROUP BY node")
+    assert {row["node"]: row["bills"] for row in billed} == dict.fromkeys(rented(service), 1)
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    for _ in range(4):
+        service.wait(20)
+        look(service)
+    assert [pool["name"] for pool in service.ask("GET", "/v1/pools").json()] == ["cloud-2"]
+    assert sorted(found.billed_to_ms is None for found in service.till.instances.values()) == [False, True]
+
+
 # To remove one
 
 
@@ -343,6 +397,62 @@ def test_a_pool_that_is_removed_while_busy_lets_its_nodes_finish_and_then_is_gon
     assert rented(service) == [] and all(found.billed_to_ms for found in service.till.instances.values())
     problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
     assert list(service.deployment.pools) == [], "its driver is closed"
+
+
+def test_a_node_that_has_not_joined_is_given_back_with_its_pool(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    assert len(rented(service)) == 1
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    look(service)
+    assert rented(service) == [] and all(found.billed_to_ms for found in service.till.instances.values())
+
+
+def test_a_pool_is_not_forgotten_while_a_request_for_a_node_may_still_be_on_its_way(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    on_its_way, service.till.instances = service.till.instances, {}
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    look(service)
+    assert rented(service) == []
+    service.till.refuses = Unreachable("the shop is closed")
+    for _ in range(5):
+        service.wait(20)
+        look(service)
+    shown = service.ask("GET", "/v1/pools/cloud-1").json()
+    assert (shown["state"], shown["because"]) == ("removing", "its provider did not answer: the shop is closed")
+    service.till.refuses, service.till.instances = None, on_its_way
+    for _ in range(5):
+        service.wait(20)
+        look(service)
+    assert all(found.billed_to_ms for found in service.till.instances.values()), "it was stopped when it appeared"
+    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
+
+
+def test_a_pool_whose_requests_rented_nothing_is_forgotten_after_some_lists_without_a_node(service: Service) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    service.till.instances.clear()
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    for _ in range(2):
+        look(service)
+        assert service.ask("GET", "/v1/pools/cloud-1").status_code == 200, "a list may lack an instance once"
+        service.wait(20)
+    for _ in range(2):
+        look(service)
+        service.wait(20)
+    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
+
+
+def test_a_pool_that_never_rented_is_forgotten_whether_or_not_its_provider_answers(service: Service) -> None:
+    add(service)
+    service.till.refuses = Unreachable("the shop is closed")
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    look(service)
+    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
 
 
 def test_with_stop_its_jobs_are_handed_back(service: Service) -> None:

@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gangline.core.errors import GanglineError
-from gangline.core.fleet.autoscale import Adopt, GiveUp, MoveNode, PlaceNode, Rented, StopInstance, reconcile
+from gangline.core.fleet.autoscale import (
+    LISTS_WITHOUT_MAX,
+    Adopt,
+    GiveUp,
+    MoveNode,
+    PlaceNode,
+    Rented,
+    StopInstance,
+    reconcile,
+)
 from gangline.ports.pool import Instance
 from gangline.ports.store import guard, write
 from gangline.service.deployment import Deployment, RentedPool
@@ -63,7 +72,7 @@ def _look(
     name = pool.limits.name
     try:
         if pool.state == "removing":
-            _drain_removed(deployment, pool)
+            _drain_removed(deployment, pool, now_ms)
             ours.nodes.forget(name)
         if isinstance(look, GanglineError):
             raise look
@@ -71,8 +80,11 @@ def _look(
             return Looked(pool, None)
         bad: list[Rented] = []
         if deployment.recent.is_new_look(name, look.number):
+            mine = tuple(each for each in look.instances if not ours.nodes.is_of_another(each.name, name))
+            look = replace(look, instances=mine)
             bad = movable(pool, ours.nodes.of(name), look)
             _agree(deployment, pool, ours, look, now_ms, unless={node.instance for node in bad})
+            _forget_empty(deployment, pool, ours, look, now_ms)
             note_seen(deployment, pool, look.offers, look.lacks, now_ms)
         offers = admitted(pool, look.offers)
         deployment.recent.note_offers(name, None if look.lacks else offers, look.lacks)
@@ -136,14 +148,28 @@ def _note_progress(deployment: Deployment, ours: Sequence[Rented], instances: Se
             deployment.store.apply(write("note_progress", id=node.id, progress=progress[node.rental]))
 
 
-def _drain_removed(deployment: Deployment, pool: RentedPool) -> None:
-    """Take a pool that is being removed out of service: its nodes get no more work, and the idle ones are given back."""
+def _drain_removed(deployment: Deployment, pool: RentedPool, now_ms: int) -> None:
+    """Take a pool that is being removed out of service: its nodes get no more work, and those without any are given back. Forget it once
+    its provider was seen to end all that was rented."""
     name = pool.limits.name
     for row in deployment.store.load("nodes_to_drain", pool=name):
+        if row["state"] == "starting":
+            gone(deployment, row["id"], REMOVED, now_ms)
+            continue
         drained = write("set_node_state", id=row["id"], before=row["state"], state="draining", because=REMOVED)
         deployment.store.apply(drained)
         give_back(deployment, row["id"])
-    deployment.store.apply(write("forget_pool", name=name))
+    if not deployment.store.load("unseen_rentals", pool=name):
+        deployment.store.apply(write("forget_pool", name=name))
+
+
+def _forget_empty(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, now_ms: int) -> None:
+    """Forget a pool that is being removed if several lists in a row show that nothing is left of it: a request for a node that was given up
+    may still be on its way, and what it rents would be billed for ever if nobody looked any more."""
+    name, stays = pool.limits.name, pool.state != "removing"
+    left = stays or bool(ours.nodes.of(name)) or any(each.billed_to_ms is None for each in look.instances)
+    if deployment.recent.count_empty_lists(name, look.began_ms, now_ms, empty=not left) >= LISTS_WITHOUT_MAX:
+        deployment.store.apply(write("forget_pool", name=name))
 
 
 def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ours, now_ms: int) -> None:

@@ -1,14 +1,14 @@
 """Pools as operators make and change them. All servers of a database rent for them; the one that has its turn asks their providers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.fleet.pools import DriverView, InstanceView, OfferView, PoolTerms, PoolView, is_pool_name
-from gangline.ports.pool import Offer, PoolDrivers, WithLogs
+from gangline.ports.pool import Instance, Offer, PoolDrivers, WithLogs
 from gangline.ports.store import Row, guard, write
 from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
@@ -55,8 +55,8 @@ def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) ->
         )
     if name == DEFAULT_POOL or _is_own(deployment, name):
         raise _taken(name)
-    _check(deployment, name, wish)
     row = _row_of(name, deployment.new_id("pool"), wish)
+    _ask_provider(deployment, row, wish)
     if deployment.store.load("pool", name=name) or not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
         raise _taken(name)
     return pool_view(deployment, name)
@@ -70,22 +70,24 @@ def _taken(name: str) -> BadInput:
     return BadInput(f"there is a pool {name} already", hint=f"`gangline pools set {name}` changes it")
 
 
-def _check(deployment: Deployment, name: str, wish: PoolWish) -> None:
-    """Ask the provider for its offers, so that a wrong key or class is said now and not in the log of tonight."""
+def _ask_provider(deployment: Deployment, row: Row, wish: PoolWish) -> list[Instance]:
+    """Ask the provider for its offers and its list, so that a wrong key, project or class is said now and not in the log of tonight. Return
+    the list."""
     if wish.nodes_min > wish.nodes_max:
         raise BadInput(
             f"a pool cannot have at least {wish.nodes_min} nodes and at most {wish.nodes_max}",
             hint="the minimum is at most the maximum",
         )
-    row = _row_of(name, "", wish)
-    offers = _drivers(deployment).open(order_of(row)).offers()
+    driver = _drivers(deployment).open(order_of(row))
     terms = terms_of_row(row)
-    seen = [_offer_view(offer, terms) for offer in offers]
+    seen = [_offer_view(offer, terms) for offer in driver.offers()]
     if seen and all(each.excluded for each in seen):
+        what = f"none of the {len(seen)} offers" if len(seen) > 1 else "not the only offer"
         raise BadInput(
-            f"the pool could rent none of the {len(seen)} offers: {seen[0].id}: {seen[0].excluded}",
+            f"the pool could rent {what}: {seen[0].id}: {seen[0].excluded}",
             hint="the provider offers " + ", ".join(each.id for each in seen[:10]) + (" …" if len(seen) > 10 else ""),
         )
+    return driver.list()
 
 
 def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_ms: int) -> PoolView:
@@ -95,11 +97,24 @@ def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_
         if row["state"] == "removing":
             raise BadInput(f"the pool {name} is being removed", hint="add another one")
         wish = replace(_wish_of(row), **changes)
-        _check(deployment, name, wish)
+        instances = _ask_provider(deployment, _row_of(name, row["id"], wish), wish)
+        if any(row[column] != wish.columns()[column] for column in ("settings", "secret")):
+            _check_that_nodes_are_listed(deployment, name, instances)
         changed = guard("set_pool", name=name, version=row["version"], **wish.columns(), now=now_ms)
         if deployment.store.apply(changed):
             return pool_view(deployment, name)
     raise Unreachable(f"the pool {name} changed {TRIES_MAX} times meanwhile; try again")
+
+
+def _check_that_nodes_are_listed(deployment: Deployment, name: str, instances: Sequence[Instance]) -> None:
+    """Raise `BadInput` if the provider, asked with new settings, does not list each node of the pool: nobody would stop it any more."""
+    listed = {instance.name for instance in instances if instance.billed_to_ms is None}
+    for node in deployment.store.load("nodes_of_pool_here", pool=name):
+        if node["rental"] not in listed:
+            raise BadInput(
+                f"with these settings the provider of {name} does not list its node {node['name']}, which would be billed on",
+                hint=f"pause {name} until its nodes are gone, or add another pool",
+            )
 
 
 def set_pool_state(deployment: Deployment, name: str, state: str, now_ms: int, *, stop: bool = False) -> PoolView:

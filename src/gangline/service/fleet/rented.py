@@ -21,12 +21,19 @@ class RentedNodes:
         self._deployment = deployment
         self._now_ms = now_ms
         self._known: dict[str, Sequence[Rented]] = {}
+        self._pools: dict[str, str] = {}
 
     def of(self, pool: str) -> Sequence[Rented]:
         if pool not in self._known:
             none: dict[str, Sequence[Rented]] = dict.fromkeys(self._deployment.pools, ())
             self._known = none | _load(self._deployment, self._now_ms)
+            self._pools = {node.rental: name for name, nodes in self._known.items() for node in nodes}
         return self._known[pool]
+
+    def is_of_another(self, rental: str, pool: str) -> bool:
+        """Return whether another pool has rented this: two may have one provider, whose list then shows the nodes of both."""
+        self.of(pool)
+        return self._pools.get(rental, pool) != pool
 
     def forget(self, pool: str) -> None:
         """Read the pool's nodes again when somebody asks: something was changed."""

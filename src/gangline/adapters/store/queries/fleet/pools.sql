@@ -52,4 +52,14 @@ WHERE node.pool = :pool AND node.rented = 1
 
 -- name: nodes_to_drain
 -- List the nodes of a pool that may still get work.
-SELECT id, state FROM node WHERE pool = :pool AND rented = 1 AND state IN ('ready', 'on_trial')
+SELECT id, state FROM node WHERE pool = :pool AND rented = 1 AND state IN ('starting', 'ready', 'on_trial')
+
+-- name: unseen_rentals
+-- Find a rental of a pool that its provider did not refuse, and was never seen to bill: it may still come.
+SELECT id FROM node
+WHERE pool = :pool AND rented = 1 AND refused = 0 AND COALESCE(rental, id) = id
+  AND NOT EXISTS (SELECT 1 FROM instance WHERE instance.node = node.id)
+LIMIT 1
+
+-- name: nodes_of_pool_here
+SELECT COALESCE(rental, id) AS rental, name FROM node WHERE pool = :pool AND rented = 1 AND state <> 'gone' ORDER BY id

@@ -42,6 +42,7 @@ class Till:
     never_stops: bool = False
     refuses: GanglineError | None = None
     refuses_offers: GanglineError | None = None
+    refuses_list: GanglineError | None = None
     now_ms: int = 1
     numbers: Any = field(default_factory=count)
 
@@ -76,6 +77,8 @@ class ShopPool:
 
     def list(self) -> list[Instance]:
         self._answer()
+        if self._till.refuses_list:
+            raise self._till.refuses_list
         return list(self._till.instances.values())
 
     def logs(self, instance: str) -> str:

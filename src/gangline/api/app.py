@@ -71,6 +71,7 @@ def make_app(
     app.include_router(base_routes.router)
     app.include_router(access_routes.router)
     app.include_router(pool_routes.router)
+    app.include_router(pool_routes.of_providers)
     app.include_router(node_routes.router)
     app.include_router(node_routes.of_providers)
     app.include_router(follow_routes.router)

@@ -1,19 +1,22 @@
 """Routes for pools and their drivers, for operators. What waits for a provider has a lane of its own."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from math import isfinite
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, Query
 
-from gangline.api.lanes import ProviderRoute
+from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment
-from gangline.core.display import Label
+from gangline.core.display import NAME_MAX, Label, is_printable
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
+from gangline.core.parsing import CheckedFirst
 from gangline.service.fleet import pools
 from gangline.service.fleet.pools import PoolWish
 
-router = APIRouter(prefix="/v1", tags=["pools"], route_class=ProviderRoute)
+router = APIRouter(prefix="/v1", tags=["pools"], route_class=UserRoute)
+of_providers = APIRouter(prefix="/v1", tags=["pools"], route_class=ProviderRoute)
 
 NODES_OF_POOL_MAX = 100_000
 PoolText = Annotated[Label, MaxLen(200)]
@@ -21,7 +24,25 @@ NodesOfPool = Annotated[int, Ge(0), Le(NODES_OF_POOL_MAX)]
 Ceiling = Annotated[float, Ge(0), Le(1e6)] | None
 OfferPatterns = Annotated[tuple[PoolText, ...], MaxLen(200)]
 SettingValue = bool | int | float | PoolText
-DriverSettings = Annotated[dict[PoolText, SettingValue | Annotated[tuple[SettingValue, ...], MaxLen(200)]], MaxLen(100)]
+VALUES_MAX = 200
+
+
+def _why_no_value(given: Any) -> str:
+    """Return why this is no value of a driver's setting, or ''."""
+    values = given if isinstance(given, list) else [given]
+    if len(values) > VALUES_MAX:
+        return f"has more than {VALUES_MAX} parts"
+    if not all(isinstance(each, str | int | float) for each in values):
+        return "must be a text, a number, true, false, or a list of these"
+    if any(isinstance(each, float) and not isfinite(each) for each in values):
+        return "must be a finite number"
+    if any(isinstance(each, str) and not (is_printable(each) and len(each) <= NAME_MAX) for each in values):
+        return f"has control characters, or more than {NAME_MAX} characters"
+    return ""
+
+
+AnyValue = Annotated[SettingValue | tuple[SettingValue, ...], CheckedFirst(_why_no_value)]
+DriverSettings = Annotated[dict[PoolText, AnyValue], MaxLen(100)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +83,7 @@ def list_pools(deployment: ThisDeployment, _: Operator) -> list[PoolView]:
     return pools.pool_views(deployment)
 
 
-@router.post("/pools", status_code=201)
+@of_providers.post("/pools", status_code=201)
 def add_pool(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedPool) -> PoolView:
     """Make a pool, once its provider has answered. Needs an operator's key."""
     known = {name: getattr(wanted, name) for name in PoolWish.__slots__ if name != "settings"}
@@ -75,7 +96,7 @@ def show_pool(deployment: ThisDeployment, _: Operator, pool: str) -> PoolView:
     return pools.pool_view(deployment, pool)
 
 
-@router.patch("/pools/{pool}")
+@of_providers.patch("/pools/{pool}")
 def change_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str, change: PoolChange) -> PoolView:
     """Change a pool, once its provider has answered. Its nodes stay. Needs an operator's key."""
     given = {name: getattr(change, name) for name in PoolChange.__slots__ if name != "any_price"}
@@ -103,7 +124,7 @@ def sync_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> P
     return pools.ask_now(deployment, pool, now)
 
 
-@router.get("/pools/{pool}/instances")
+@of_providers.get("/pools/{pool}/instances")
 def list_instances(deployment: ThisDeployment, _: Operator, pool: str) -> list[InstanceView]:
     """Ask the pool's provider which instances it has now, and list them. Needs an operator's key."""
     return pools.instance_views(deployment, pool)

@@ -40,6 +40,7 @@ SAID = {
     "less_than_equal": "must be {le} or less",
     "string_too_long": "has more than {max_length} characters",
     "too_long": "has more than {max_length} parts",
+    "string_too_short": "has fewer than {min_length} characters",
     "too_short": "has fewer than {min_length} parts",
 }
 """Messages by pydantic's type of error. Pydantic's messages are for programmers: `input should be a valid integer, unable to parse
@@ -62,6 +63,24 @@ class Checked:
         if because:
             raise ValueError(because)
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFirst:
+    """An annotation as `Checked` for values that are checked before they are parsed: a union reports a problem for each of its types."""
+
+    why_not: Callable[[Any], str]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_wrap_validator_function(self._check, handler(source))
+
+    def _check(self, given: Any, read: Callable[[Any], Any]) -> Any:
+        because = self.why_not(given)
+        if because:
+            raise ValueError(because)
+        return read(given)
 
 
 @dataclass(frozen=True, slots=True)

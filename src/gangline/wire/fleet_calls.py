@@ -6,7 +6,7 @@ from typing import Any
 from gangline.core.fleet.explained import JobOffers
 from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
-from gangline.wire.http import Http, parse_answer, path_of
+from gangline.wire.http import PROVIDER_TIMEOUT, Http, parse_answer, path_of
 
 
 class FleetCalls:
@@ -36,7 +36,7 @@ class FleetCalls:
 
     def node_logs(self, node: str) -> str:
         """Return what a rented node printed last, as its provider has it."""
-        return str(self._http.ask("GET", path_of("nodes", node, "logs")).json()["text"])
+        return str(self._ask_provider("GET", path_of("nodes", node, "logs")).json()["text"])
 
     def node_bill(self, node: str) -> NodeBill:
         """Return what a rented node's time has cost so far, and for how long its provider bills it."""
@@ -54,11 +54,11 @@ class FleetCalls:
 
     def add_pool(self, name: str, driver: str, wish: Mapping[str, Any]) -> PoolView:
         """Make a pool, once its provider has answered. `wish` has the fields of the request that are not to be its defaults."""
-        return parse_answer(PoolView, self._http.ask("POST", "/v1/pools", {"name": name, "driver": driver, **wish}))
+        return parse_answer(PoolView, self._ask_provider("POST", "/v1/pools", {"name": name, "driver": driver, **wish}))
 
     def set_pool(self, name: str, changes: Mapping[str, Any]) -> PoolView:
         """Change what is named; what is not stays."""
-        return parse_answer(PoolView, self._http.ask("PATCH", path_of("pools", name), dict(changes)))
+        return parse_answer(PoolView, self._ask_provider("PATCH", path_of("pools", name), dict(changes)))
 
     def pause_pool(self, name: str) -> PoolView:
         return parse_answer(PoolView, self._http.ask("POST", path_of("pools", name, "pause")))
@@ -72,7 +72,7 @@ class FleetCalls:
 
     def pool_instances(self, name: str) -> list[InstanceView]:
         """Ask the pool's provider which instances it has now."""
-        return parse_answer(list[InstanceView], self._http.ask("GET", path_of("pools", name, "instances")))
+        return parse_answer(list[InstanceView], self._ask_provider("GET", path_of("pools", name, "instances")))
 
     def remove_pool(self, name: str, *, stop: bool = False) -> PoolView:
         """Begin to remove a pool. With `stop`, its nodes save and hand their jobs back instead of finishing them."""
@@ -81,3 +81,7 @@ class FleetCalls:
 
     def pool_drivers(self) -> list[DriverView]:
         return parse_answer(list[DriverView], self._http.ask("GET", "/v1/pool-drivers"))
+
+    def _ask_provider(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask what the server asks a provider for before it answers."""
+        return self._http.ask(method, path, body, timeout=PROVIDER_TIMEOUT)

@@ -23,6 +23,8 @@ TIMEOUT = httpx.Timeout(20, connect=5)
 TOO_MANY = 429
 # a server that submits thousands of jobs answers only when it has done so
 LINES_TIMEOUT = httpx.Timeout(600, connect=5)
+# a server that asks a provider waits for it, twice at most: who gave up earlier would not learn what was made
+PROVIDER_TIMEOUT = httpx.Timeout(1260, connect=5)
 LIMITS = httpx.Limits(
     keepalive_expiry=60
 )  # longer than between two heartbeats, shorter than a server keeps a connection
@@ -31,9 +33,11 @@ LIMITS = httpx.Limits(
 def path_of(*parts: str) -> str:
     """Return the path of a route. Each part becomes one segment, whatever people typed: `..` leads nowhere else.
 
-    Raise `NotFound` for a part with a slash, which no id or name has: a server would read it as another path.
+    Raise `NotFound` for an empty part, and for one with a slash, which no id or name has: a server would read it as another path.
     """
-    wrong = next((part for part in parts if "/" in part), None)
+    wrong = next((part for part in parts if "/" in part or not part), None)
+    if wrong == "":
+        raise NotFound("an empty text is no name", hint="give the name or the id")
     if wrong is not None:
         raise NotFound(f"there is no {wrong}", hint="ids and names have no slash")
     return "/".join(("/v1", *(quote(part, safe="", errors="surrogateescape").replace(".", "%2E") for part in parts)))
@@ -73,11 +77,18 @@ class Http:
         self._client.close()
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, params: dict[str, Any] | None = None, key: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: dict[str, Any] | None = None,
+        key: str = "",
+        timeout: httpx.Timeout = TIMEOUT,
     ) -> httpx.Response:
         """Return a successful answer. Raise the error of a problem, or `Unreachable`."""
         content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
-        return self._send(method, path, content, "application/json", params=params, key=key)
+        return self._send(method, path, content, "application/json", params=params, key=key, timeout=timeout)
 
     def send_lines(self, path: str, lines: Iterable[str], *, key: str) -> httpx.Response:
         """Send JSON lines as they are generated. Raise as `ask` does."""

@@ -9,7 +9,7 @@ import pytest
 
 from gangline.core.errors import BadInput, Denied, Unreachable, UserError
 from gangline.core.specs.fields import Needs
-from gangline.ports.pool import Offer, PoolOrder
+from gangline.ports.pool import NoCapacity, Offer, PoolOrder
 from gangline.ports.server import Beat, Join
 from gangline.ports.store import write
 from gangline.service.controller import Controller
@@ -21,7 +21,7 @@ from gangline.service.jobs import query
 from gangline.service.jobs.renew import renew
 from gangline.service.recent import Recent
 from gangline.service.renting import Renting
-from tests.service.conftest import PROJECT, Service
+from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.test_http import problem
 from tests.service.test_rules import advance, release, succeed
 from tests.shop import LARGE, SMALL, Till, make_drivers
@@ -103,7 +103,7 @@ def test_a_pool_that_was_made_is_shown_with_what_its_provider_offers(service: Se
         ({"secret": "no secret"}, "a secret has a name such as SALAD: capital letters, digits and underscores"),
         ({"secret": "../access"}, "a secret has a name such as SALAD: capital letters, digits and underscores"),
         ({"secret": "MISSING"}, "the secret MISSING is not known to this server: there is no GANGLINE_POOL_MISSING"),
-        ({"name": "default"}, "there is a pool default already"),
+        ({"name": "default"}, "there is a pool default already, of the server's own"),
         ({"name": "Ours"}, "Ours cannot be the name of a pool"),
     ],
 )
@@ -113,10 +113,49 @@ def test_what_is_wrong_is_said_in_one_sentence_and_nothing_is_made(
     assert refused(service, **said) == because
 
 
-@pytest.mark.parametrize("error", [Denied("this key is not valid"), Unreachable("the shop is closed")])
-def test_a_provider_that_refuses_or_does_not_answer_makes_no_pool(service: Service, error: Any) -> None:
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Denied("this key is not valid"), 422),
+        (Unreachable("the shop is closed"), 503),
+        (NoCapacity("nothing is left"), 503),
+    ],
+)
+def test_a_provider_that_refuses_or_does_not_answer_makes_no_pool(service: Service, error: Any, status: int) -> None:
     service.till.refuses = error
     assert refused(service) == error.message
+    answer = service.ask("POST", "/v1/pools", json={"name": "cloud-1", "driver": "shop"})
+    assert answer.status_code == status, "401 would be about the key of who asks"
+    service.till.refuses = None
+    add(service)
+    service.till.refuses = error
+    answer = service.ask("GET", "/v1/pools/cloud-1/instances")
+    assert (answer.status_code, answer.json()["detail"]) == (status, error.message)
+
+
+@pytest.mark.parametrize(
+    ("value", "because"),
+    [
+        ('{"x": 1}', "settings.town: must be a text, a number, true, false, or a list of these"),
+        ('["a", {"x": 1}]', "settings.town: must be a text, a number, true, false, or a list of these"),
+        ("null", "settings.town: must be a text, a number, true, false, or a list of these"),
+        (r'"a\u001b[31m"', "settings.town: has control characters, or more than 200 characters"),
+        ("1e999", "settings.town: must be a finite number, not inf"),
+        ("NaN", "settings.town: must be a finite number, not nan"),
+        ("[1e999]", "settings.town: must be a finite number"),
+    ],
+)
+def test_a_value_that_no_setting_has_is_one_sentence(service: Service, value: str, because: str) -> None:
+    body = f'{{"name": "cloud-1", "driver": "shop", "settings": {{"town": {value}}}}}'
+    headers = {"Authorization": f"Bearer {OPERATOR}", "Content-Type": "application/json"}
+    answer = service.http.request("POST", "/v1/pools", content=body, headers=headers)
+    assert problem(answer, 422, "invalid-spec")["detail"] == because
+    assert service.ask("GET", "/v1/pools").json() == []
+
+
+def test_a_wrong_project_is_said_although_the_offers_do_not_depend_on_it(service: Service) -> None:
+    service.till.refuses_list = BadInput("there is no project dogz")
+    assert refused(service) == "there is no project dogz"
 
 
 def test_of_two_servers_that_add_one_pool_one_makes_it(service: Service, another: Controller) -> None:

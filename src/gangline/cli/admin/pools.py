@@ -205,9 +205,9 @@ def remove_pool_command(
     if output is Output.json:
         print_json(found)
     elif found.nodes:
-        say(f"{name} gets no more work; it is gone once its {found.nodes} nodes are given back")
+        say(f"{name} gets no more work; it is gone once its nodes ({found.nodes}) are given back")
     else:
-        say(f"{name} is gone within seconds: it has no nodes")
+        say(f"{name} has no nodes; it is gone once its provider has shown that nothing of it is left")
 
 
 @app.command("sync")

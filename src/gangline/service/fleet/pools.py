@@ -1,14 +1,15 @@
 """Pools as operators make and change them. All servers of a database rent for them; the one that has its turn asks their providers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gangline.core.canonical import canonical_json
-from gangline.core.errors import BadInput, NotFound, Unreachable
+from gangline.core.errors import BadInput, Denied, NotFound, Unreachable
 from gangline.core.fleet.pools import DriverView, InstanceView, OfferView, PoolTerms, PoolView, is_pool_name
-from gangline.ports.pool import Instance, Offer, PoolDrivers, WithLogs
+from gangline.ports.pool import Instance, NoCapacity, Offer, Pool, PoolDrivers, WithLogs
 from gangline.ports.store import Row, guard, write
 from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
@@ -54,11 +55,13 @@ def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) ->
             hint="it has up to 40 lower-case letters, digits and hyphens, and begins with a letter",
         )
     if name == DEFAULT_POOL or _is_own(deployment, name):
-        raise _taken(name)
+        raise BadInput(f"there is a pool {name} already, of the server's own", hint="choose another name")
+    if deployment.store.load("pool", name=name):
+        raise _taken(deployment, name)
     row = _row_of(name, deployment.new_id("pool"), wish)
     _ask_provider(deployment, row, wish)
-    if deployment.store.load("pool", name=name) or not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
-        raise _taken(name)
+    if not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
+        raise _taken(deployment, name)
     return pool_view(deployment, name)
 
 
@@ -66,7 +69,9 @@ def _row_of(name: str, identity: str, wish: PoolWish) -> dict[str, Any]:
     return {"name": name, "id": identity, "driver": wish.driver, "provider": wish.provider, **wish.columns()}
 
 
-def _taken(name: str) -> BadInput:
+def _taken(deployment: Deployment, name: str) -> BadInput:
+    if any(row["state"] == "removing" for row in deployment.store.load("pool", name=name)):
+        return BadInput(f"the pool {name} is being removed", hint="wait until it is gone, or choose another name")
     return BadInput(f"there is a pool {name} already", hint=f"`gangline pools set {name}` changes it")
 
 
@@ -78,16 +83,29 @@ def _ask_provider(deployment: Deployment, row: Row, wish: PoolWish) -> list[Inst
             f"a pool cannot have at least {wish.nodes_min} nodes and at most {wish.nodes_max}",
             hint="the minimum is at most the maximum",
         )
-    driver = _drivers(deployment).open(order_of(row))
     terms = terms_of_row(row)
-    seen = [_offer_view(offer, terms) for offer in driver.offers()]
+    with _asking():
+        driver = _drivers(deployment).open(order_of(row))
+        offers, instances = driver.offers(), driver.list()
+    seen = [_offer_view(offer, terms) for offer in offers]
     if seen and all(each.excluded for each in seen):
         what = f"none of the {len(seen)} offers" if len(seen) > 1 else "not the only offer"
         raise BadInput(
             f"the pool could rent {what}: {seen[0].id}: {seen[0].excluded}",
             hint="the provider offers " + ", ".join(each.id for each in seen[:10]) + (" …" if len(seen) > 10 else ""),
         )
-    return driver.list()
+    return instances
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Say what a provider refuses as it concerns who asked this server: nothing is wrong with their own key."""
+    try:
+        yield
+    except Denied as error:
+        raise BadInput(error.message, hint=error.hint) from None
+    except NoCapacity as error:
+        raise Unreachable(error.message, hint=error.hint) from None
 
 
 def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_ms: int) -> PoolView:
@@ -153,11 +171,8 @@ def driver_views(deployment: Deployment) -> list[DriverView]:
 
 def instance_views(deployment: Deployment, name: str) -> list[InstanceView]:
     """Ask the provider which instances the pool has now. A driver that remembers nothing asks, so that only what is there is listed."""
-    if _is_own(deployment, name):
-        driver = deployment.pools[name].driving.driver
-        assert driver is not None, "the pools of the server's own settings are open"
-    else:
-        driver = _drivers(deployment).open(order_of(_row(deployment, name)))
+    with _asking():
+        instances = _driver_to_list(deployment, name).list()
     return [
         InstanceView(
             id=each.id,
@@ -168,8 +183,16 @@ def instance_views(deployment: Deployment, name: str) -> list[InstanceView]:
             ended=each.ended,
             progress=each.progress,
         )
-        for each in driver.list()
+        for each in instances
     ]
+
+
+def _driver_to_list(deployment: Deployment, name: str) -> Pool:
+    if not _is_own(deployment, name):
+        return _drivers(deployment).open(order_of(_row(deployment, name)))
+    driver = deployment.pools[name].driving.driver
+    assert driver is not None, "the pools of the server's own settings are open"
+    return driver
 
 
 def node_logs(deployment: Deployment, node: str) -> str:
@@ -184,7 +207,8 @@ def node_logs(deployment: Deployment, node: str) -> str:
             f"the provider of {rows[0]['name']} keeps nothing that it printed",
             hint="the log of a job is in `gangline logs`; the worker's own is where it runs",
         )
-    return driver.logs(rows[0]["instance"])
+    with _asking():
+        return driver.logs(rows[0]["instance"])
 
 
 def _drivers(deployment: Deployment) -> PoolDrivers:
@@ -222,19 +246,27 @@ def _wish_of(row: Row) -> PoolWish:
 def _view(deployment: Deployment, row: Row) -> PoolView:
     wish, terms = asdict(_wish_of(row)), terms_of_row(row)
     offers, away = seen_of(row)
-    because = f"its provider did not answer: {away}" if away else "" if row["seen_ms"] else "it has not been asked yet"
+    nodes = deployment.store.load("rented_in_pool", pool=row["name"])[0]["nodes"]
     refused = deployment.store.load("last_refusal", pool=row["name"])
     return PoolView(
         name=row["name"],
         **wish,
-        nodes=deployment.store.load("rented_in_pool", pool=row["name"])[0]["nodes"],
+        nodes=nodes,
         state=row["state"],
-        because=because,
+        because=_why_so(row, away, nodes),
         seen_ms=row["seen_ms"],
         refused=f"{refused[0]['offer']}: {refused[0]['because']}" if refused else "",
         refused_ms=refused[0]["since_ms"] if refused else None,
         offered=tuple(_offer_view(offer, terms) for offer in offers or ()),
     )
+
+
+def _why_so(row: Row, away: str, nodes: int) -> str:
+    if away:
+        return f"its provider did not answer: {away}"
+    if row["state"] == "removing" and not nodes:
+        return "it is gone once its provider has shown that nothing of it is left"
+    return "" if row["seen_ms"] else "it has not been asked yet"
 
 
 def _own_view(deployment: Deployment, pool: RentedPool) -> PoolView:

@@ -15,7 +15,7 @@ from gangline.compose.settings import needing
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
 from gangline.core.fleet.pools import DriverSetting, DriverView
-from gangline.core.parsing import parse_as
+from gangline.core.parsing import WHOLE, InvalidSpec, parse_as
 from gangline.core.policy import STRICT
 from gangline.core.server.merging import described_fields
 from gangline.ports.pool import Pool, PoolOrder
@@ -175,8 +175,9 @@ class Drivers:
 def _parsed(kind: type, given: Mapping[str, Any], called: str) -> Any:
     try:
         return parse_as(kind, _listed(kind, given), options=True)
-    except BadInput as error:
-        raise BadInput(f"{called}: {error.message}", hint="`gangline pools drivers` lists what can be set") from None
+    except InvalidSpec as error:
+        wrong = [each.message if each.field == WHOLE else f"{each.field}: {each.message}" for each in error.problems]
+        raise BadInput(f"{called}: {'; '.join(wrong)}", hint="`gangline pools drivers` lists what can be set") from None
 
 
 def _make_salad(opened: OpenedPool) -> Pool:

@@ -13,6 +13,8 @@ OBJECT, TABLE = "an object", "a table"
 PROBLEMS_MAX = 50
 """An answer reports this many problems at most: a spec with 100,000 unknown fields would make one of megabytes."""
 
+WHOLE = "spec"
+"""The field of a problem that `parse_as` finds with a value as a whole."""
 GIVEN_MAX = 60
 _WHOLE, _NUMBER, _TRUTH = "must be a whole number", "must be a number", "must be true or false"
 SAID = {
@@ -159,7 +161,7 @@ def parse_as(kind: Any, value: object, *, options: bool = False) -> Any:
     try:
         return adapter(kind if options else Annotated[kind, EXACT_NUMBERS]).validate_python(known)
     except ValidationError as error:
-        worded = partial(as_problem, whole="spec", named_values=TABLE if options else OBJECT)
+        worded = partial(as_problem, whole=WHOLE, named_values=TABLE if options else OBJECT)
         raise InvalidSpec(problems(error.errors(), worded, more=left_out)) from None
 
 
@@ -248,6 +250,10 @@ def as_problem(found: Mapping[str, Any], whole: str, named_values: str = OBJECT)
 def _said(found: Mapping[str, Any], named_values: str) -> str:
     """Return what is wrong with a value in words for users instead of pydantic's, to follow its name; a short value is quoted."""
     given, kind = found["input"], found["type"]
+    if kind == "assertion_error":
+        return str(found["ctx"]["error"])
+    if kind in ("too_short", "string_too_short") and found["ctx"]["min_length"] == 1:
+        return "is empty"
     said = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     limits = {
         name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit

@@ -281,6 +281,16 @@ def test_a_program_that_never_ends_is_killed(provider: Programs) -> None:
         os.kill(int((provider.folder / "pid").read_text()), signal.SIGTERM)
 
 
+def test_which_of_the_programs_failed_is_said_where_they_begin_with_the_same_word(provider: Programs) -> None:
+    python = dict.fromkeys(("offers", "start", "stop", "list", "logs"), (sys.executable, "-c", "print(1 / 0)"))
+    driver = CommandPool(settings=replace(provider.settings, **python), surroundings={})
+    failed = "ended with exit code 1: ZeroDivisionError: division by zero"
+    for verb, call in (("offers", driver.offers), ("list", driver.list), ("logs", lambda: driver.logs("a"))):
+        with pytest.raises(Unreachable) as error:
+            call()
+        assert error.value.message == f"{sys.executable} ({verb}) {failed}"
+
+
 def test_a_program_that_is_not_there_is_named(provider: Programs) -> None:
     driver = CommandPool(settings=replace(provider.settings, offers=("/nowhere/offers",)), surroundings={})
     with pytest.raises(BadInput, match="the program /nowhere/offers was not found"):
@@ -375,7 +385,7 @@ def test_the_answers_of_the_page_are_understood(provider: Programs, answer: str)
     ("changed", "said"),
     [
         ({"offers": None}, "offers: must be a list"),
-        ({"offers": []}, "offers: has fewer than 1 parts"),
+        ({"offers": []}, "offers: is empty"),
         ({"offers": "program"}, "offers: must be a list"),
         ({"start": [""]}, "start.0: "),
         ({"stop": ["a", 1]}, "stop.1: must be a text"),

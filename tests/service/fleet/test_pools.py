@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.core.errors import BadInput, Denied, Unreachable, UserError
 from gangline.core.specs.fields import Needs
-from gangline.ports.pool import NoCapacity, Offer, PoolOrder
+from gangline.ports.pool import NoCapacity, Offer, Pool, PoolOrder
 from gangline.ports.server import Beat, Join
 from gangline.ports.store import write
 from gangline.service.controller import Controller
@@ -585,6 +586,27 @@ def test_a_provider_is_a_section_of_the_servers_settings_and_for_its_driver_alon
         drivers.open(PoolOrder(name="p", driver="shop"))
     with pytest.raises(BadInput, match="the provider theirs is for the driver x, and this pool has shop"):
         drivers.open(PoolOrder(name="p", driver="shop", provider="theirs"))
+
+
+def test_settings_that_contradict_each_other_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGLINE_POOL_ONE", "x")
+    drivers = Drivers(make_entries(_no_nodes_here), {}, url="https://gangline.example.org", secrets=None)
+    of = {"organization": "acme", "project": "dogs"}
+
+    def said(**settings: object) -> str:
+        with pytest.raises(BadInput) as error:
+            drivers.open(PoolOrder(name="p", driver="salad", secret="ONE", settings=of | settings))
+        return error.value.message
+
+    assert said(memory_gb=1, shared_memory_gb=2) == (
+        "settings of a pool of salad: shared_memory_gb is at most memory_gb"
+    )
+    assert said(image="") == "settings of a pool of salad: image: is empty"
+    assert said(priorities=[]) == "settings of a pool of salad: priorities: is empty"
+
+
+def _no_nodes_here(_: OpenedPool) -> Pool:
+    raise AssertionError("nobody asks for nodes of this machine")
 
 
 def test_a_single_value_is_a_list_where_one_is_meant() -> None:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
 from gangline.adapters.pools.programs import Ran, choose_variables, last_line, run_program
 from gangline.core.display import has_words, is_printable, printable
 from gangline.core.errors import BadInput, Denied, NotFound, Unreachable
-from gangline.core.parsing import InvalidSpec, parse_as
+from gangline.core.parsing import WHOLE, InvalidSpec, parse_as
 from gangline.core.policy import STRICT, Exact
 from gangline.core.server.settings import TRUST_MAX
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
@@ -26,11 +26,10 @@ OUTPUT_BYTES_MAX = 8 << 20
 ENTRIES_MAX = 20_000
 LOG_CHARACTERS_MAX = 64 << 10
 ENDED_KEPT_S = 600
-WHOLE = "spec"
-"""What the parser calls a value as a whole."""
 STOPPED = "it was stopped"
 ENDED = "it ended"
 
+ProgramVerb = Literal["offers", "start", "stop", "list", "logs"]
 ProgramWords = Annotated[tuple[Annotated[str, MinLen(1), MaxLen(4000), Exact()], ...], MinLen(1), MaxLen(100)]
 Identifier = Annotated[str, MinLen(1), MaxLen(200), Exact(), Predicate(has_words)]
 Sentence = Annotated[str, MaxLen(1000), Exact(), Predicate(is_printable)]
@@ -118,7 +117,7 @@ class CommandPool:
         self._memory, self._lock, self._starting = _Memory(), Lock(), Lock()
 
     def offers(self) -> list[Offer]:
-        printed: tuple[PrintedOffer, ...] = self._parsed(self._settings.offers, PrintedOffers)
+        printed: tuple[PrintedOffer, ...] = self._parsed("offers", PrintedOffers)
         return [
             Offer(
                 id=each.id,
@@ -142,19 +141,19 @@ class CommandPool:
                 "server": rental.server,
                 "environment": rental.environment(),
             }
-            self._run(self._settings.start, request)
+            self._run("start", request)
             with self._lock:
                 self._memory.started.add(rental.name)
 
     def stop(self, instance: str) -> None:
         if not self._is_running(instance) and instance not in {each.id for each in self.list() if not each.ended}:
             return
-        self._run(self._settings.stop, {"id": instance})
+        self._run("stop", {"id": instance})
         with self._lock:
             self._memory.stopped.add(instance)
 
     def list(self) -> list[Instance]:
-        printed: tuple[PrintedInstance, ...] = self._parsed(self._settings.list, PrintedInstances)
+        printed: tuple[PrintedInstance, ...] = self._parsed("list", PrintedInstances)
         with self._lock:
             return self._noted(printed)
 
@@ -164,7 +163,7 @@ class CommandPool:
             raise NotFound(
                 "this pool has no program for logs", hint="name one as `logs` in the server's settings of the pool"
             )
-        ran = self._run(self._settings.logs, {"id": instance})
+        ran = self._run("logs", {"id": instance})
         return ran.output.decode(errors="replace")[-LOG_CHARACTERS_MAX:]
 
     def _has(self, name: str) -> bool:
@@ -206,44 +205,55 @@ class CommandPool:
         # What is missing although nobody stopped it is not listed: a program may print too little, and the service looks several times.
         return [seen.instance for identity, seen in memory.seen.items() if identity in there or seen.gone_s is not None]
 
-    def _parsed(self, words: Sequence[str], kind: Any) -> Any:
-        output = self._run(words, {}).output
+    def _parsed(self, verb: ProgramVerb, kind: Any) -> Any:
+        output, called = self._run(verb, {}).output, self._called(verb)
         try:
             entries = parse_as(kind, json.loads(output))
         except InvalidSpec as error:
             problem = error.problems[0]
             place = printable(problem.field) if problem.field != WHOLE else "the answer"
             raise Unreachable(
-                f"{words[0]} printed what this server does not understand: {place} {printable(problem.message)}",
+                f"{called} printed what this server does not understand: {place} {printable(problem.message)}",
                 hint="docs/pools/command.md has the form of each answer",
             ) from None
         except (ValueError, RecursionError):
             said = printable(output[:60].decode(errors="replace").strip())
             raise Unreachable(
-                f"{words[0]} printed no JSON, but {said}" if said else f"{words[0]} printed nothing"
+                f"{called} printed no JSON, but {said}" if said else f"{called} printed nothing"
             ) from None
         double = _first_double([entry.id for entry in entries])
         if double:
-            raise Unreachable(f"{words[0]} printed the id {double} twice")
+            raise Unreachable(f"{called} printed the id {double} twice")
         return entries
 
-    def _run(self, words: Sequence[str], request: Mapping[str, Any]) -> Ran:
+    def _run(self, verb: ProgramVerb, request: Mapping[str, Any]) -> Ran:
+        words, called = self._words(verb), self._called(verb)
         ran = run_program(
             words,
             environment=self._environment,
             timeout_s=self._settings.timeout_s,
             given=json.dumps(request).encode(),
+            called=called,
             output_bytes_max=OUTPUT_BYTES_MAX,
         )
         if ran.code == 0:
             return ran
         if ran.code == EXIT_NO_CAPACITY:
-            raise NoCapacity(f"{words[0]} found no capacity{_because(ran)}")
+            raise NoCapacity(f"{called} found no capacity{_because(ran)}")
         if ran.code == EXIT_DENIED:
-            raise Denied(f"the provider refused {words[0]}{_because(ran)}", hint="check the key that the program uses")
+            raise Denied(f"the provider refused {called}{_because(ran)}", hint="check the key that the program uses")
         if ran.code == EXIT_MISCONFIGURED:
-            raise BadInput(f"{words[0]} is not configured{_because(ran)}")
-        raise Unreachable(f"{words[0]} {ran.ended}")
+            raise BadInput(f"{called} is not configured{_because(ran)}")
+        raise Unreachable(f"{called} {ran.ended}")
+
+    def _words(self, verb: ProgramVerb) -> Sequence[str]:
+        words: Sequence[str] | None = getattr(self._settings, verb)
+        assert words, "the caller has looked"
+        return words
+
+    def _called(self, verb: ProgramVerb) -> str:
+        """Return what people know the program by: the first word alone may be an interpreter."""
+        return f"{self._words(verb)[0]} ({verb})"
 
 
 def _because(ran: Ran) -> str:

@@ -54,9 +54,11 @@ def run_program(
     environment: Mapping[str, str],
     timeout_s: float,
     given: bytes = b"",
+    called: str = "",
     output_bytes_max: int = OUTPUT_BYTES_MAX,
 ) -> Ran:
-    """Run a program that reads `given` from stdin, and return how it ended. No shell is involved.
+    """Run a program that reads `given` from stdin, and return how it ended. No shell is involved. Errors name it as it is `called`
+    (default: its first word).
 
     A program that takes longer or prints more is killed with its process group, and `TimedOut` or `Unreachable` is raised. What it left
     running in the background when it ended by itself is left alone. Raises `BadInput` if there is no such program.
@@ -70,7 +72,9 @@ def run_program(
         os.close(stdin)
     with process:
         try:
-            return _read_until_end(process, words[0], time.monotonic() + timeout_s, timeout_s, output_bytes_max)
+            return _read_until_end(
+                process, called or words[0], time.monotonic() + timeout_s, timeout_s, output_bytes_max
+            )
         finally:
             if process.poll() is None:
                 with suppress(ProcessLookupError):

@@ -11,12 +11,13 @@ import httpx
 import pytest
 
 from gangline.api.app import make_app
-from gangline.api.lanes import HEARTBEATS, USERS, WORKERS, Lane
+from gangline.api.lanes import HEARTBEATS, PROVIDERS, USERS, WORKERS, Lane
 from gangline.api.serve import listen
 from gangline.core.errors import Unreachable
 from gangline.ports.store import Row
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.jobs.test_one_at_a_time import ENDS, NAMES
+from tests.shop import ShopPool
 
 IN_TIME_S = 20
 
@@ -98,6 +99,40 @@ def test_where_the_threads_of_one_kind_are_all_taken_the_others_answer(
                 assert (await task).status_code == 200
 
     asyncio.run(together())
+
+
+def test_while_providers_hang_pools_are_shown_paused_and_removed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for a provider has threads of its own."""
+    add = {"name": "cloud-1", "driver": "shop"}
+    assert service.ask("POST", "/v1/pools", json=add).status_code == 201
+    asked, go = threading.Semaphore(0), threading.Event()
+
+    def hang(_: ShopPool) -> list[Any]:
+        asked.release()
+        assert go.wait(IN_TIME_S)
+        return []
+
+    async def together() -> None:
+        transport = httpx.ASGITransport(app=make_app(service.deployment, service.objects))
+        headers = {"Authorization": f"Bearer {OPERATOR}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://gangline", headers=headers) as http:
+            another = add | {"name": "cloud-2"}
+            stuck = [asyncio.create_task(http.post("/v1/pools", json=another)) for _ in range(PROVIDERS.threads)]
+            for _ in stuck:
+                assert await asyncio.to_thread(asked.acquire, timeout=IN_TIME_S)
+            for method, path in (("GET", ""), ("GET", "/cloud-1"), ("POST", "/cloud-1/pause"), ("DELETE", "/cloud-1")):
+                assert (await http.request(method, f"/v1/pools{path}")).status_code == 200
+            assert not any(task.done() for task in stuck)
+            go.set()
+            assert sorted([(await task).status_code for task in stuck]) == [201, 422], "one of the two made it"
+
+    monkeypatch.setattr(ShopPool, "offers", hang)
+    try:
+        asyncio.run(together())
+    finally:
+        go.set()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment
 from gangline.core.display import NAME_MAX, Label, is_printable
+from gangline.core.errors import BadInput
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.core.parsing import CheckedFirst
 from gangline.service.fleet import pools
@@ -98,9 +99,12 @@ def show_pool(deployment: ThisDeployment, _: Operator, pool: str) -> PoolView:
 
 @of_providers.patch("/pools/{pool}")
 def change_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str, change: PoolChange) -> PoolView:
-    """Change a pool, once its provider has answered. Its nodes stay. Needs an operator's key."""
+    """Change a pool, once its provider has answered where its settings, secret, offers or price change. Its nodes stay. Needs an operator's
+    key."""
     given = {name: getattr(change, name) for name in PoolChange.__slots__ if name != "any_price"}
     changes = {name: value for name, value in given.items() if value is not None}
+    if change.any_price and change.price_max_usd_per_hour is not None:
+        raise BadInput("any price and a highest price contradict each other", hint="name one of the two")
     if change.any_price:
         changes["price_max_usd_per_hour"] = None
     return pools.set_pool(deployment, pool, changes, now)

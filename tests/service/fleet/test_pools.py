@@ -291,6 +291,26 @@ def test_settings_by_which_its_provider_no_longer_shows_the_nodes_that_a_pool_ha
     assert rented(service) == [node]
 
 
+def test_how_many_nodes_there_may_be_and_their_trust_is_changed_while_the_provider_does_not_answer(
+    service: Service,
+) -> None:
+    add(service, nodes_max=9)
+    service.till.refuses = Unreachable("the shop is closed")
+    changed = service.ask("PATCH", "/v1/pools/cloud-1", json={"nodes_max": 0, "trust": 2}).json()
+    assert (changed["nodes_max"], changed["trust"]) == (0, 2)
+    answer = service.ask("PATCH", "/v1/pools/cloud-1", json={"nodes_min": 1})
+    assert problem(answer, 422, "bad-input")["detail"] == "a pool cannot have at least 1 node and at most 0"
+    answer = service.ask("PATCH", "/v1/pools/cloud-1", json={"price_max_usd_per_hour": 1.0})
+    assert problem(answer, 503, "unreachable")["detail"] == "the shop is closed"
+
+
+def test_a_highest_price_and_any_price_contradict_each_other(service: Service) -> None:
+    add(service, price_max_usd_per_hour=1.0)
+    answer = service.ask("PATCH", "/v1/pools/cloud-1", json={"price_max_usd_per_hour": 2.0, "any_price": True})
+    assert problem(answer, 422, "bad-input")["detail"] == "any price and a highest price contradict each other"
+    assert service.ask("GET", "/v1/pools/cloud-1").json()["price_max_usd_per_hour"] == 1.0
+
+
 def test_a_pool_that_was_removed_and_made_again_is_not_asked_by_the_driver_of_the_first(service: Service) -> None:
     add(service)
     look(service)

@@ -9,6 +9,7 @@ from typing import Any
 from gangline.core.canonical import canonical_json
 from gangline.core.errors import BadInput, Denied, NotFound, Unreachable
 from gangline.core.fleet.pools import DriverView, InstanceView, OfferView, PoolTerms, PoolView, is_pool_name
+from gangline.core.words import counted
 from gangline.ports.pool import Instance, NoCapacity, Offer, Pool, PoolDrivers, WithLogs
 from gangline.ports.store import Row, guard, write
 from gangline.service.access.access import DEFAULT_POOL
@@ -17,6 +18,9 @@ from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.fleet import REMOVED
 from gangline.service.fleet.terms import seen_of, trust_of, why_excluded
 from gangline.service.renting import order_of, terms_of_row
+
+NEED_NO_ANSWER = frozenset({"nodes_min", "nodes_max", "trust"})
+"""What may be changed without the provider's word: also while it does not answer, a pool can be made to rent less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +63,8 @@ def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) ->
     if deployment.store.load("pool", name=name):
         raise _taken(deployment, name)
     row = _row_of(name, deployment.new_id("pool"), wish)
-    _ask_provider(deployment, row, wish)
+    _check_limits(wish)
+    _ask_provider(deployment, row)
     if not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
         raise _taken(deployment, name)
     return pool_view(deployment, name)
@@ -75,14 +80,17 @@ def _taken(deployment: Deployment, name: str) -> BadInput:
     return BadInput(f"there is a pool {name} already", hint=f"`gangline pools set {name}` changes it")
 
 
-def _ask_provider(deployment: Deployment, row: Row, wish: PoolWish) -> list[Instance]:
-    """Ask the provider for its offers and its list, so that a wrong key, project or class is said now and not in the log of tonight. Return
-    the list."""
+def _check_limits(wish: PoolWish) -> None:
     if wish.nodes_min > wish.nodes_max:
         raise BadInput(
-            f"a pool cannot have at least {wish.nodes_min} nodes and at most {wish.nodes_max}",
+            f"a pool cannot have at least {counted(wish.nodes_min, 'node')} and at most {wish.nodes_max}",
             hint="the minimum is at most the maximum",
         )
+
+
+def _ask_provider(deployment: Deployment, row: Row) -> list[Instance]:
+    """Ask the provider for its offers and its list, so that a wrong key, project or class is said now and not in the log of tonight. Return
+    the list."""
     terms = terms_of_row(row)
     with _asking():
         driver = _drivers(deployment).open(order_of(row))
@@ -115,9 +123,11 @@ def set_pool(deployment: Deployment, name: str, changes: Mapping[str, Any], now_
         if row["state"] == "removing":
             raise BadInput(f"the pool {name} is being removed", hint="add another one")
         wish = replace(_wish_of(row), **changes)
-        instances = _ask_provider(deployment, _row_of(name, row["id"], wish), wish)
-        if any(row[column] != wish.columns()[column] for column in ("settings", "secret")):
-            _check_that_nodes_are_listed(deployment, name, instances)
+        _check_limits(wish)
+        if changes.keys() - NEED_NO_ANSWER:
+            instances = _ask_provider(deployment, _row_of(name, row["id"], wish))
+            if any(row[column] != wish.columns()[column] for column in ("settings", "secret")):
+                _check_that_nodes_are_listed(deployment, name, instances)
         changed = guard("set_pool", name=name, version=row["version"], **wish.columns(), now=now_ms)
         if deployment.store.apply(changed):
             return pool_view(deployment, name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.table import Table
 
-from gangline.cli.output import table
+from gangline.cli.output import out, table
 
 GAP = 2
 """Cells between two columns."""
@@ -33,12 +33,16 @@ def one_line_each(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]],
     return made
 
 
+def print_one_line_each(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> None:
+    """Print the table as wide as the terminal is, and as wide as it must be where it goes into a file or another program."""
+    if not out.is_terminal:
+        out.width = max(out.width, _total(_full_widths(columns, rows)))
+    out.print(one_line_each(columns, rows, out.width))
+
+
 def widths(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
     """Return the columns that are shown, by their numbers, each with its width in cells."""
-    full = [
-        max([cell_len(column.header.lstrip(">")), *(cell_len(row[number]) for row in rows)])
-        for number, column in enumerate(columns)
-    ]
+    full = _full_widths(columns, rows)
     least = [min(cells, column.shrinks_to or cells) for cells, column in zip(full, columns, strict=True)]
     shown = list(range(len(columns)))
     while _total([least[number] for number in shown]) > width:
@@ -53,6 +57,13 @@ def widths(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width:
         found[number] += grown
         room -= grown
     return found
+
+
+def _full_widths(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        max([cell_len(column.header.lstrip(">")), *(cell_len(row[number]) for row in rows)])
+        for number, column in enumerate(columns)
+    ]
 
 
 def _total(cells: Sequence[int]) -> int:

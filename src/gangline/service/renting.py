@@ -85,7 +85,7 @@ class Renting(Mapping[str, RentedPool]):
         try:
             driver = self._drivers.open(order_of(row))
         except GanglineError as error:
-            return Unopened(error.message)
+            return Unopened(f"the server whose turn it is cannot ask it: {error.message}")
         return self._drive(row["name"], driver)
 
 

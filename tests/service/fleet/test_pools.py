@@ -407,7 +407,7 @@ def test_a_server_that_lacks_the_driver_or_the_secret_says_so(service: Service) 
     row = service.store.load("pool", name="cloud-1")[0]
     renting = Renting({}, make_drivers(Till()), lambda _name, driver: AtOnce(driver))
     renting.refresh([dict(row) | {"driver": "of tomorrow"}])
-    with pytest.raises(Exception, match="there is no driver of tomorrow"):
+    with pytest.raises(Exception, match="the server whose turn it is cannot ask it: there is no driver of tomorrow"):
         renting["cloud-1"].driving.look(0)
 
 

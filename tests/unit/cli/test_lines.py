@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from gangline.cli.jobs.follow import progress_words
 from gangline.cli.jobs.jobs import COLUMNS, as_lines
-from gangline.cli.lines import GAP, widths
+from gangline.cli.lines import GAP, TableColumn, print_one_line_each, widths
 from gangline.cli.output import PlainConsole
 from gangline.core.views import JobSummary
 
@@ -100,3 +100,10 @@ def test_eighty_columns_show_step_time_safety_and_money() -> None:
 
 def test_a_job_that_waits_has_no_time_left_to_show() -> None:
     assert "left" not in progress_words(summary(state="queued", phase=None, eta_s=None, step=0), 80)
+
+
+def test_in_a_file_nothing_of_a_line_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = (TableColumn(header="pool", shrinks_to=3), TableColumn(header="why", shrinks_to=3))
+    row = ["a-pool-of-a-long-name", "its provider did not answer: " + "no " * 200 + "more"]
+    print_one_line_each(columns, [row])
+    assert row == [cell.strip() for cell in capsys.readouterr().out.splitlines()[1].split("  ")]

@@ -1,12 +1,11 @@
 """`gangline nodes`: who works here, and who is to work no more."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from gangline.cli.lines import TableColumn, one_line_each
+from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json
 from gangline.compose.client import make_client
 from gangline.core.display import LogText
@@ -61,7 +60,7 @@ def list_nodes_command(
         ]
         for node in found
     ]
-    out.print(one_line_each(COLUMNS, rows, out.width if out.is_terminal else sys.maxsize))
+    print_one_line_each(COLUMNS, rows)
 
 
 @app.command("show")

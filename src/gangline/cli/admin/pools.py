@@ -1,14 +1,13 @@
 """`gangline pools`: where nodes are rented, and on which terms."""
 
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from gangline.cli.admin.node_range import NODES_OF_POOL_MAX, parse_node_range
-from gangline.cli.lines import TableColumn, one_line_each
+from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -142,7 +141,7 @@ def list_pools_command(
         ]
         for pool in found
     ]
-    out.print(one_line_each(COLUMNS, rows, out.width if out.is_terminal else sys.maxsize))
+    print_one_line_each(COLUMNS, rows)
 
 
 @app.command("show")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, Query
@@ -13,6 +13,7 @@ from gangline.core.display import NAME_MAX, Label, is_printable
 from gangline.core.errors import BadInput
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.core.parsing import CheckedFirst
+from gangline.core.policy import STRICT
 from gangline.service.fleet import pools
 from gangline.service.fleet.pools import PoolWish
 
@@ -52,6 +53,7 @@ class WantedPool:
     those that may be rented, all of them by default, at `price_max_usd_per_hour` or less. Nodes have this `trust`, else
     what the driver says of each offer."""
 
+    __pydantic_config__: ClassVar[Any] = STRICT  # a misspelt limit would be none
     name: PoolText
     driver: PoolText
     provider: PoolText = ""
@@ -68,6 +70,7 @@ class WantedPool:
 class PoolChange:
     """What to change of a pool; a field that is absent or null stays. `any_price` takes its ceiling away."""
 
+    __pydantic_config__: ClassVar[Any] = STRICT
     settings: DriverSettings | None = None
     secret: PoolText | None = None
     nodes_min: NodesOfPool | None = None

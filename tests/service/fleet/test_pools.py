@@ -154,6 +154,14 @@ def test_a_value_that_no_setting_has_is_one_sentence(service: Service, value: st
     assert service.ask("GET", "/v1/pools").json() == []
 
 
+def test_a_misspelt_limit_is_refused_and_not_left_out(service: Service) -> None:
+    assert refused(service, max_usd_per_hour=0.2) == "max_usd_per_hour: is not a known field"
+    add(service, price_max_usd_per_hour=0.2)
+    answer = service.ask("PATCH", "/v1/pools/cloud-1", json={"price_max": 0.1, "nodes_max": 2})
+    assert problem(answer, 422, "invalid-spec")["detail"] == "price_max: is not a known field"
+    assert service.ask("GET", "/v1/pools/cloud-1").json()["nodes_max"] == 1
+
+
 def test_a_wrong_project_is_said_although_the_offers_do_not_depend_on_it(service: Service) -> None:
     service.till.refuses_list = BadInput("there is no project dogz")
     assert refused(service) == "there is no project dogz"

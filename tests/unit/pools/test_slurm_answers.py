@@ -227,6 +227,11 @@ SUBMISSION = "sbatch: error: Batch job submission failed: "
             "Slurm does not accept the options of this pool: unrecognized option '--x'",
         ),
         (
+            "sinfo: fatal: Could not establish a configuration source\n",
+            BadInput,
+            "Slurm has no configuration on this machine: Could not establish a configuration source",
+        ),
+        (
             SUBMISSION + "Something that nobody knows",
             Unreachable,
             "sbatch ended with exit code 1: " + SUBMISSION + "Something that nobody knows",

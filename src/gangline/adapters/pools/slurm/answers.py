@@ -37,7 +37,7 @@ UNUSABLE = re.compile(
 """States of machines that get no jobs. A star marks one that does not answer; one that is powered off may be started for a job."""
 GPUS = re.compile(r"(?:^|,)gpu:(?:(?P<type>[\w.-]*[A-Za-z_][\w.-]*):)?(?P<count>\d+)")
 PREFIX = re.compile(
-    r"^(?:[\w./-]+: (?:error: )?)?(?:batch job submission failed: |allocation failure: )?", re.IGNORECASE
+    r"^(?:[\w./-]+: (?:(?:error|fatal): )?)?(?:batch job submission failed: |allocation failure: )?", re.IGNORECASE
 )
 ESTIMATE = re.compile(r"to start at (\S+)")
 REFUSALS: tuple[tuple[str, type[GanglineError], str, str], ...] = (
@@ -64,6 +64,12 @@ REFUSALS: tuple[tuple[str, type[GanglineError], str, str], ...] = (
         Denied,
         "Slurm does not permit this",
         "check which accounts and partitions the server's user may use",
+    ),
+    (
+        "configuration source|slurm.conf",
+        BadInput,
+        "Slurm has no configuration on this machine",
+        "name the cluster's slurm.conf as `conf` in [providers.NAME] of the server's settings",
     ),
     ("invalid partition", BadInput, "Slurm has no partition {partition}", "`sinfo` lists the partitions"),
     (

@@ -101,6 +101,10 @@ def test_a_pool_that_was_made_is_shown_with_what_its_provider_offers(service: Se
             {"price_max_usd_per_hour": 0.05},
             "the pool could rent none of the 2 offers: small: it costs $0.1 an hour, and the pool pays at most $0.05",
         ),
+        (
+            {"price_max_usd_per_hour": 0.15, "offers": ["large"]},
+            "the pool could rent none of the 2 offers: large: it costs $2 an hour, and the pool pays at most $0.15",
+        ),
         ({"secret": "no secret"}, "a secret has a name such as SALAD: capital letters, digits and underscores"),
         ({"secret": "../access"}, "a secret has a name such as SALAD: capital letters, digits and underscores"),
         ({"secret": "MISSING"}, "the secret MISSING is not known to this server: there is no GANGLINE_POOL_MISSING"),

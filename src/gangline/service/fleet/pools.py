@@ -95,12 +95,16 @@ def _ask_provider(deployment: Deployment, row: Row) -> list[Instance]:
     with _asking():
         driver = _drivers(deployment).open(order_of(row))
         offers, instances = driver.offers(), driver.list()
-    seen = [_offer_view(offer, terms) for offer in offers]
-    if seen and all(each.excluded for each in seen):
-        what = f"none of the {len(seen)} offers" if len(seen) > 1 else "not the only offer"
+    if offers and all(why_excluded(offer, terms) for offer in offers):
+        at_any_price = replace(terms, price_max_micro_usd_per_hour=None)
+        named = [offer for offer in offers if not why_excluded(offer, at_any_price)] or offers
+        nearest = min(named, key=lambda offer: (not offer.price_known, offer.price_micro_usd_per_hour))
+        what = f"none of the {len(offers)} offers" if len(offers) > 1 else "not the only offer"
         raise BadInput(
-            f"the pool could rent {what}: {seen[0].id}: {seen[0].excluded}",
-            hint="the provider offers " + ", ".join(each.id for each in seen[:10]) + (" …" if len(seen) > 10 else ""),
+            f"the pool could rent {what}: {nearest.id}: {why_excluded(nearest, terms)}",
+            hint="the provider offers "
+            + ", ".join(each.id for each in offers[:10])
+            + (" …" if len(offers) > 10 else ""),
         )
     return instances
 

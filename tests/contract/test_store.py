@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from gangline.adapters.store import open_store
+from gangline.adapters.store.postgres import OPTIONS
 from gangline.adapters.store.session import PARAMETER, _Statement
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import queries, split_statements, statements
@@ -97,6 +98,27 @@ def test_every_statement_is_one_that_postgres_understands(database_server: Postg
     with psycopg.connect(database_server.make_database(), autocommit=True) as connection:
         for name in statements():
             connection.execute(b"PREPARE %b AS %b" % (name.encode(), _Statement.of(name, guarded=False).text))
+
+
+def test_what_waits_or_has_ended_does_not_slow_the_watchdog(tmp_path: Path, database_server: Postgres) -> None:
+    SqliteStore(tmp_path / "db.sqlite").close()
+    explained = f"EXPLAIN QUERY PLAN {statements()['live_leases']}"
+    steps = [row[3] for row in sqlite3.connect(tmp_path / "db.sqlite").execute(explained)]
+    assert "SCAN job USING INDEX job_running" in steps
+    with psycopg.connect(database_server.make_database(), options=OPTIONS) as connection:
+        plan = "\n".join(
+            row[0] for row in connection.execute(b"EXPLAIN %b" % _Statement.of("live_leases", guarded=False).text)
+        )
+    assert "job_running on job" in plan
+    assert "attempt_live on attempt" in plan
+
+
+def test_jobs_are_counted_in_the_order_of_an_index(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "db.sqlite").close()
+    explained = f"EXPLAIN QUERY PLAN {statements()['needs']}"
+    steps = [row[3] for row in sqlite3.connect(tmp_path / "db.sqlite").execute(explained, {"now": 0})]
+    assert "SCAN job USING INDEX job_needs" in steps
+    assert steps.count("USE TEMP B-TREE FOR GROUP BY") == 1, "the few that are barred"
 
 
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:

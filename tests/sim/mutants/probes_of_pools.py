@@ -142,6 +142,22 @@ def a_job_that_is_banned_from_one_node_is_left_to_another(bench: Bench) -> None:
     assert bench.rented() == []
 
 
+@probe(nodes_max=4)
+def for_a_job_that_is_banned_from_every_node_one_is_rented_once_it_may_be_tried_again(bench: Bench) -> None:
+    node = bench.join("bad")
+    bench.submit()
+    bench.claim(node)
+    job = bench.submit(seed=1)
+    machine = bench.node(node)["machine"]
+    bench.store.look(f"INSERT INTO ban (job, machine, because, at_ms) VALUES ('{job}', '{machine}', '', 0)")
+    bench.store.look(f"UPDATE job SET fencing = 1, ready_ms = {bench.now_ms + 60_000} WHERE id = '{job}'")
+    bench.tend()
+    assert bench.rented() == []
+    bench.wait(60)
+    bench.tend()
+    assert len(bench.rented()) == 1
+
+
 def lose_all(bench: Bench) -> list[str]:
     """Let the provider take back all nodes after a minute, and return the offers of those that come for them."""
     for node in bench.rented():

@@ -617,6 +617,8 @@ RULES = [
     ),
     rule("4: jobs that no node here may have get another", "core.fleet.needs:cover", "not need.stuck and ", ""),
     rule("4: nor those that are banned from each", "service.fleet.demand:_need", 'bool(row["barred"]) or ', ""),
+    rule("4: which are counted once", "needs", "AND id NOT IN (SELECT id FROM barred)", ""),
+    rule("4: and are those that wait now", "needs", "AND ready_ms <= :now\n            AND fencing", "AND fencing"),
     rule(
         "4: from each, not from one of them",
         "needs",
@@ -962,7 +964,12 @@ RULES = [
     ),
     rule("4: rendering gives way", "service.controller:Controller.tick", "give_way(deployment, now_ms)", "pass"),
     rule("4: to what its node can train", "in_the_way", "waiting.gpu_memory_gb <= node.gpu_memory_gb", "TRUE"),
-    rule("5: nobody rents for pictures", "needs", "kind <> 'sample' AND", ""),
+    rule(
+        "5: nobody rents for pictures",
+        "needs",
+        "kind <> 'sample' AND ready_ms <= :now AND id",
+        "ready_ms <= :now AND id",
+    ),
     rule("5: what they cost is told as that", "service.money.bill:spend", 'KINDS[ending["job_kind"]].renders', "False"),
     rule(
         "3: what is trained again is not shown again", "core.jobs.samples:are_samples_due", "step > rhythm.step and", ""

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
@@ -22,9 +23,6 @@ PARAMETER = re.compile(r"(?<!:):(\w+)")
 HELD_OFF = errors.DivisionByZero
 """The error of a guarded statement that changed no row: it divides one by the number of rows."""
 FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
-BOOL, INT8, INT4, FLOAT8 = 16, 20, 23, 701
-READ: Mapping[int, Callable[[bytes], Any]] = {BOOL: lambda text: text == b"t", INT8: int, INT4: int, FLOAT8: float}
-"""How a column of a type (its OID) is read; any other is read as text."""
 
 
 class Session(psycopg.Connection[Any]):
@@ -124,18 +122,10 @@ class Executed:
         return self.result.command_tuples or 0
 
     def rows(self) -> list[dict[str, Any]]:
-        result = self.result
-        columns = [
-            (result.fname(place).decode(), READ.get(result.ftype(place), bytes.decode))  # type: ignore[union-attr]
-            for place in range(result.nfields)
-        ]
-        return [
-            {
-                name: None if (value := result.get_value(row, place)) is None else read(value)
-                for place, (name, read) in enumerate(columns)
-            }
-            for row in range(result.ntuples)
-        ]
+        names = [self.result.fname(place).decode() for place in range(self.result.nfields)]  # type: ignore[union-attr]
+        reader = Transformer()  # of no connection: text is UTF-8, as `_Statement.encode` wrote it
+        reader.set_pgresult(self.result)
+        return reader.load_rows(0, self.result.ntuples, lambda row: dict(zip(names, row, strict=False)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,27 +85,35 @@ WHERE node.id = :node AND node.state IN ('ready', 'on_trial')
   AND node.slots >= :slots + CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
 
 -- name: needs
--- Count the waiting jobs by what they need of a node. A job that is banned from every working node which could take it is `barred`.
-SELECT waiting.project, waiting.kind, waiting.workload, waiting.gpu, waiting.gpu_memory_gb, waiting.trust, waiting.slots, waiting.pool,
-       waiting.numerics, waiting.barred, COUNT(*) AS jobs, MIN(waiting.ready_ms) AS since_ms,
-       CAST(AVG(CAST(waiting.steps AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS steps, AVG(waiting.save_s) AS save_s,
-       CAST(AVG(CAST(waiting.bytes AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS download_bytes, MIN(waiting.bytes) AS least_bytes,
-       MIN(project.budget - project.spent - project.reserved) AS left
-FROM (SELECT project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, ready_ms, steps, save_s,
-             input_bytes + checkpoint_bytes AS bytes,
-             CASE WHEN fencing > 0 AND EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id)
-                       AND NOT EXISTS (SELECT 1 FROM node
-                                       WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
-                                         AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-                                         AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
-                                         AND node.kinds LIKE '%,' || job.kind || ',%'
-                                         AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
-                  THEN 1 ELSE 0 END AS barred
-      FROM job WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND ready_ms <= :now) AS waiting
-     JOIN project ON project.id = waiting.project
-GROUP BY waiting.project, waiting.kind, waiting.workload, waiting.gpu, waiting.gpu_memory_gb, waiting.trust, waiting.slots, waiting.pool,
-         waiting.numerics, waiting.barred
-ORDER BY MIN(waiting.ready_ms), waiting.project, waiting.workload
+-- Count the waiting jobs by what they need of a node. A job that is banned from every working node which could take it is `barred`. Those are
+-- few and counted apart, because the rest is then counted in the order of its index, without sorting.
+SELECT counted.*, project.budget - project.spent - project.reserved AS left
+FROM (WITH barred AS (
+          SELECT id FROM job
+          WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND ready_ms <= :now
+            AND fencing > 0 AND id IN (SELECT job FROM ban)
+            AND NOT EXISTS (SELECT 1 FROM node
+                            WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
+                              AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
+                              AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
+                              AND node.kinds LIKE '%,' || job.kind || ',%'
+                              AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine)))
+      SELECT project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, 0 AS barred, COUNT(*) AS jobs,
+             MIN(ready_ms) AS since_ms, CAST(AVG(CAST(steps AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS steps, AVG(save_s) AS save_s,
+             CAST(AVG(CAST(input_bytes + checkpoint_bytes AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS download_bytes,
+             MIN(input_bytes + checkpoint_bytes) AS least_bytes
+      FROM job
+      WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND ready_ms <= :now AND id NOT IN (SELECT id FROM barred)
+      GROUP BY project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics
+      UNION ALL
+      SELECT project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, 1, COUNT(*),
+             MIN(ready_ms), CAST(AVG(CAST(steps AS DOUBLE PRECISION)) AS DOUBLE PRECISION), AVG(save_s),
+             CAST(AVG(CAST(input_bytes + checkpoint_bytes AS DOUBLE PRECISION)) AS DOUBLE PRECISION),
+             MIN(input_bytes + checkpoint_bytes)
+      FROM job WHERE id IN (SELECT id FROM barred)
+      GROUP BY project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics) AS counted
+     JOIN project ON project.id = counted.project
+ORDER BY counted.since_ms, counted.project, counted.workload
 
 -- name: work_of_job
 -- Read what a job needs of a node, as `needs` counts it.

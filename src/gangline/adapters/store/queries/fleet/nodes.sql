@@ -90,7 +90,7 @@ SELECT node.id, node.pool, COALESCE(node.rental, node.id) AS rental, node.place,
 FROM node LEFT JOIN (SELECT node, CAST(SUM(slots) AS BIGINT) AS slots, MAX(beat_ms) AS beat_ms FROM lease GROUP BY node) AS held
      ON held.node = node.id
 WHERE node.rented = 1 AND node.state <> 'gone'
-ORDER BY node.pool, node.since_ms, node.id
+ORDER BY node.since_ms, node.id
 
 -- name: rented_in_pool
 SELECT COUNT(*) AS nodes, CAST(COALESCE(SUM(CASE WHEN state = 'draining' THEN 1 ELSE 0 END), 0) AS BIGINT) AS draining

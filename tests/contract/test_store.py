@@ -100,6 +100,23 @@ def test_every_statement_is_one_that_postgres_understands(database_server: Postg
             connection.execute(b"PREPARE %b AS %b" % (name.encode(), _Statement.of(name, guarded=False).text))
 
 
+def test_the_paces_of_all_work_are_those_of_each_workload_and_class(store: Store) -> None:
+    store.apply(write("add_node", id="n", **NODE | {"machine": "m0"}))
+    for job, workload in (("j", "w"), ("k", "v")):
+        store.apply(write("add_job", id=job, **JOB | {"workload": workload}))
+        store.apply(write("add_attempt", id=job, fencing=1, **ATTEMPT | {"job": job}))
+    for workload, gpu in (("w", ATTEMPT["gpu"]), ("v", ATTEMPT["gpu"]), ("w", "another"), ("idle", ATTEMPT["gpu"])):
+        for number, seconds in enumerate((1.0, None, 2.0, 3.0)):
+            known = {"workload": workload, "gpu": gpu, "machine": f"m{number}", "now": 0}
+            store.apply(write("set_pace", seconds_per_step=seconds, **known))
+    for limit in (2, 9):
+        rows = [dict(row) for row in store.load("paces_at_work", limit=limit)]
+        assert {(row.pop("workload"), row.pop("gpu")) for row in rows} == {(each, ATTEMPT["gpu"]) for each in "wv"}
+        one = [dict(row) for row in store.load("paces", workload="w", gpu=ATTEMPT["gpu"], limit=limit)]
+        assert [bool(row["working"]) for row in one] == [True, False, False][:limit]
+        assert sorted(rows, key=str) == sorted(one * 2, key=str)
+
+
 def test_what_waits_or_has_ended_does_not_slow_the_watchdog(tmp_path: Path, database_server: Postgres) -> None:
     SqliteStore(tmp_path / "db.sqlite").close()
     explained = f"EXPLAIN QUERY PLAN {statements()['live_leases']}"

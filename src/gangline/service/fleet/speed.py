@@ -14,7 +14,7 @@ from gangline.core.jobs.failure import failure_sentence
 from gangline.core.money.cost import HOUR_MS
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import ask_to_stop
-from gangline.service.deployment import Deployment, RentedPool
+from gangline.service.deployment import Deployment
 
 PACES_MAX = 250
 """The number of machines whose paces are compared, at most."""
@@ -35,6 +35,17 @@ class PeerGroup:
     returned: Paces
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ahead:
+    """What is ahead of a pool: the jobs that wait, for each node, and the chance that its next machine never came before."""
+
+    pool: str
+    waiting: float
+    new_share: float
+    drains_max: int
+    """How many nodes may be drained now, so that no more than a share of `seek_share_max` drains at a time."""
+
+
 def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
     """Ask those attempts to stop whose work another machine would do for less."""
     groups = _groups(deployment, leases)
@@ -42,9 +53,22 @@ def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
         _move_slow(deployment, group, now_ms)
     if deployment.policy.seek_faster and deployment.pools:
         jobs = deployment.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"]
+        ahead = [_ahead(deployment, pool, jobs) for pool in deployment.pools]
+        foreseen = (write("foresee", pool=each.pool, waiting=each.waiting, new_share=each.new_share) for each in ahead)
+        deployment.store.apply(*foreseen)
         rented = _by_pool(groups)
-        for name, pool in deployment.pools.items():
-            _seek_faster(deployment, pool, rented.get(name, []), jobs, now_ms)
+        for each in ahead:
+            _seek_faster(deployment, each, rented.get(each.pool, []), now_ms)
+
+
+def _ahead(deployment: Deployment, pool: str, jobs: int) -> _Ahead:
+    here = deployment.store.load("rented_in_pool", pool=pool)[0]
+    return _Ahead(
+        pool=pool,
+        waiting=jobs / max(1, here["nodes"]),
+        new_share=_new_share(deployment, pool),
+        drains_max=math.ceil(deployment.policy.seek_share_max * here["nodes"]) - here["draining"],
+    )
 
 
 def _by_pool(groups: list[PeerGroup]) -> dict[str, list[tuple[PeerGroup, Row]]]:
@@ -58,16 +82,18 @@ def _by_pool(groups: list[PeerGroup]) -> dict[str, list[tuple[PeerGroup, Row]]]:
 
 
 def _groups(deployment: Deployment, leases: list[Row]) -> list[PeerGroup]:
-    found: dict[tuple[str, str], list[Row]] = {}
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for lease in leases:
         if lease["seconds_per_step"] and not lease["stop"]:
-            found.setdefault((lease["workload"], lease["gpu"]), []).append(lease)
-    return [PeerGroup(group, *_paces(deployment, workload, gpu, group)) for (workload, gpu), group in found.items()]
+            found[lease["workload"], lease["gpu"]].append(lease)
+    known: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in deployment.store.load("paces_at_work", limit=PACES_MAX) if found else []:
+        known[row["workload"], row["gpu"]].append(row)
+    return [PeerGroup(group, *_paces(known[key], group)) for key, group in found.items()]
 
 
-def _paces(deployment: Deployment, workload: str, gpu: str, leases: list[Row]) -> tuple[Paces, Paces]:
+def _paces(rows: list[Row], leases: list[Row]) -> tuple[Paces, Paces]:
     """Return the last known paces of all machines that were tried, and of those among them that are not here now."""
-    rows = deployment.store.load("paces", workload=workload, gpu=gpu, limit=PACES_MAX)
     now = {lease["machine"]: lease["seconds_per_step"] for lease in leases}
     known = {row["machine"]: row["seconds_per_step"] for row in rows} | now
     away = (row["seconds_per_step"] for row in rows if not row["working"] and row["machine"] not in now)
@@ -84,24 +110,17 @@ def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
             ask_to_stop(deployment, lease, because, now_ms, kind="too slow")
 
 
-def _seek_faster(
-    deployment: Deployment, pool: RentedPool, measured: list[tuple[PeerGroup, Row]], jobs: int, now_ms: int
-) -> None:
-    """Drain the slowest nodes of a pool that are worth replacing, at most a share of `seek_share_max` at a time."""
-    here = deployment.store.load("rented_in_pool", pool=pool.limits.name)[0]
-    waiting = jobs / max(1, here["nodes"])
-    new_share = _new_share(deployment, pool.limits.name)
-    deployment.store.apply(write("foresee", pool=pool.limits.name, waiting=waiting, new_share=new_share))
-    most = math.ceil(deployment.policy.seek_share_max * here["nodes"]) - here["draining"]
-    if most <= 0:
+def _seek_faster(deployment: Deployment, ahead: _Ahead, measured: list[tuple[PeerGroup, Row]], now_ms: int) -> None:
+    """Drain the slowest nodes of a pool that are worth replacing."""
+    if ahead.drains_max <= 0:
         return
     found = list[tuple[float, Row, str]]()
     for group, lease in measured:
-        outlook = Outlook(seen=group.seen, returned=group.returned, new_share=new_share)
-        because = _outpaced(deployment, lease, outlook, waiting)
+        outlook = Outlook(seen=group.seen, returned=group.returned, new_share=ahead.new_share)
+        because = _outpaced(deployment, lease, outlook, ahead.waiting)
         if because:
             found.append((lease["seconds_per_step"], lease, because))
-    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[:most]:
+    for _, lease, because in sorted(found, key=lambda one: (-one[0], one[1]["attempt"]))[: ahead.drains_max]:
         why = failure_sentence("outpaced", because)
         drain = guard("set_node_state", id=lease["node"], before=lease["node_state"], state="draining", because=why)
         if ask_to_stop(deployment, lease, because, now_ms, drain, kind="outpaced"):
@@ -134,7 +153,8 @@ def turned_away(deployment: Deployment, node: Node, job: str, now_ms: int) -> st
     came = deployment.store.load("nodes_of_machine_since", machine=node.machine, since=now_ms - HOUR_MS)[0]["nodes"]
     if came > deployment.policy.moves_max:
         return None  # the provider seems to have no other machine
-    seen, returned = _paces(deployment, workload, node.gpu, [])
+    rows = deployment.store.load("paces", workload=workload, gpu=node.gpu, limit=PACES_MAX)
+    seen, returned = _paces(rows, [])
     outlook = Outlook(seen=seen, returned=returned, new_share=ahead[0]["new_share"])
     because = worth_replacing(mine, outlook, steps * (1 + ahead[0]["waiting"]), deployment.policy)
     if because is None:

@@ -12,6 +12,18 @@ SELECT machine, seconds_per_step,
 FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT NULL
 ORDER BY machine LIMIT :limit
 
+-- name: paces_at_work
+-- List the same, as far as each limit, for every workload that runs on a class of GPU now.
+SELECT pace.workload, pace.gpu, pace.machine, pace.seconds_per_step,
+       pace.machine IN (SELECT machine FROM node WHERE state IN ('ready', 'on_trial')) AS working
+FROM (SELECT running.workload, running.gpu,
+             (SELECT MAX(machine) FROM (SELECT machine FROM pace
+                                        WHERE workload = running.workload AND gpu = running.gpu AND seconds_per_step IS NOT NULL
+                                        ORDER BY machine LIMIT :limit) AS compared) AS last_machine
+      FROM (SELECT DISTINCT workload, gpu FROM attempt WHERE state = 'live') AS running) AS bounded
+     JOIN pace ON pace.workload = bounded.workload AND pace.gpu = bounded.gpu AND pace.machine <= bounded.last_machine
+WHERE pace.seconds_per_step IS NOT NULL
+
 -- name: class_paces
 -- List the mean pace of each class of GPU at the workloads that were measured last.
 SELECT workload, gpu, AVG(seconds_per_step) AS seconds_per_step FROM pace

@@ -94,9 +94,10 @@ def cover(needs: Sequence[QueuedWork], rooms: Iterable[Room], *, recent_ms: int)
     left = [need.jobs for need in needs]
     by_pool: list[dict[str, int]] = [{} for _ in needs]
     used: set[str] = set()
+    smallest_first = sorted(alike, key=_small_first)
     for index in sorted(range(len(needs)), key=lambda index: _narrow_first(needs[index])):
         need = needs[index]
-        for key in sorted(alike, key=_small_first):
+        for key in smallest_first:
             shape, coming, old, free = key
             may = coming or (not need.stuck and not (old and need.since_ms < recent_ms))
             if not left[index] or free < need.slots or not may or not fits(need, shape):
@@ -111,6 +112,10 @@ def cover(needs: Sequence[QueuedWork], rooms: Iterable[Room], *, recent_ms: int)
             left[index] -= jobs
             by_pool[index][shape.pool] = by_pool[index].get(shape.pool, 0) + jobs
             used.update(taken)
+        # Most needs find nothing left: the rooms are sorted again only after some were taken.
+        if by_pool[index]:
+            alike = defaultdict(list, {key: nodes for key, nodes in alike.items() if nodes})
+            smallest_first = sorted(alike, key=_small_first)
     return Cover(left=left, nodes=frozenset(used), by_pool=by_pool)
 
 

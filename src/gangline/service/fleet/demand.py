@@ -27,7 +27,8 @@ def load_needs(deployment: Deployment, now_ms: int) -> list[QueuedWork]:
 def _need(row: Row, shapes: Iterable[NodeShape]) -> QueuedWork:
     known = {name: row[name] for name in row.keys() if name != "barred"}  # noqa: SIM118 - a row is no mapping
     need = QueuedWork(**known)
-    return replace(need, stuck=bool(row["barred"]) or not any(fits(need, shape) for shape in shapes))
+    stuck = bool(row["barred"]) or not any(fits(need, shape) for shape in shapes)
+    return replace(need, stuck=True) if stuck else need
 
 
 def shape_of(row: Row) -> NodeShape:

@@ -13,15 +13,15 @@ FROM pace WHERE workload = :workload AND gpu = :gpu AND seconds_per_step IS NOT 
 ORDER BY machine LIMIT :limit
 
 -- name: paces_at_work
--- List the same, as far as each limit, for every workload that runs on a class of GPU now.
+-- List the same for every workload that runs on a class of GPU now, with the limit for each. Its last machine is found once for each group.
 SELECT pace.workload, pace.gpu, pace.machine, pace.seconds_per_step,
        pace.machine IN (SELECT machine FROM node WHERE state IN ('ready', 'on_trial')) AS working
-FROM (SELECT running.workload, running.gpu,
+FROM (SELECT workload, gpu,
              (SELECT MAX(machine) FROM (SELECT machine FROM pace
-                                        WHERE workload = running.workload AND gpu = running.gpu AND seconds_per_step IS NOT NULL
+                                        WHERE workload = attempt.workload AND gpu = attempt.gpu AND seconds_per_step IS NOT NULL
                                         ORDER BY machine LIMIT :limit) AS compared) AS last_machine
-      FROM (SELECT DISTINCT workload, gpu FROM attempt WHERE state = 'live') AS running) AS bounded
-     JOIN pace ON pace.workload = bounded.workload AND pace.gpu = bounded.gpu AND pace.machine <= bounded.last_machine
+      FROM attempt WHERE state = 'live' GROUP BY workload, gpu) AS running
+     JOIN pace ON pace.workload = running.workload AND pace.gpu = running.gpu AND pace.machine <= running.last_machine
 WHERE pace.seconds_per_step IS NOT NULL
 
 -- name: class_paces

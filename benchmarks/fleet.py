@@ -1,12 +1,18 @@
-"""A large fleet: `python benchmarks/fleet.py tick [--engine sqlite|postgresql] [--profile]`.
+"""A large fleet: `python benchmarks/fleet.py tick [--engine sqlite|postgresql] [--profile]`, or `agents [--agents N] [--seconds S]`.
 
 tick    a tick over 10 pools, 10,000 nodes and 100,000 queued jobs, on SQLite and on PostgreSQL: in a steady state, and right after 1,000
         jobs came for which as many nodes are rented; with the time of each part of it
+agents  how long a heartbeat takes, and whether a lease is missed, while 1,000 real agents claim, beat and upload for ten minutes
 
 In every tick all that a tick does at its intervals is due, but for `first`, which also does what is done every ten minutes. Providers
 answer at once and show every node. The queued jobs are of 50 projects, half of them with a budget, and of 200 workloads; a twentieth were
 interrupted before, and half of these are banned from a machine. Nine pools are full; the tenth has small cards, for which nobody but the
 new jobs asks. PostgreSQL has fsync, on a socket; it is vacuumed after all leases were renewed at once, before a tick.
+
+The agents are in four processes (`benchmarks/fleet_agents.py` says what of them is real), first a quarter of them, then half, then all. The
+server is one `gangline server` over PostgreSQL, with the default policy, that keeps files in its own folder, its default: agents upload to
+URLs that it signs and serves. Server, database and agents share this machine's cores; `others` is what no process of this benchmark used.
+The exit status is 1 if an attempt did not go on or succeed, or if p99 of a heartbeat of all agents is 100 ms or more.
 """
 
 import sys
@@ -21,6 +27,7 @@ import functools
 import gc
 import itertools
 import pstats
+import resource
 import sqlite3
 import tempfile
 import time
@@ -28,23 +35,30 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
+import psutil
 import psycopg
+from benchmarks.fleet_agents import STEP_S, STEPS, Load, Seen
+from benchmarks.http import Server, running
 from benchmarks.queue import deployed, prepare
-from tests.postgres import postgres
+from psycopg.conninfo import conninfo_to_dict
+from tests.postgres import Postgres, postgres
 from tests.shop import ShopPool, Till
 
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.kinds import KINDS
+from gangline.core.specs.lora import LoraSpec
 from gangline.ports.pool import Instance, Offer
 from gangline.service import controller
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import AtOnce
+from gangline.wire.client import Client
 
 NODES, QUEUED, NEW = 10_000, 100_000, 1_000
 PROJECTS, WORKLOADS = 50, 200
@@ -409,10 +423,107 @@ def tick(engines: Sequence[str], *, profiles: bool) -> None:
                     measure_ticks(fleet, profiles=profiles)
 
 
+PROCESSES = 4
+BATCH = 1000
+RAMP_S, SETTLE_S = 15.0, 5.0
+"""The agents of a stage come within `RAMP_S`, and are measured `SETTLE_S` later."""
+BEAT_MS_MAX = 100
+ENDED_WELL = ("live", "succeeded")
+
+
+class Spent:
+    """The seconds of CPU that server, database and everybody on this machine have spent."""
+
+    def __init__(self, server: Server, database: Postgres) -> None:
+        postmaster = psutil.Process(database.pid)
+        self.at_s = time.monotonic()
+        self.server_s = server.cpu_s()
+        self.database_s = sum(postmaster.cpu_times()) - postmaster.cpu_times().iowait
+        for backend in postmaster.children():
+            self.database_s += backend.cpu_times().user + backend.cpu_times().system
+        busy = psutil.cpu_times()
+        self.all_s = busy.user + busy.nice + busy.system + busy.irq + busy.softirq + busy.steal
+
+
+def submit(server: Server, folder: Path, jobs: int) -> None:
+    client, photo = Client(server.url, server.user), folder / "photo.png"
+    photo.write_bytes(b"a photo")
+    files = client.upload([photo], folder)
+    spec = LoraSpec(base=FilesBase(files=files), photos=files, prompt="sks dog", steps=STEPS, sample_result=False)
+    for first in range(0, jobs, BATCH):
+        lines = client.submit_batch([spec] * min(BATCH, jobs - first))
+        assert all(line.job for line in lines), lines
+
+
+def agents(count: int, seconds: float) -> bool:
+    """Print what the agents saw in each stage. Return whether the last one met the targets."""
+    stages = [(count // 4, min(60.0, seconds)), (count // 2, min(60.0, seconds)), (count, seconds)]
+    waits_s = sum((RAMP_S + SETTLE_S + stage_s) * among for among, stage_s in stages)
+    with (
+        tempfile.TemporaryDirectory(prefix="gangline-benchmark-") as folder,
+        postgres() as database,
+        running(database) as server,
+    ):
+        submit(server, Path(folder), round(waits_s / (STEPS * STEP_S[0])) + count)
+        load, here = Load(server.url, server.join, Path(folder), PROCESSES), 0
+        try:
+            for among, stage_s in stages:
+                load.add(among - here, RAMP_S)
+                here = among
+                time.sleep(RAMP_S + SETTLE_S)
+                load.take()
+                before = Spent(server, database)
+                time.sleep(stage_s)
+                seen = load.take()
+                p99_ms = show_stage(among, seen, before, Spent(server, database))
+            missed = show_attempts(database, server)
+        finally:
+            load.stop()
+    return not missed and p99_ms < BEAT_MS_MAX
+
+
+def show_stage(among: int, seen: Seen, before: Spent, after: Spent) -> float:
+    """Print a stage; return p99 of a heartbeat in ms."""
+    took_s = after.at_s - before.at_s
+    median_ms, p99_ms, most_ms = in_ms(seen.beats_s)
+    print(
+        f"\n{among:,} agents, {took_s:.0f} s: a heartbeat takes {median_ms:.1f} ms, p99 {p99_ms:.1f}, at most {most_ms:.0f}; "
+        f"{len(seen.beats_s) / took_s:.1f} a second"
+    )
+    late = in_ms(seen.late_s)
+    print(f"  an agent was stepped {late[0]:.1f} ms after it was due, p99 {late[1]:.1f}, at most {late[2]:.0f}")
+    print("  " + ", ".join(f"{what} {number:,}" for what, number in sorted(seen.counts.items()) if number))
+    server_s, database_s = after.server_s - before.server_s, after.database_s - before.database_s
+    others_s = max(0.0, after.all_s - before.all_s - server_s - database_s - seen.cpu_s)
+    shares = {"server": server_s, "PostgreSQL": database_s, "agents": seen.cpu_s, "others": others_s}
+    print("  % of a core: " + ", ".join(f"{what} {spent_s / took_s * 100:.0f}" for what, spent_s in shares.items()), end="")
+    beats = len(seen.beats_s)
+    print(f"; ms of CPU a heartbeat, all else included: server {server_s / beats * 1e3:.2f}, PostgreSQL {database_s / beats * 1e3:.2f}")
+    return p99_ms
+
+
+def in_ms(taken_s: list[float]) -> tuple[float, float, float]:
+    """Return the median, p99, and the most."""
+    return median(taken_s) * 1000, quantiles(taken_s, n=100)[98] * 1000, max(taken_s) * 1000
+
+
+def show_attempts(database: Postgres, server: Server) -> int:
+    """Print how the attempts of the whole run ended; return how many were lost."""
+    found = database.run("SELECT state, COUNT(*) FROM attempt GROUP BY state ORDER BY state", conninfo_to_dict(server.database)["dbname"])
+    lost = sum(number for state, number in found if state not in ENDED_WELL)
+    print("\nattempts: " + ", ".join(f"{state} {number:,}" for state, number in found) + f"; leases missed: {lost}")
+    return lost
+
+
 if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("part", choices=["tick"])
+    arguments.add_argument("part", choices=["tick", "agents"])
     arguments.add_argument("--engine", choices=["sqlite", "postgresql"], help="only this store")
     arguments.add_argument("--profile", action="store_true", help="what the ticks' time goes to, too")
+    arguments.add_argument("--agents", type=int, default=1000, help="so many in the last stage")
+    arguments.add_argument("--seconds", type=float, default=600, help="how long the last stage takes")
     given = arguments.parse_args()
+    if given.part == "agents":
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        sys.exit(not agents(given.agents, given.seconds))
     tick([given.engine] if given.engine else ["sqlite", "postgresql"], profiles=given.profile)

@@ -114,6 +114,7 @@ class Server:
             str(home),
         ]
         self._home = home
+        self.database = database
         environment = os.environ | {"GANGLINE_DATABASE_URL": database}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self._process.stdout is not None, "it is a pipe"

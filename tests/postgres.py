@@ -70,6 +70,11 @@ class Postgres:
         postmaster.send_signal(signal.SIGQUIT)
         postmaster.wait(STOP_S)
 
+    @property
+    def pid(self) -> int:
+        """The process that has all others as its children."""
+        return self._postmaster().pid
+
     def kill_backends(self, database: str) -> int:
         found = self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
         return len(found)

@@ -41,7 +41,7 @@ from typing import Any
 import psutil
 import psycopg
 from benchmarks.fleet_agents import STEP_S, STEPS, Load, Seen
-from benchmarks.http import Server, running
+from benchmarks.http import Server, running, wait
 from benchmarks.queue import deployed, prepare
 from psycopg.conninfo import conninfo_to_dict
 from tests.postgres import Postgres, postgres
@@ -470,10 +470,10 @@ def agents(count: int, seconds: float) -> bool:
             for among, stage_s in stages:
                 load.add(among - here, RAMP_S)
                 here = among
-                time.sleep(RAMP_S + SETTLE_S)
+                wait(RAMP_S + SETTLE_S)
                 load.take()
                 before = Spent(server, database)
-                time.sleep(stage_s)
+                wait(stage_s)
                 seen = load.take()
                 p99_ms = show_stage(among, seen, before, Spent(server, database))
             missed = show_attempts(database, server)
@@ -496,9 +496,14 @@ def show_stage(among: int, seen: Seen, before: Spent, after: Spent) -> float:
     server_s, database_s = after.server_s - before.server_s, after.database_s - before.database_s
     others_s = max(0.0, after.all_s - before.all_s - server_s - database_s - seen.cpu_s)
     shares = {"server": server_s, "PostgreSQL": database_s, "agents": seen.cpu_s, "others": others_s}
-    print("  % of a core: " + ", ".join(f"{what} {spent_s / took_s * 100:.0f}" for what, spent_s in shares.items()), end="")
+    print(
+        "  % of a core: " + ", ".join(f"{what} {spent_s / took_s * 100:.0f}" for what, spent_s in shares.items()),
+        end="",
+    )
     beats = len(seen.beats_s)
-    print(f"; ms of CPU a heartbeat, all else included: server {server_s / beats * 1e3:.2f}, PostgreSQL {database_s / beats * 1e3:.2f}")
+    print(
+        f"; ms of CPU a heartbeat, all else included: server {server_s / beats * 1e3:.2f}, PostgreSQL {database_s / beats * 1e3:.2f}"
+    )
     return p99_ms
 
 
@@ -509,7 +514,9 @@ def in_ms(taken_s: list[float]) -> tuple[float, float, float]:
 
 def show_attempts(database: Postgres, server: Server) -> int:
     """Print how the attempts of the whole run ended; return how many were lost."""
-    found = database.run("SELECT state, COUNT(*) FROM attempt GROUP BY state ORDER BY state", conninfo_to_dict(server.database)["dbname"])
+    found = database.run(
+        "SELECT state, COUNT(*) FROM attempt GROUP BY state ORDER BY state", conninfo_to_dict(server.database)["dbname"]
+    )
     lost = sum(number for state, number in found if state not in ENDED_WELL)
     print("\nattempts: " + ", ".join(f"{state} {number:,}" for state, number in found) + f"; leases missed: {lost}")
     return lost

@@ -229,9 +229,7 @@ class PacedRun:
         step, self._saves_s = self._now_step(), None
         name = f"{contract.CHECKPOINTS}/{contract.checkpoint_name(step)}"
         files = tuple(self._write(name, file, size) for file, size in FILES.items())
-        manifest = Manifest(
-            step=step, spec_hash=self._spec_hash, fingerprint={"gpu": "none"}, exact=True, files=files
-        )
+        manifest = Manifest(step=step, spec_hash=self._spec_hash, fingerprint={"gpu": "none"}, exact=True, files=files)
         self._saved.append(Saved(self.directory / name, manifest))
         self._said.append(Reading(point=Point(step=step, values={}), saved=True))
 
@@ -286,7 +284,7 @@ class Driven:
         self.turn = 0
         self.running = self.again = False
         name = f"{os.getpid()}-{number}"
-        rng, home = Random(name), loop.folder / name  # noqa: S311 - jitter, not a secret
+        rng, home = Random(name), loop.folder / name
         hub = NodesHub(loop.hub, home / "hub")
         edges = Edges(
             server=SeenServer(loop.url, loop.token, lambda: loop.seen),
@@ -306,7 +304,7 @@ class Driven:
         for line in self._agent.news:
             if "lease is lost" in line or "abandoned" in line or "trying again" in line:
                 self._loop.seen.counts["bad news"] += 1
-                print(line, file=sys.stderr)  # noqa: T201
+                print(line, file=sys.stderr)
         self._agent.news.clear()
         return max(self._agent.due_s, time.monotonic() + STEP_EVERY_S)
 

@@ -9,7 +9,6 @@ from gangline.api import (
     access_routes,
     base_routes,
     follow_routes,
-    heartbeats,
     metric_routes,
     node_routes,
     pool_routes,
@@ -65,7 +64,11 @@ def make_app(
         recognize_user=lambda secret, needed: recognize(deployment, secret, needed, deployment.store.now_ms()),
         recognize_node=lambda secret, _: app.state.remembered_nodes(secret),
     )
-    app.router.routes.append(heartbeats.route)  # first, as routes are tried in order and most requests are heartbeats
+    # First, as routes are tried in order and most requests are of nodes.
+    app.router.routes += [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]
+    if objects:
+        app.include_router(object_routes(objects, deployment.store))
+    app.include_router(worker_routes.router)
     app.include_router(user_routes.router)
     app.include_router(retention_routes.router)
     app.include_router(base_routes.router)
@@ -75,12 +78,7 @@ def make_app(
     app.include_router(node_routes.router)
     app.include_router(node_routes.of_providers)
     app.include_router(follow_routes.router)
-    app.include_router(worker_routes.router)
-    app.include_router(metric_routes.of_workers)
     app.include_router(metric_routes.of_users)
-    if objects:
-        app.include_router(object_routes(objects, deployment.store))
-
     if package:
         app.include_router(install_routes(package, url))
 

@@ -5,10 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Response
 
 from gangline.api.answers.problems import accepted
-from gangline.api.lanes import WorkerRoute, json_response
+from gangline.api.by_hand import AttemptRoutes
+from gangline.api.lanes import HEARTBEATS, WORKERS, WorkerRoute, json_response
 from gangline.api.who import HeldLease, Holder, JoinsWith, NodeId, Now, ThisDeployment
 from gangline.ports.server import (
     Assignment,
+    Beat,
+    Beaten,
     Commit,
     Committed,
     Done,
@@ -31,6 +34,13 @@ from gangline.service.fleet import nodes
 from gangline.service.jobs import checkpoint, claim, finish, renew, samples
 
 router = APIRouter(prefix="/v1", tags=["workers"], route_class=WorkerRoute)
+heartbeats, of_attempts = AttemptRoutes(HEARTBEATS), AttemptRoutes(WORKERS)
+
+
+@heartbeats.post("heartbeats")
+def beat(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Beat) -> Beaten:
+    """Renew the lease and report the attempt's progress. The answer says whether the node must save and release the job."""
+    return accepted(renew.renew(deployment, node, hold, request, now))
 
 
 @router.post("/nodes", status_code=201)
@@ -59,49 +69,49 @@ def claim_job(deployment: ThisDeployment, now: Now, node: NodeId) -> Response:
     return json_response(answer, 201 if isinstance(answer, Assignment) else 200)
 
 
-@router.post("/attempts/{attempt}/uploads")
+@of_attempts.post("uploads")
 def uploads(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
     """Request signed URLs to upload files of an attempt."""
     return accepted(checkpoint.sign_uploads(deployment, node, hold, request, now))
 
 
-@router.post("/attempts/{attempt}/downloads")
+@of_attempts.post("downloads")
 def downloads(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Downloads) -> Urls:
     """Request signed URLs to download inputs or checkpoints of the job."""
     return accepted(checkpoint.sign_downloads(deployment, node, hold, request, now))
 
 
-@router.post("/attempts/{attempt}/checkpoints")
+@of_attempts.post("checkpoints")
 def commit(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Commit) -> Committed:
     """Commit a checkpoint whose files are all uploaded. Committing it again changes nothing."""
     return accepted(checkpoint.commit_checkpoint(deployment, node, hold, request, now))
 
 
-@router.post("/attempts/{attempt}/samples")
+@of_attempts.post("samples")
 def show(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Show) -> Done:
     """Record uploaded pictures of a step as results of the job."""
     return accepted(samples.keep_samples(deployment, node, hold, request, now))
 
 
-@router.post("/attempts/{attempt}/rejections")
+@of_attempts.post("rejections")
 def reject(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Reject) -> Done:
     """Reject a damaged checkpoint, so that no attempt resumes from it."""
     return accepted(checkpoint.reject_damaged(deployment, node, hold, request, now))
 
 
-@router.post("/attempts/{attempt}/prepared")
+@of_attempts.post("prepared")
 def keep_prepared(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Keep) -> Done:
     """Record prepared files, so that other jobs can download them. 422 if one is not uploaded, or jobs like this one do not use them."""
     return accepted(prepared.record_prepared(deployment, node, hold, request, now))
 
 
-@router.post("/attempts/{attempt}/logs")
+@of_attempts.post("logs")
 def log(deployment: ThisDeployment, node: Holder, hold: HeldLease, request: Log) -> Done:
     """Append to the log what the trainer printed."""
     return accepted(renew.append_log(deployment, node, hold, request))
 
 
-@router.post("/attempts/{attempt}/end")
+@of_attempts.post("end")
 def end(
     deployment: ThisDeployment,
     now: Now,

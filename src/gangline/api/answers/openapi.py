@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from gangline.wire.problem import MEDIA_TYPE, ProblemDetails
@@ -59,7 +60,9 @@ def serve_document(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    # In the order of app.routes, a request of nodes would decide the schema of a file, whose fields are not closed there.
+    routes = sorted(app.routes, key=lambda route: isinstance(route, APIRoute) and "workers" in route.tags)
+    found = get_openapi(title=app.title, version=app.version, routes=routes)
     components = found["components"]
     for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which no answer uses
         components["schemas"].pop(unused, None)
@@ -78,18 +81,12 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _tell_variants(operation: Operation, schemas: dict[str, Any]) -> None:
-    """Correct the schema of a body that is one of several types.
-
-    FastAPI inlines schemas where OpenAPI requires references, and makes the field that tells them apart optional.
-    """
+    """Correct the schema of a body that is one of several types: FastAPI makes the field that tells them apart optional."""
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     if "discriminator" not in body:
         return
     field = body["discriminator"]["propertyName"]
-    variants = [one["$ref"] for one in body["oneOf"][0]["anyOf"]]
-    named = {schemas[ref.rpartition("/")[2]]["properties"][field]["const"]: ref for ref in variants}
-    body["oneOf"] = [{"$ref": ref} for ref in variants]
-    body["discriminator"]["mapping"] = named
+    variants = [one["$ref"] for one in body["oneOf"]]
     for ref in variants:
         schema = schemas[ref.rpartition("/")[2]]
         schema["required"] = sorted({field, *schema.get("required", ())})

@@ -23,7 +23,7 @@ from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.object_routes import object_routes
 from gangline.api.retention import routes as retention_routes
-from gangline.api.who import remembered_nodes
+from gangline.api.who import RememberedNodes
 from gangline.core.server.limits import Limits
 from gangline.ports.install.package import Package
 from gangline.ports.object_server import ObjectServer
@@ -54,7 +54,7 @@ def make_app(
     app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
     app.state.deployment = deployment
-    app.state.remembered_nodes = remembered_nodes(deployment)
+    app.state.remembered_nodes = nodes = RememberedNodes(deployment)
     app.state.limits = limits
     app.state.followers = Followers(deployment, limits)
     problems.install(app)
@@ -62,7 +62,8 @@ def make_app(
         Door,
         limits=limits,
         recognize_user=lambda secret, needed: recognize(deployment, secret, needed, deployment.store.now_ms()),
-        recognize_node=lambda secret, _: app.state.remembered_nodes(secret),
+        recognize_node=lambda secret, _: nodes.find(secret),
+        remembers_node=lambda secret: nodes.known(secret) is not None,
     )
     # First, as routes are tried in order and most requests are of nodes.
     app.router.routes += [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]

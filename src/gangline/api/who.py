@@ -3,9 +3,8 @@
 They run in the event loop and do no I/O. What needs the store is a `Later`, which is looked up in the route's lane.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -23,7 +22,6 @@ from gangline.wire import protocol
 NUMBER_MAX = 10**15
 HOLDERS_MAX = 65_536
 """The number of nodes' tokens that are remembered."""
-FindNode = Callable[[str], str]
 
 
 def deployment_of(request: Request) -> Deployment:
@@ -42,17 +40,35 @@ def bearer(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def remembered_nodes(deployment: Deployment) -> FindNode:
-    """Return a cached lookup from a node's token to its node, for requests that a lease guards.
+class RememberedNodes:
+    """The nodes of tokens that were looked up before, for requests that a lease guards.
 
     A token never changes its node, and a node that was given up has no lease. So an entry may be old, but permits nothing.
     """
-    return lru_cache(HOLDERS_MAX)(lambda token: _node(identify(deployment, token, "node", deployment.store.now_ms())))
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._nodes: dict[str, str] = {}
+
+    def find(self, token: str) -> str:
+        """Return the node of a token, from the store if it is not remembered. Raise `Denied`."""
+        known = self.known(token)
+        if known is not None:
+            return known
+        node = _node(identify(self._deployment, token, "node", self._deployment.store.now_ms()))
+        if len(self._nodes) >= HOLDERS_MAX:
+            self._nodes = {}  # once in a long life: the next request of each node looks it up again
+        self._nodes[token] = node
+        return node
+
+    def known(self, token: str) -> str | None:
+        """Return the node of a token if it is remembered."""
+        return self._nodes.get(token)
 
 
 def holder(request: Request) -> Later[str]:
-    find, token = cast(FindNode, request.app.state.remembered_nodes), bearer(request)
-    return Later(lambda: find(token))
+    nodes, token = cast(RememberedNodes, request.app.state.remembered_nodes), bearer(request)
+    return Later(lambda: nodes.find(token))
 
 
 @cache

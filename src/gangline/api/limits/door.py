@@ -41,12 +41,24 @@ Recognize = Callable[[str, Role], object]
 
 
 class Door:
-    """An ASGI middleware. `recognize_user` and `recognize_node` raise `Denied` for an invalid token."""
+    """An ASGI middleware. `recognize_user` and `recognize_node` raise `Denied` for an invalid token.
 
-    def __init__(self, app: ASGIApp, limits: Limits, recognize_user: Recognize, recognize_node: Recognize) -> None:
+    They may ask the store, so each runs in a lane; `remembers_node` does not, and spares a valid token that hop.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        *,
+        recognize_user: Recognize,
+        recognize_node: Recognize,
+        remembers_node: Callable[[str], bool],
+    ) -> None:
         self._app = app
         self._limits = limits
         self._recognize = {"user": recognize_user, "worker": recognize_node}
+        self._remembers_node = remembers_node
         self._keys = RateLimiter(limits.key_rate_per_s, limits.key_burst)
         self._addresses = RateLimiter(limits.address_rate_per_s, limits.address_burst)
         self._large = {sender: asyncio.Lock() for sender in self._recognize}
@@ -97,7 +109,9 @@ class Door:
             raise _too_large(bounds.body_bytes_max)
         if announced in ("", "0") and "transfer-encoding" not in headers:
             return receive, 0
-        if bounds.sender != "heartbeat":
+        if bounds.sender == "user" or (
+            bounds.sender == "worker" and not self._remembers_node(_token(headers, hashed=False))
+        ):
             scope[IDENTITY] = await self._look_up(scope, headers, bounds)
         if not bounds.whole:
             return self._while_it_comes(receive, bounds.body_bytes_max), 0

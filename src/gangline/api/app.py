@@ -18,6 +18,7 @@ from gangline.api import (
 from gangline.api.answers import problems
 from gangline.api.answers.openapi import serve_document
 from gangline.api.answers.streams import Followers
+from gangline.api.by_hand import StraightWay
 from gangline.api.install.routes import install_routes
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
@@ -58,6 +59,8 @@ def make_app(
     app.state.limits = limits
     app.state.followers = Followers(deployment, limits)
     problems.install(app)
+    about_attempts = [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]
+    app.add_middleware(StraightWay, routes=about_attempts)  # behind the door, which is added next
     app.add_middleware(
         Door,
         limits=limits,
@@ -65,9 +68,8 @@ def make_app(
         recognize_node=lambda secret, _: nodes.find(secret),
         remembers_node=lambda secret: nodes.known(secret) is not None,
     )
-    # First, as routes are tried in order and most requests are of nodes.
-    app.router.routes += [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]
-    if objects:
+    app.router.routes += about_attempts
+    if objects:  # first, as routers are tried in order
         app.include_router(object_routes(objects, deployment.store))
     app.include_router(worker_routes.router)
     app.include_router(user_routes.router)

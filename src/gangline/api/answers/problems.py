@@ -37,17 +37,11 @@ def accepted(value: T | Stale | Refused) -> T:
 def install(app: FastAPI) -> None:
     """Install the handlers of errors. They are asynchronous, so that no error waits for a thread."""
 
-    @app.exception_handler(RefusedRequest)
-    async def refused(_: Request, error: RefusedRequest) -> JSONResponse:
-        return problem(error.details)
+    async def expected(_: Request, error: Exception) -> JSONResponse:
+        return of_expected(error)
 
-    @app.exception_handler(GanglineError)
-    async def ours(_: Request, error: GanglineError) -> JSONResponse:
-        return of_our(error)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return problem(of_error(InvalidSpec(problems(list(error.errors()), _of_request))))
+    for kind in EXPECTED:
+        app.add_exception_handler(kind, expected)
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
@@ -59,6 +53,23 @@ def install(app: FastAPI) -> None:
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         return problem(details(GanglineError.code, "the server failed; its log says why"))
+
+
+EXPECTED = (RefusedRequest, GanglineError, RequestValidationError)
+"""The errors by which a route refuses a request."""
+
+
+def of_expected(error: Exception) -> JSONResponse:
+    """Return the answer for one of the `EXPECTED` errors."""
+    match error:
+        case RefusedRequest():
+            return problem(error.details)
+        case GanglineError():
+            return of_our(error)
+        case RequestValidationError():
+            return problem(of_error(InvalidSpec(problems(list(error.errors()), _of_request))))
+        case _:
+            raise error
 
 
 def of_our(error: GanglineError) -> JSONResponse:

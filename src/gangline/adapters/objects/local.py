@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import ENAMETOOLONG
 from pathlib import Path
@@ -189,10 +189,8 @@ class LocalObjects:
 
     def _keep(self, incoming: Path, key: str, sha256: str) -> None:
         path, attested = self._path(key), self._attested / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        attested.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(incoming, path)
+            _in_its_folder(path, lambda: os.link(incoming, path))
         except FileExistsError:
             if not path.is_file():
                 raise
@@ -290,10 +288,20 @@ def _attest(attested: Path, sha256: str) -> None:
     """Write the hash atomically: on a full disk the file would otherwise exist and be empty."""
     partial = attested.with_name(f".{secrets.token_hex(8)}")
     try:
-        partial.write_text(sha256)
+        _in_its_folder(partial, lambda: partial.write_text(sha256))
         partial.rename(attested)
-    finally:
+    except BaseException:
         partial.unlink(missing_ok=True)
+        raise
+
+
+def _in_its_folder(path: Path, make: Callable[[], object]) -> None:
+    """Make a file, and its folders only if they are lacking, as most files have those of others."""
+    try:
+        make()
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make()
 
 
 def _sha256_of(path: Path) -> str:

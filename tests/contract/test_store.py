@@ -75,6 +75,17 @@ ATTEMPT = {
     "from_step": 0,
     "now": 1,
 }
+HOLD = {"attempt": "a", "rank": 0, "node": "n", "fencing": 1}
+LEASE = HOLD | {"slots": 1, "price_micro_usd_per_hour": 7, "expires_ms": 50, "from_step": 0, "reserved": 3, "now": 5}
+BEAT = {
+    "phase": "training",
+    "step": 5,
+    "loss": 0.5,
+    "seconds_per_step": 1.0,
+    "training_ms": 2,
+    "now": 9,
+    "expires_ms": 60,
+}
 LINES_MAX = 350
 USERS = ("service/**/*.py", "sim/*.py", "api/app.py")
 
@@ -84,6 +95,11 @@ def store(database: str) -> Iterator[Store]:
     store = open_store(database)
     yield store
     store.close()
+
+
+def add_lease(store: Store) -> None:
+    store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", **NODE))
+    store.apply(write("add_attempt", id="a", fencing=1, **ATTEMPT), guard("add_lease", **LEASE))
 
 
 def test_every_statement_is_one_that_sqlite_understands(tmp_path: Path) -> None:
@@ -162,21 +178,10 @@ def test_a_guard_that_changes_nothing_undoes_the_whole_transaction(store: Store)
 
 
 def test_a_change_returns_the_rows_that_it_changed_as_they_are_after_it(store: Store) -> None:
-    hold = {"attempt": "a", "rank": 0, "node": "n", "fencing": 1}
-    lease = hold | {
-        "slots": 1,
-        "price_micro_usd_per_hour": 7,
-        "expires_ms": 50,
-        "from_step": 0,
-        "reserved": 3,
-        "now": 5,
-    }
-    beat = {"phase": "training", "step": 5, "loss": 0.5, "seconds_per_step": 1.0, "now": 9, "expires_ms": 60}
-    store.apply(write("add_job", id="j", **JOB), write("add_node", id="n", **NODE))
-    store.apply(write("add_attempt", id="a", fencing=1, **ATTEMPT), guard("add_lease", **lease))
-    [renewed] = store.change("renew_lease", **hold, **beat, training_ms=2)
+    add_lease(store)
+    [renewed] = store.change("renew_lease", **HOLD, **BEAT)
     assert (renewed["reserved"], renewed["price_micro_usd_per_hour"], renewed["started_ms"]) == (3, 7, 5)
-    assert store.change("renew_lease", **(hold | {"fencing": 2}), **beat, training_ms=2) == []
+    assert store.change("renew_lease", **(HOLD | {"fencing": 2}), **BEAT) == []
 
 
 def test_an_error_undoes_the_whole_transaction(store: Store) -> None:

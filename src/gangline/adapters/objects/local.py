@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import ENAMETOOLONG
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import quote, urlencode
 
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
@@ -23,6 +22,8 @@ from gangline.core.files import PART_BYTES, Signed, is_safe_path
 from gangline.ports.objects import Stat, UploadPart
 
 CHUNK = 4 << 20
+WRITTEN_BYTES = 1 << 20
+"""So much of an upload is held in memory before it is written."""
 ROUTE = "/v1/objects/"
 
 
@@ -159,13 +160,24 @@ class LocalObjects:
         """Receive an upload of exactly the bytes that were signed. Raises `Damaged` otherwise, `BadInput` if the key holds other bytes, and
         `NotFound` if the part's upload has ended."""
         size, sha256, *part = what.split("-")
-        with self._coming(key) as incoming:
-            await _receive_into(incoming, int(size), sha256, body)
-            if part:
-                upload, number = part
-                await asyncio.to_thread(self._keep_part, incoming, key, upload, int(number), f"{size}-{sha256}")
-            else:
-                await asyncio.to_thread(self._keep, incoming, key, sha256)
+        incoming = self._new_incoming()
+
+        def keep(rest: bytes) -> None:
+            with self._removing(incoming), self._meaning(key):
+                _append(incoming, rest, durable=True)
+                if part:
+                    upload, number = part
+                    self._keep_part(incoming, key, upload, int(number), f"{size}-{sha256}")
+                else:
+                    self._keep(incoming, key, sha256)
+
+        try:
+            with self._meaning(key):
+                rest = await _receive_into(incoming, int(size), sha256, body)
+        except BaseException:
+            incoming.unlink(missing_ok=True)
+            raise
+        await asyncio.to_thread(keep, rest)
 
     def _keep_part(self, incoming: Path, key: str, upload: str, number: int, mark: str) -> None:
         """Write a part into the content. A part that arrives again has the same bytes, so overwriting it is harmless."""
@@ -202,10 +214,18 @@ class LocalObjects:
     @contextmanager
     def _coming(self, key: str) -> Iterator[Path]:
         """Yield a temporary file for bytes on their way to `key`, and remove it afterwards."""
-        incoming = self._incoming / secrets.token_hex(16)
+        incoming = self._new_incoming()
+        with self._removing(incoming), self._meaning(key):
+            yield incoming
+
+    def _new_incoming(self) -> Path:
+        return self._incoming / secrets.token_hex(16)
+
+    @staticmethod
+    @contextmanager
+    def _removing(incoming: Path) -> Iterator[None]:
         try:
-            with self._meaning(key):
-                yield incoming
+            yield
         finally:
             with suppress(FileNotFoundError):
                 incoming.unlink()
@@ -243,29 +263,35 @@ class LocalObjects:
         return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
 
 
-async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncIterator[bytes]) -> None:
-    hashed, received = hashlib.sha256(), 0
-    with incoming.open("wb") as file:
-        async for chunk in body:
-            received += len(chunk)
-            if received > size:
-                break
-            hashed.update(chunk)
-            file.write(chunk)
-        await asyncio.to_thread(_keep_on_disk, file)
+async def _receive_into(incoming: Path, size: int, sha256: str, body: AsyncIterator[bytes]) -> bytes:
+    """Write a body to a file, except for its end, which is returned: a short body is written in the hop that keeps it."""
+    hashed, received, rest = hashlib.sha256(), 0, bytearray()
+    async for chunk in body:
+        received += len(chunk)
+        if received > size:
+            break
+        hashed.update(chunk)
+        rest += chunk
+        if len(rest) >= WRITTEN_BYTES:
+            await asyncio.to_thread(_append, incoming, bytes(rest), durable=False)
+            rest.clear()
     if received != size or hashed.hexdigest() != sha256:
         raise Damaged(f"the upload does not have the {size} bytes and the SHA-256 that were signed")
+    return bytes(rest)
+
+
+def _append(incoming: Path, content: bytes, *, durable: bool) -> None:
+    """Append to a file, and flush it to the disk if it is complete. Either may take long, so never call it in the event loop."""
+    with incoming.open("ab") as file:
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _part(mark: str) -> UploadPart:
     size, _, sha256 = mark.partition("-")
     return UploadPart(int(size), sha256)
-
-
-def _keep_on_disk(file: BinaryIO) -> None:
-    """Flush the file to the disk. This may take long, so never call it in the event loop."""
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _attested(path: Path, attested: Path) -> str:

@@ -424,6 +424,8 @@ def tick(engines: Sequence[str], *, profiles: bool) -> None:
 
 
 PROCESSES = 4
+MEMORY = Path("/dev/shm")  # noqa: S108 - folders in it are made by tempfile
+"""The server's folder of files and the agents' are in memory: in a fleet they are on other disks than the database, or in a bucket."""
 BATCH = 1000
 RAMP_S, SETTLE_S = 15.0, 5.0
 """The agents of a stage come within `RAMP_S`, and are measured `SETTLE_S` later."""
@@ -460,9 +462,9 @@ def agents(count: int, seconds: float) -> bool:
     stages = [(count // 4, min(60.0, seconds)), (count // 2, min(60.0, seconds)), (count, seconds)]
     waits_s = sum((RAMP_S + SETTLE_S + stage_s) * among for among, stage_s in stages)
     with (
-        tempfile.TemporaryDirectory(prefix="gangline-benchmark-") as folder,
+        tempfile.TemporaryDirectory(prefix="gangline-benchmark-", dir=MEMORY) as folder,
         postgres() as database,
-        running(database) as server,
+        running(database, within=MEMORY) as server,
     ):
         submit(server, Path(folder), round(waits_s / (STEPS * STEP_S[0])) + count)
         load, here = Load(server.url, server.join, Path(folder), PROCESSES), 0

@@ -49,7 +49,7 @@ from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 from gangline.worker.loop import STEP_EVERY_S
 
-STEPPING = 16
+STEPPING = 32
 """The threads of a process that step its agents: so many requests of a process are under way at most."""
 START_S = 3.0
 """From the start of a trainer to its first step."""

@@ -205,8 +205,8 @@ async def make_fleet(server: Server, nodes: int) -> list[Agent]:
 
 
 @contextmanager
-def running(database: Postgres | None) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="gangline-benchmark-") as folder:
+def running(database: Postgres | None, *, within: Path | None = None) -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="gangline-benchmark-", dir=within) as folder:
         server = Server(Path(folder), database.make_database() if database else "")
         try:
             yield server

@@ -1,9 +1,9 @@
 """An object store in a folder of the server, behind URLs that the server itself signs and serves.
 
-`objects/<key>` holds the bytes, `attested/<key>` the SHA-256 that was computed while they arrived, if they were uploaded. Keys are write-
-once: the bytes arrive in a temporary file and get their name by a hard link, which fails if the name is taken. A multipart upload is a
-folder `uploads/<id>` with the `key`, the `content` into which all parts are written, and a file named by its number for each part that
-arrived intact.
+`objects/<key>` holds the bytes, `attested/<key>` the SHA-256 that was computed while they arrived, if they were uploaded. Keys are
+write-once: the bytes arrive in a temporary file and get their name by a hard link, which fails if the name is taken. A multipart upload
+is a folder `uploads/<id>` with the `key`, the `content` into which all parts are written, and a file named by its number for each part
+that arrived intact.
 """
 
 import asyncio

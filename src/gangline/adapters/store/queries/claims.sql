@@ -23,14 +23,15 @@ ORDER BY priority DESC, queued_ms, id
 LIMIT :limit
 
 -- name: fresh_candidates
--- List a project's training jobs without an attempt that this node may take within the budget.
+-- List a project's training jobs without an attempt that this node may take within the budget. PostgreSQL takes it for likely that a node
+-- may take a job because of COALESCE: else it would expect to find next to none, and read and sort all that wait instead of the first few.
 SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0 AND kind <> 'sample' AND gpu_memory_gb <= :gpu_memory_gb
-  AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust
-  AND :kinds LIKE '%,' || kind || ',%'
+WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0 AND kind <> 'sample'
+  AND COALESCE(gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool)
+               AND trust <= :trust AND :kinds LIKE '%,' || kind || ',%', FALSE)
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))

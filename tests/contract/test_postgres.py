@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from gangline.adapters.store import open_store
-from gangline.adapters.store.postgres import PostgresStore
-from gangline.adapters.store.session import Session
+from gangline.adapters.store.postgres import OPTIONS, PostgresStore
+from gangline.adapters.store.session import Session, _Statement
 from gangline.adapters.store.statements import migrations
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.store import guard, write
@@ -166,3 +166,24 @@ def test_the_commit_of_a_heartbeat_does_not_wait_for_the_disk_and_every_other_do
 
         assert waits("renew_lease", **HOLD, **BEAT) == "off"
         assert waits("ask_to_stop", attempt="a", kind="", because="enough", now=9) == "on"
+
+
+def test_a_claim_reads_the_first_jobs_of_a_long_queue_in_their_order_and_sorts_none(database_server: Postgres) -> None:
+    url = database_server.make_database()
+    store = PostgresStore(url)
+    store.apply(write("add_job", id="j", **JOB))
+    store.close()
+    copies = """
+        INSERT INTO job SELECT (copy).* FROM (
+            SELECT jsonb_populate_record(job, jsonb_build_object('id', 'j' || number, 'submitted_ms', number)) AS copy
+            FROM job, generate_series(1, 5000) AS number) AS made"""
+    with Session.connect(url, autocommit=True, options=OPTIONS) as session:
+        session.execute(copies)
+        session.execute("VACUUM ANALYZE job")
+        statement = _Statement.of("fresh_candidates", guarded=False)
+        session.pgconn.prepare(b"claim", statement.text)
+        texts = {"node", "project", "gpu", "pool", "kinds"}
+        values = ", ".join("'p'" if name in texts else "1" for name in statement.parameters)
+        plan = "\n".join(row[0] for row in session.execute(f"EXPLAIN EXECUTE claim ({values})").fetchall())  # type: ignore[arg-type]
+    assert "using job_queue" in plan, plan
+    assert "Sort" not in plan, plan

@@ -13,7 +13,7 @@ from gangline.adapters.store.session import Session, _Statement
 from gangline.adapters.store.statements import migrations
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.ports.store import guard, write
-from tests.contract.test_store import BEAT, HOLD, JOB, add_lease
+from tests.contract.test_store import JOB
 from tests.postgres import Postgres, postgres
 
 SECRET = "a-password-nobody-should-read"
@@ -148,24 +148,6 @@ def test_many_servers_that_start_at_once_make_the_schema_once(database_server: P
         found = connection.execute("SELECT version FROM gangline_schema ORDER BY version").fetchall()
     assert [row[0] for row in found] == [number for number, _ in migrations()]
 
-
-def test_the_commit_of_a_heartbeat_does_not_wait_for_the_disk_and_every_other_does(database_server: Postgres) -> None:
-    url = database_server.make_database()
-    store = PostgresStore(url)
-    add_lease(store)
-    store.close()
-    with Session.connect(url, autocommit=True) as session:
-
-        def waits(statement: str, **values: object) -> str:
-            """Return how its transaction would be committed."""
-            session.execute("BEGIN")
-            assert session.run(statement, values).changed == 1
-            [[said]] = session.execute("SHOW synchronous_commit").fetchall()
-            session.execute("ROLLBACK")
-            return said
-
-        assert waits("renew_lease", **HOLD, **BEAT) == "off"
-        assert waits("ask_to_stop", attempt="a", kind="", because="enough", now=9) == "on"
 
 
 def test_a_claim_reads_the_first_jobs_of_a_long_queue_in_their_order_and_sorts_none(database_server: Postgres) -> None:

@@ -20,9 +20,6 @@ from psycopg.pq.abc import PGconn, PGresult
 from gangline.adapters.store.statements import statements
 
 PARAMETER = re.compile(r"(?<!:):(\w+)")
-NOT_AWAITED = frozenset({"renew_lease"})
-"""Statements whose commit does not wait for the disk. A database that crashes may forget the last second of them, which does no harm to a
-heartbeat: it gives no promise to anybody, and the node sends the next one."""
 HELD_OFF = errors.DivisionByZero
 """The error of a guarded statement that changed no row: it divides one by the number of rows."""
 FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.BAD_RESPONSE)
@@ -147,8 +144,6 @@ class _Statement:
         numbered = PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
         if guarded:
             numbered = f"WITH changed AS ({numbered} RETURNING 1) SELECT 1 / COUNT(*) FROM changed"  # noqa: S608 - our own text
-        elif name in NOT_AWAITED:
-            numbered += ", set_config('synchronous_commit', 'off', true)"
         return _Statement(f"{name}{'!' if guarded else ''}".encode(), numbered.encode(), names)
 
     def encode(self, values: Mapping[str, object]) -> list[bytes | None]:

@@ -149,7 +149,6 @@ def test_many_servers_that_start_at_once_make_the_schema_once(database_server: P
     assert [row[0] for row in found] == [number for number, _ in migrations()]
 
 
-
 def test_a_claim_reads_the_first_jobs_of_a_long_queue_in_their_order_and_sorts_none(database_server: Postgres) -> None:
     url = database_server.make_database()
     store = PostgresStore(url)

@@ -15,8 +15,6 @@ REAP_EVERY_MS = 1_000
 """Claims of this process end overdue attempts at most this often."""
 TAKEN_MS = 2_000
 """A job that a claim of this process took is left out by its other claims for this long."""
-LOST_MS = 600_000
-"""An instance that every list of its provider lacked for this long has ended."""
 RIVALS_MS = 10_000
 """Claims spread over equal jobs for this long after another server was faster."""
 
@@ -43,7 +41,6 @@ class Recent:
         self._lock = Lock()
         self._offers: dict[str, Offers] = {}
         self._looks: dict[str, int] = {}
-        self._lost: dict[str, dict[str, int]] = {}
         self._empty: dict[str, tuple[int, int]] = {}
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
@@ -137,12 +134,6 @@ class Recent:
         since_ms, lists = self._empty.get(pool, (now_ms, 0))
         self._empty[pool] = since_ms, lists + (began_ms >= since_ms)
         return self._empty[pool][1]
-
-    def lost_for_long(self, pool: str, lost: Iterable[str], now_ms: int) -> list[str]:
-        """Return which of the instances that the pool's provider does not list now were in none of its lists for `LOST_MS`."""
-        before = self._lost.get(pool, {})
-        self._lost[pool] = {instance: before.get(instance, now_ms) for instance in lost}
-        return [instance for instance, since_ms in self._lost[pool].items() if now_ms - since_ms >= LOST_MS]
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
         return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

@@ -573,33 +573,6 @@ def test_a_pool_is_forgotten_only_once_its_bills_are_settled(service: Service) -
     assert billed == price * instance.billed_to_ms // 3_600_000 - price * instance.billed_from_ms // 3_600_000
 
 
-def test_an_instance_that_its_provider_drops_without_an_end_is_billed_as_far_as_its_node_was_known(
-    service: Service,
-) -> None:
-    add(service)
-    service.submit()
-    look(service)
-    (node,) = rented(service)
-    join(service, node)
-    look(service)
-    service.wait(100)
-    service.till.instances.clear()
-    for _ in range(10):
-        service.wait(20)
-        look(service)
-    (known,) = service.look("SELECT state, meter_ms FROM node ORDER BY id LIMIT 1")
-    assert known["state"] == "gone"
-    service.ask("DELETE", "/v1/pools/cloud-1")
-    look(service)
-    assert service.ask("GET", "/v1/pools/cloud-1").status_code == 200, "its list may be incomplete"
-    for _ in range(40):
-        service.wait(20)
-        look(service)
-    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
-    bills = service.look(f"SELECT billed_to_ms, settled FROM instance WHERE node = '{node}'")
-    assert [(bill["billed_to_ms"], bill["settled"]) for bill in bills] == [(known["meter_ms"], 1)]
-
-
 # Secrets and providers
 
 

@@ -17,7 +17,7 @@ from gangline.core.fleet.autoscale import (
     reconcile,
 )
 from gangline.ports.pool import Instance
-from gangline.ports.store import Row, guard, write
+from gangline.ports.store import guard, write
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import Look
 from gangline.service.fleet.moving import movable, move_rental, seen_instance
@@ -54,11 +54,6 @@ class _Ours:
     def open_instances(self) -> set[tuple[str, str]]:
         """Return the instances, each with its rental, that are billed and whose end was not seen."""
         return {(row["id"], row["node"]) for row in self.deployment.store.load("open_instances")}
-
-    @cached_property
-    def lost_instances(self) -> list[Row]:
-        """Return those of them whose rental has no node any more."""
-        return self.deployment.store.load("lost_instances")
 
 
 def _ask(deployment: Deployment, pool: RentedPool, now_ms: int) -> Look | GanglineError | None:
@@ -106,7 +101,7 @@ def _agree(
 ) -> None:
     """Reconcile the pool's nodes with the provider's instances. Those that could be moved are not stopped yet."""
     instances, nodes = look.instances, ours.nodes.of(pool.limits.name)
-    _note_bills(deployment, pool.limits.name, instances, ours, now_ms)
+    _note_bills(deployment, instances, ours, now_ms)
     if _count_missing(deployment, nodes, look):
         ours.nodes.forget(pool.limits.name)
     _note_progress(deployment, nodes, instances)
@@ -177,7 +172,7 @@ def _forget_empty(deployment: Deployment, pool: RentedPool, ours: _Ours, look: L
         deployment.store.apply(write("forget_pool", name=name))
 
 
-def _note_bills(deployment: Deployment, pool: str, instances: Sequence[Instance], ours: _Ours, now_ms: int) -> None:
+def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ours, now_ms: int) -> None:
     """Record from when until when the provider bills each instance, if that is new."""
     ended = [instance.billed_to_ms for instance in instances if instance.billed_to_ms is not None]
     lately = deployment.store.load("ended_instances", since=min(ended)) if ended else []
@@ -191,16 +186,6 @@ def _note_bills(deployment: Deployment, pool: str, instances: Sequence[Instance]
             seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
             deployment.store.apply(write("see_instance", id=bill_id, node=instance.name, **seen))
     _note_unbilled(deployment, {(bills[instance.id], *span) for instance in instances for span in instance.unbilled})
-    _close_lost(deployment, pool, set(bills.values()), ours, now_ms)
-
-
-def _close_lost(deployment: Deployment, pool: str, listed: Set[str], ours: _Ours, now_ms: int) -> None:
-    """End the bills of instances that the provider has dropped from its list without an end, when their nodes were last known."""
-    lost = {row["id"]: row for row in ours.lost_instances if row["pool"] == pool and row["id"] not in listed}
-    for bill_id in deployment.recent.lost_for_long(pool, lost, now_ms):
-        row = lost[bill_id]
-        ends = {"billed_from_ms": row["billed_from_ms"], "billed_to_ms": max(row["billed_from_ms"], row["meter_ms"])}
-        deployment.store.apply(write("see_instance", id=bill_id, node=row["node"], **ends))
 
 
 def _note_unbilled(deployment: Deployment, seen: Set[tuple[str, int, int]]) -> None:

@@ -18,14 +18,6 @@ UPDATE node SET missing = CASE WHEN :listed = 1 THEN 0 ELSE missing + 1 END WHER
 -- List the instances of all pools whose end was not seen.
 SELECT id, node FROM instance WHERE billed_to_ms IS NULL
 
--- name: lost_instances
--- List the instances of all pools whose end was not seen although no node of their rental is left, and until when the last one was billed.
-SELECT instance.id, instance.node, instance.billed_from_ms, node.pool,
-       COALESCE((SELECT MAX(each.meter_ms) FROM node AS each WHERE each.rental = node.id), node.meter_ms) AS meter_ms
-FROM instance JOIN node ON node.id = instance.node
-WHERE instance.billed_to_ms IS NULL AND node.state = 'gone'
-  AND NOT EXISTS (SELECT 1 FROM node AS later WHERE later.rental = node.id AND later.state <> 'gone')
-
 -- name: ended_instances
 -- List the instances that ended recently.
 SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since

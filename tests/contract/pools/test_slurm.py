@@ -1,6 +1,7 @@
 """The `slurm` driver over a real Slurm: its controller, its daemon of a machine with two GPUs, and its own programs."""
 
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -263,18 +264,21 @@ def test_the_token_reaches_the_worker_by_its_environment_and_no_one_else_can_see
     provider.write_worker(
         f'#!/bin/sh\nenv >{provider.folder}/env\necho "$@" >{provider.folder}/words\nexec sleep 1000\n'
     )
-    instance = start(provider, "node-a")
+    secret = secrets.token_hex()  # that no test beside this one uses
+    provider.driver.start("gpu/rtx4090", replace(rental("node-a"), token=secret))
+    provider.run("node-a")
+    instance = alive(provider, "node-a")
     until((provider.folder / "words").exists)
     environment = (provider.folder / "env").read_text().splitlines()
-    assert {"GANGLINE_TOKEN=a secret", "GANGLINE_SERVER=http://nowhere", "GANGLINE_NODE=node-a"} <= {*environment}
+    assert {f"GANGLINE_TOKEN={secret}", "GANGLINE_SERVER=http://nowhere", "GANGLINE_NODE=node-a"} <= {*environment}
     assert f"GANGLINE_HOME={provider.folder}/scratch/1" in environment
     assert not any(line.startswith(("A_SECRET=", "TZ=")) for line in environment)
     assert (provider.folder / "words").read_text() == "--slots 1\n"
     script = provider.cluster.run("scontrol", "write", "batch_script", instance.id, "-")
     shown = provider.show(instance.id)
     assert script.startswith("#!/bin/bash") and "node-a" in shown
-    assert "a secret" not in script + shown
-    assert b"a secret" not in b"".join(words_of_all_processes())
+    assert secret not in script + shown
+    assert secret.encode() not in b"".join(words_of_all_processes())
 
 
 def words_of_all_processes() -> Iterator[bytes]:

@@ -9,5 +9,3 @@ CREATE INDEX attempt_ended ON attempt (ended_ms) WHERE state <> 'live';
 ALTER TABLE node ADD COLUMN progress TEXT NOT NULL DEFAULT '';   -- how far its start is, as its provider said last
 ALTER TABLE node ADD COLUMN lost BIGINT NOT NULL DEFAULT 0;      -- 1: its provider took it away, or it fell silent, while it was wanted
 CREATE INDEX node_lost ON node (since_ms) WHERE lost = 1;
-DROP INDEX node_number;
-CREATE UNIQUE INDEX node_number ON node (pool, number);

@@ -51,7 +51,7 @@ class _Pool:
     def most(self, offer: OfferFacts) -> int:
         """Return how many nodes of an offer may be rented: within the limit, or by leaving a bad machine for another."""
         moves = sum(node.offer == offer.offer for node in self.movable)
-        return 0 if offer.refused else max(0, min(self.starts, self.room + moves))
+        return 0 if offer.refused or self.now.is_away else max(0, min(self.starts, self.room + moves))
 
     def rent(self, offer: OfferFacts, count: int, because: str) -> None:
         """Rent nodes; those that the provider can move to other machines come before new ones."""
@@ -223,7 +223,7 @@ class _Work:
 
 
 def _may_rent(pool: _Pool) -> bool:
-    return not pool.now.is_away and any(pool.most(offer) for offer in pool.now.offers)
+    return any(pool.most(offer) for offer in pool.now.offers)
 
 
 def _less(rooms: list[Room], found: Cover, need: QueuedWork) -> list[Room]:
@@ -250,8 +250,6 @@ def _best(
     was not measured yet, if that might be cheaper."""
     found: list[tuple[float, str, str, bool, _Pool, OfferFacts]] = []
     for pool in planned:
-        if not _may_rent(pool):
-            continue
         for offer in pool.now.offers:
             if not pool.most(offer) or not fits(need, offer.shape) or not is_paid(need, offer, policy):
                 continue

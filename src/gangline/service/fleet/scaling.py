@@ -59,22 +59,22 @@ def scale(deployment: Deployment, looked: Sequence[Looked], ours: RentedNodes, n
     others = rooms_by_hand(deployment, now_ms) if needs else []
     paces = load_paces(deployment, now_ms) if rents else []
     refused = False
-    for name, actions in plan(pools, others, needs, paces, now_ms, deployment.policy).items():
-        pool = deployment.pools[name]
-        [look] = [each for each in looked if each.pool is pool]
+    planned = plan(pools, others, needs, paces, now_ms, deployment.policy)
+    for look in looked:
+        pool, actions = look.pool, planned[look.pool.limits.name]
         offers = {offer.id: offer for offer in look.offers or ()}
         for starts, run in groupby(actions, key=lambda action: isinstance(action, StartNode)):
             if starts:
                 wanted = [each for each in run if isinstance(each, StartNode)]
                 refused |= not _rent(deployment, pool, wanted, offers, now_ms)
             else:
-                _give_up(deployment, look, run, now_ms)
+                _carry_out(deployment, look, run, now_ms)
         if actions:
-            ours.forget(name)
+            ours.forget(pool.limits.name)
     return refused
 
 
-def _give_up(deployment: Deployment, look: Looked, actions: Iterable[Planned], now_ms: int) -> None:
+def _carry_out(deployment: Deployment, look: Looked, actions: Iterable[Planned], now_ms: int) -> None:
     bad = {node.id: node for node in look.movable}
     for action in actions:
         match action:
@@ -113,8 +113,7 @@ def _rent(
     transactions, and a provider that has nothing left is asked in vain no more often than it had something.
     """
     left, size, refused = list(starts), 1, False
-    while left:
-        left = [each for each in left if not deployment.recent.is_refused(pool.limits.name, each.offer, now_ms)]
+    while left := [each for each in left if not deployment.recent.is_refused(pool.limits.name, each.offer, now_ms)]:
         batch, left = left[:size], left[size:]
         refused |= bool(_rent_batch(deployment, pool, batch, offers, now_ms))
         size = min(2 * size, BATCH_MAX)
@@ -140,7 +139,7 @@ def _rent_batch(
     for start, rental in zip(starts, rentals, strict=True):
         deployment.recent.forget_refusal(name, start.offer)
         pool.driving.start(start.offer, rental)
-    refused = heed_refusals(deployment, pool, now_ms) if rentals else set[str]()
+    refused = heed_refusals(deployment, pool, now_ms)
     for start, rental in zip(starts, rentals, strict=True):
         if rental.name not in refused:
             log.info("node %s starts: %s", rental.name, start.because)

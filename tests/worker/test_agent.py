@@ -243,13 +243,21 @@ def node(service: Service, tmp_path: Path) -> Node:
 
 
 def make_node(
-    service: Service, tmp_path: Path, transfer: SlowTransfer, *, slots: int = 1, token: str = JOIN, **said: Any
+    service: Service,
+    tmp_path: Path,
+    transfer: SlowTransfer,
+    *,
+    slots: int = 1,
+    token: str = JOIN,
+    machine: str = "m",
+    rng: Random | None = None,
+    **said: Any,
 ) -> Node:
     host = LocalHost(tmp_path / "node")
     trainer = ScriptedTrainer(SCRIPT)
     server = HttpServer("http://testserver", token, service.http)  # type: ignore[arg-type]
-    edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=Random(0))
-    return Node(service, Agent(edges, Join(machine="m", name="node-a", slots=slots), **said), trainer, host)
+    edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=rng or Random(0))
+    return Node(service, Agent(edges, Join(machine=machine, name="node-a", slots=slots), **said), trainer, host)
 
 
 def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node) -> None:
@@ -539,11 +547,16 @@ class SavingTrainer(ScriptedTrainer):
         return self.runs[-1]
 
 
-def training(node: Node, **said: Any) -> SavingRun:
-    """A run of `SavingRun` on a node, from its first step on."""
+def give_long_job(node: Node, **said: Any) -> str:
+    """Submit a job, which the node will run as a `SavingRun`; return its id."""
     node.trainer = SavingTrainer(SCRIPT, service=node.service, said=said)
     node.agent._edges = replace(node.agent._edges, trainer=node.trainer)
-    node.service.submit(steps=LONG_STEPS)
+    return node.service.submit(steps=LONG_STEPS)
+
+
+def training(node: Node, **said: Any) -> SavingRun:
+    """A run of `SavingRun` on a node, from its first step on."""
+    give_long_job(node, **said)
     while not node.trainer.runs:
         node.step()
     return node.trainer.runs[0]  # type: ignore[return-value]

@@ -24,6 +24,7 @@ class Checkpoints:
         self._shipping = shipping
         self._shipped_step = live.from_step
         self._asked_s = -math.inf
+        self._first_share = live.edges.rng.random()
 
     def ship(self, run: Run) -> Activity[int]:
         """Upload checkpoints until the trainer has ended, and those that it left; return its exit code.
@@ -41,13 +42,16 @@ class Checkpoints:
         return code
 
     def _save_due_s(self, run: Run) -> float:
-        """Return when to ask for a checkpoint: at most so often that saving takes `SAVE_SHARE_MAX` of the time."""
+        """Return when to ask for a checkpoint: at most so often that saving takes `SAVE_SHARE_MAX` of the time.
+
+        The first is due at a random moment of the first interval, so that jobs that began together do not all save and upload together.
+        """
         live, progress = self._live, run.progress()
         if live.first_step_s is None or live.stopping or progress.phase != "training":
             return NEWS
         held_up_s = progress.save_s or 0.0
         interval_s = max(live.joined.save_interval_s, held_up_s / SAVE_SHARE_MAX)
-        return max(self._asked_s, live.first_step_s) + interval_s
+        return max(self._asked_s + interval_s, live.first_step_s + interval_s * self._first_share)
 
     def _have_saved(self, run: Run) -> Activity[None]:
         """Ask for a checkpoint of this moment, once the previous one is uploaded. A kill then costs one and a half uploads, on average.

@@ -7,11 +7,16 @@ from gangline.worker.move import LeaseLost
 
 
 class Heartbeat:
-    """The heartbeat of an attempt, from its claim, when the first beat is due, to its last upload."""
+    """The heartbeat of an attempt, from its claim, when the first beat is due, to its last upload.
+
+    The beat after the one of the claim, and after the one of the first step, is due at a random moment of the interval: jobs that began
+    together do not all report together.
+    """
 
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
         self.due_s = live.clock.now_s
+        self._is_first = True
 
     def beat_if_due(self) -> None:
         """Send a heartbeat if one is due; the first training step makes one due at once. Raise `LeaseLost`."""
@@ -23,11 +28,13 @@ class Heartbeat:
         live = self._live
         if live.run and live.first_step_s is None and live.run.progress().loss is not None:
             live.first_step_s = self.due_s = live.clock.now_s
+            self._is_first = True
 
     def _beat(self) -> None:
         """Renew the lease. If the server does not answer, work continues: if the lease was lost meanwhile, its next answer says so."""
         live = self._live
-        self.due_s = live.clock.now_s + live.joined.heartbeat_interval_s
+        share = live.edges.rng.random() if self._is_first else 1.0
+        self.due_s, self._is_first = live.clock.now_s + live.joined.heartbeat_interval_s * share, False
         try:
             answer = live.edges.server.beat(live.hold, self._state())
         except Unreachable:

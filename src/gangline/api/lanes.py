@@ -1,5 +1,9 @@
 """Run requests in separate thread pools (lanes), so that no kind of request takes the threads of another: least of all a heartbeat's.
 
+Lanes have few threads. While more requests come than can be answered, every thread is ready to run, and between two of its turns the event
+loop waits up to 5 ms for the interpreter lock for each of them; a heartbeat needs two turns. With fewer threads the other requests wait in
+their lane instead. Four still overlap what a request waits for the database.
+
 The event loop reads and checks a request. One hop into its lane then authenticates, runs the use case and serializes the answer. A lane's
 threads live as long as the process, so a store may keep a connection for each.
 """
@@ -61,8 +65,8 @@ def _busy() -> Unreachable:
     return Unreachable("the server has too many requests of this kind at the moment", hint="try again")
 
 
-HEARTBEATS = Lane("heartbeats", threads=4, waiting_max=10_000, wait_s=15)
-WORKERS = Lane("workers", threads=8, waiting_max=10_000, wait_s=15)
+HEARTBEATS = Lane("heartbeats", threads=2, waiting_max=10_000, wait_s=15)
+WORKERS = Lane("workers", threads=4, waiting_max=10_000, wait_s=15)
 USERS = Lane("users", threads=4, waiting_max=1000, wait_s=5)
 OBJECTS = Lane("objects", threads=4, waiting_max=1000, wait_s=15)
 OPERATIONS = Lane("operations", threads=1, waiting_max=100, wait_s=5)

@@ -125,15 +125,18 @@ class Recent:
             self._looks[pool] = number
             return True
 
-    def count_empty_lists(self, pool: str, began_ms: int, now_ms: int, *, empty: bool) -> int:
-        """Return how many lists of the pool's provider in a row had nothing in them, counting those that were asked for after the first was
-        seen. This one was asked for at `began_ms`."""
+    def count_empty_lists(self, pool: str, began_ms: int, now_ms: int, *, empty: bool) -> tuple[int, int]:
+        """Return how many lists of the pool's provider in a row had nothing in them, and since when.
+
+        Those count that were asked for after the first was seen. This one was asked for at `began_ms`.
+        """
         if not empty:
             self._empty.pop(pool, None)
-            return 0
+            return 0, now_ms
         since_ms, lists = self._empty.get(pool, (now_ms, 0))
-        self._empty[pool] = since_ms, lists + (began_ms >= since_ms)
-        return self._empty[pool][1]
+        lists += began_ms >= since_ms
+        self._empty[pool] = since_ms, lists
+        return lists, since_ms
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:
         return {key: taken_ms for key, taken_ms in self._taken.items() if now_ms - taken_ms < TAKEN_MS}

@@ -328,7 +328,7 @@ def test_a_pool_that_was_removed_and_made_again_is_not_asked_by_the_driver_of_th
     look(service)
     first = service.till.opened[-1].id
     service.store.apply(write("set_pool_state", name="cloud-1", state="removing", now=service.now_ms))
-    service.store.apply(write("forget_pool", name="cloud-1"))
+    service.store.apply(write("forget_pool", name="cloud-1", lost=0))
     add(service)
     look(service)
     assert service.till.opened[-1].id not in ("", first)
@@ -571,6 +571,36 @@ def test_a_pool_is_forgotten_only_once_its_bills_are_settled(service: Service) -
     assert billed and instance.billed_from_ms and instance.billed_to_ms
     price = SMALL.price_micro_usd_per_hour
     assert billed == price * instance.billed_to_ms // 3_600_000 - price * instance.billed_from_ms // 3_600_000
+
+
+def test_a_pool_with_an_instance_that_its_provider_dropped_without_an_end_is_forgotten_after_ten_minutes(
+    service: Service,
+) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    look(service)
+    service.wait(100)
+    service.till.instances.clear()
+    for _ in range(10):
+        service.wait(20)
+        look(service)
+    (known,) = service.look("SELECT state, meter_ms FROM node ORDER BY id LIMIT 1")
+    assert known["state"] == "gone"
+    spent = f"SELECT SUM(micro_usd) AS spent FROM ledger WHERE node = '{node}'"
+    (before,) = service.look(spent)
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    for _ in range(10):
+        service.wait(20)
+        look(service)
+    assert service.ask("GET", "/v1/pools/cloud-1").status_code == 200, "its end may still be shown"
+    for _ in range(30):
+        service.wait(20)
+        look(service)
+    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
+    assert service.look(spent) == [before] and before["spent"] > 0, "it costs what its node was known to"
 
 
 # Secrets and providers

@@ -353,7 +353,7 @@ def a_pool_that_is_being_removed_is_not_resumed(bench: Bench) -> None:
 
 @probe(nodes_max=0)
 def a_pool_is_forgotten_once_it_is_to_be_removed_and_its_nodes_are_gone_and_paid(bench: Bench) -> None:
-    till, forget = make_pool(bench), write("forget_pool", name="more")
+    till, forget = make_pool(bench), write("forget_pool", name="more", lost=0)
     bench.store.apply(forget)
     assert pool_row(bench), "nobody asked for that"
     bench.submit()
@@ -373,6 +373,21 @@ def a_pool_is_forgotten_once_it_is_to_be_removed_and_its_nodes_are_gone_and_paid
         bench.tend()
     assert not pool_row(bench)
     assert not bench.look("SELECT id FROM instance WHERE settled = 0")
+
+
+@probe(nodes_max=0)
+def a_pool_may_be_forgotten_though_the_end_of_an_instance_was_never_seen(bench: Bench) -> None:
+    make_pool(bench)
+    bench.submit()
+    bench.tend()
+    [node] = bench.rented()
+    pools.set_pool_state(bench.deployment, "more", "removing", bench.now_ms)
+    nodes.gone(bench.deployment, node, "left", bench.now_ms)
+    for lost, ends_ms, stays in ((0, None, True), (1, bench.now_ms, True), (1, None, False)):
+        seen = write("see_instance", id="i", node=node, billed_from_ms=bench.now_ms - 1000, billed_to_ms=ends_ms)
+        bench.store.apply(seen)
+        bench.store.apply(write("forget_pool", name="more", lost=lost))
+        assert bool(pool_row(bench)) == stays, (lost, ends_ms)
 
 
 @probe()

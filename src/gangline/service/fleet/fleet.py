@@ -28,6 +28,8 @@ from gangline.service.fleet.terms import admitted, note_seen, refresh_pools
 from gangline.service.money import bill
 
 REMOVED = "its pool is being removed"
+LOST_MS = 600_000
+"""The end of an instance that was in no list of its provider for this long will not be seen."""
 log = logging.getLogger("gangline.fleet")
 
 
@@ -160,16 +162,20 @@ def _drain_removed(deployment: Deployment, pool: RentedPool, now_ms: int) -> Non
         deployment.store.apply(drained)
         give_back(deployment, row["id"])
     if not deployment.store.load("unseen_rentals", pool=name):
-        deployment.store.apply(write("forget_pool", name=name))
+        deployment.store.apply(write("forget_pool", name=name, lost=0))
 
 
 def _forget_empty(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, now_ms: int) -> None:
     """Forget a pool that is being removed if several lists in a row show that nothing is left of it: a request for a node that was given up
-    may still be on its way, and what it rents would be billed for ever if nobody looked any more."""
+    may still be on its way, and what it rents would be billed for ever if nobody looked any more.
+
+    An instance whose end was not seen, as its provider dropped it from the list first, is waited for longer.
+    """
     name, stays = pool.limits.name, pool.state != "removing"
     left = stays or bool(ours.nodes.of(name)) or any(each.billed_to_ms is None for each in look.instances)
-    if deployment.recent.count_empty_lists(name, look.began_ms, now_ms, empty=not left) >= LISTS_WITHOUT_MAX:
-        deployment.store.apply(write("forget_pool", name=name))
+    lists, since_ms = deployment.recent.count_empty_lists(name, look.began_ms, now_ms, empty=not left)
+    if lists >= LISTS_WITHOUT_MAX:
+        deployment.store.apply(write("forget_pool", name=name, lost=int(now_ms - since_ms >= LOST_MS)))
 
 
 def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ours, now_ms: int) -> None:

@@ -68,7 +68,8 @@ class SimNode:
         self._skew_s = given.skew_s
         self._stepping = False
         self._due_ms: int | None = None
-        rng = around.world.rng(f"node {given.name}{f' at {given.place}' if given.place else ''}")
+        here = f"node {given.name}{f' at {given.place}' if given.place else ''}"
+        rng = around.world.rng(here)
         host = SimHost()
         transfer = SimTransfer(
             world=self._world,
@@ -92,7 +93,9 @@ class SimNode:
             rng=rng,
         )
         self.link = Link(self._world, around.service, around.faults, rng, given.token, given.pool)
-        edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=rng)
+        # What the agent draws decides nothing of what happens to its machine.
+        own = around.world.rng(f"{here}, its agent")
+        edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=own)
         facts = {"slots": machine.slots, "gpu": machine.gpu, "gpu_memory_gb": machine.gpu_memory_gb}
         join = Join(machine=machine.id, name=given.name, node=given.name, place=given.place, **facts)
         self.agent = Agent(edges, join, patient=True, notice=lambda: self.notice)

@@ -251,6 +251,17 @@ def test_an_offer_that_is_sold_out_is_left_for_the_next_and_asked_for_again_late
     assert service.till.started == ["large", "large", "small"]
 
 
+def test_a_provider_that_has_nothing_does_not_hold_up_a_tick_where_refusals_are_forgotten_at_once(
+    service: Service,
+) -> None:
+    add(service, nodes_max=4)
+    service.change_policy(start_pause_s=1e-6)
+    service.till.sold_out = {"small", "large"}
+    service.submit()
+    look(service)
+    assert service.till.started == [] and rented(service) == []
+
+
 def test_an_offer_whose_nodes_fail_their_probe_is_left_for_another(service: Service) -> None:
     service.till.offers = [SMALL, replace(SMALL, id="other", price_micro_usd_per_hour=150_000)]
     add(service, nodes_max=4)

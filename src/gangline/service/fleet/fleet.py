@@ -39,8 +39,10 @@ def tend(deployment: Deployment, now_ms: int) -> None:
     ours = _Ours(deployment, RentedNodes(deployment, now_ms))
     looks = {pool.limits.name: _ask(deployment, pool, now_ms) for pool in deployment.pools.values()}
     looked = [_look(deployment, pool, looks[pool.limits.name], ours, now_ms) for pool in deployment.pools.values()]
-    # A provider that refuses at once leaves the work to other offers.
-    while scale(deployment, looked, ours.nodes, now_ms):
+    # A provider that refuses at once leaves the work to other offers; no offer is asked for twice.
+    for _ in range(1 + sum(len(each.offers or ()) for each in looked)):
+        if not scale(deployment, looked, ours.nodes, now_ms):
+            break
         looked = [replace(each, movable=()) for each in looked]
     settle(deployment)
 

@@ -1,5 +1,6 @@
 """A provider in memory, whose pools a server opens as it opens those of any driver. It answers at once, as its till says."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Annotated, Any, ClassVar
@@ -39,6 +40,7 @@ class Till:
     started: list[str] = field(default_factory=list)
     opened: list[OpenedPool] = field(default_factory=list)
     sold_out: set[str] = field(default_factory=set)
+    before_refusing: Callable[[], object] = lambda: None
     never_stops: bool = False
     refuses: GanglineError | None = None
     refuses_offers: GanglineError | None = None
@@ -62,6 +64,7 @@ class ShopPool:
     def start(self, offer: str, rental: Rental) -> None:
         self._answer()
         if offer in self._till.sold_out:
+            self._till.before_refusing()
             raise NoCapacity(f"no {offer} is left")
         self._till.started.append(offer)
         instance = f"instance-{next(self._till.numbers)}"

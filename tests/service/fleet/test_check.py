@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -87,16 +88,19 @@ class Shop:
 
     def check(self, world: World, offer: str = "small", gone_s: float = 60.0, **limits: Any) -> PoolCheck:
         """Run a check to its end while the world turns."""
-        found = PoolCheck(
+        found = self.made(gone_s, **limits)
+        with world.turning():
+            run_check(found, offer)
+        return found
+
+    def made(self, gone_s: float = 60.0, **limits: Any) -> PoolCheck:
+        return PoolCheck(
             self.client,
             "cloud-1",
             CheckLimits(**({"usd_max": 1.0, "minutes_max": 5.0} | limits)),
             look_every_s=0.02,
             gone_s=gone_s,
         )
-        with world.turning():
-            run_check(found, offer)
-        return found
 
     def nothing_is_left(self) -> bool:
         jobs = {row["state"] for row in self.service.look("SELECT state FROM job")}
@@ -141,11 +145,32 @@ def test_a_node_that_never_joins_is_given_back_with_what_it_printed(
     assert found.left == [] and "gone" in found.stages and shop.nothing_is_left()
 
 
+def until_it_sees_a_node(found: PoolCheck) -> None:
+    ends_s = time.monotonic() + 60
+    while not found.rented and time.monotonic() < ends_s:
+        threading.Event().wait(0.01)
+    assert found.rented
+
+
 def test_what_the_provider_refuses_is_said_in_its_words(shop: Shop) -> None:
     shop.service.till.sold_out = {"small"}
     found = shop.check(World(shop.service))
     assert found.because == "the provider refused small: no small is left"
     assert shop.service.till.instances == {} and shop.nothing_is_left()
+
+
+@pytest.mark.parametrize("sold_out", [{"small"}, {"small", "large"}])
+def test_a_node_that_is_seen_before_its_provider_refuses_it_was_none(shop: Shop, sold_out: set[str]) -> None:
+    world, found = World(shop.service), shop.made(usd_max=5.0)
+    shop.service.till.sold_out = sold_out
+    shop.service.till.before_refusing = lambda: until_it_sees_a_node(found)
+    with world.turning():
+        run_check(found, "")
+    assert next(iter(found.rented.values())).refused and shop.nothing_is_left()
+    if "large" in sold_out:
+        assert found.because == "the provider refused large: no large is left" and found.bills == []
+    else:
+        assert found.because == "" and [bill.rental for bill in found.bills] == [found.were_rented()[0].rental]
 
 
 @pytest.mark.parametrize(

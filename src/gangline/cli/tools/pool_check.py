@@ -71,7 +71,10 @@ class PoolCheck:
         )
 
     def _newest(self, works: str) -> NodeDetail | None:
-        """Look again at what was rented, and at what came since without a job of others. Return the node that `works`, else the newest."""
+        """Look again at what was rented, and at what came since without a job of others. Return the node that `works`, else the newest.
+
+        One that was seen while the provider was asked for it, and then refused, was none.
+        """
         came = [
             node.id
             for node in self.client.nodes()
@@ -83,7 +86,7 @@ class PoolCheck:
         mine = [works] if works and works not in self.here_before else []
         for node in dict.fromkeys([*known, *came, *mine]):
             self._note(self.client.node(node))
-        rented = list(self.rented.values())
+        rented = self.were_rented()
         return next((each for each in rented if each.id == works), rented[-1] if rented else None)
 
     def _note(self, detail: NodeDetail) -> None:
@@ -93,9 +96,15 @@ class PoolCheck:
             if known is None or detail.since_ms >= known.since_ms:
                 self.rented[detail.rental] = detail
 
+    def were_rented(self) -> list[NodeDetail]:
+        """Return the newest node of each rental that the provider did not refuse."""
+        return [node for node in self.rented.values() if not node.refused]
+
     def _spent_usd(self) -> float:
-        hours = {rental: (time.monotonic() - since_s) / 3600 for rental, since_s in self.rented_s.items()}
-        return sum(self.rented[rental].price_usd_per_hour * spent for rental, spent in hours.items())
+        now_s = time.monotonic()
+        return sum(
+            node.price_usd_per_hour * (now_s - self.rented_s[node.rental or ""]) / 3600 for node in self.were_rented()
+        )
 
     def drain(self) -> list[NodeDetail]:
         """Cancel the job and give back what was rented for it. Return the nodes that are not gone yet."""

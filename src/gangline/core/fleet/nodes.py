@@ -53,6 +53,7 @@ class NodeDetail:
     """A node. `jobs` has those of the key's project. `machine` is null until it has joined.
 
     A rented node has a `rental`, the `offer` and the provider's `instance`, and the `place` that its provider shows, if it moves nodes.
+    If `refused`, it never existed, as the provider had no such offer; `because` says so in its words.
     """
 
     id: str
@@ -78,6 +79,7 @@ class NodeDetail:
     capabilities: dict[str, str]
     jobs: tuple[NodeJob, ...]
     machine: MachineView | None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

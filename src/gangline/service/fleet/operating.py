@@ -83,6 +83,7 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
         capabilities=json.loads(row["capabilities"]),
         jobs=tuple(jobs),
         machine=_machine_view(deployment, known[0], since_ms, now_ms) if known else None,
+        refused=row["refused"] == 1,
     )
 
 

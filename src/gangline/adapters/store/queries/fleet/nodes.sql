@@ -44,7 +44,7 @@ WHERE id = :id AND state = 'starting' AND place IN ('', :place)
 -- name: node
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.gpu_memory_gb, node.trust,
        node.numerics, node.slots, node.kinds, node.problems, node.price_micro_usd_per_hour, node.price_known, node.rented, node.instance,
-       node.rental, node.offer, node.place, node.progress, node.capabilities, COALESCE(node.proof_failed, 0) AS proof_failed, node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
+       node.rental, node.offer, node.place, node.progress, node.capabilities, COALESCE(node.proof_failed, 0) AS proof_failed, node.refused, node.since_ms, node.joined_ms, node.seen_ms, node.meter_ms, COALESCE(machine.rest_until_ms, 0) AS rest_until_ms,
        COALESCE(machine.quarantined_until_ms, 0) AS quarantined_until_ms,
        CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT) AS slots_taken
 FROM node LEFT JOIN machine ON machine.id = node.machine

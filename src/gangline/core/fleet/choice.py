@@ -14,8 +14,9 @@ from gangline.core.runs.daly import run_factor
 
 PRIOR_INTERRUPTIONS_PER_HOUR = 0.05
 """What is assumed of an offer that was never tried: one interruption in twenty hours. It is low, so that a cheap offer is tried."""
-PRIOR_HOURS = 1.0
-"""The assumption weighs as much as this many hours of the offer's nodes: what is seen soon counts more."""
+PRIOR_HOURS = 0.5
+"""The assumption weighs as much as this many hours of the offer's nodes: what is seen soon counts more. With twice as many it took
+longer to leave an offer that is interrupted often."""
 COLD_STARTS = 3.0
 """The assumed cold start of `move_s` weighs as much as this many measured ones."""
 BENEFIT_OF_DOUBT = 1.25

@@ -42,6 +42,21 @@ def wait_for_step(run: RunDirectory, process: "subprocess.Popen[bytes]", step: i
         Event().wait(0.02)
 
 
+@pytest.mark.parametrize("code", [0, 1, EXIT_STOPPED])
+def test_a_rank_that_has_done_its_work_ends_with_its_own_code_whatever_its_libraries_do_at_the_end(code: int) -> None:
+    """A thread of gloo once aborted a rank whose result was complete."""
+    program = f"""
+import atexit, os
+from gangline.train.run.ranks import exit_process
+atexit.register(os.abort)
+print("done")
+exit_process({code})
+"""
+    several = os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
+    ended = subprocess.run([sys.executable, "-c", program], env=several, stdout=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (code, "done\n")
+
+
 def test_a_signal_to_it_stops_all_ranks_after_one_step_and_the_exit_code_says_so(run: RunDirectory) -> None:
     process = subprocess.Popen([*LAUNCH, str(run.path)])
     wait_for_step(run, process, 1)

@@ -17,7 +17,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.rendezvous import rendezvous
 
 from gangline.core.errors import BadInput
-from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
 from gangline.train.run.memory import is_out_of_memory
 
 
@@ -86,8 +85,10 @@ def told() -> Ranks:
 
 
 def exit_process(code: int) -> NoReturn:
-    """End this process. A failed one of several ends at once: destructors of a process group would wait for its peers, and they for it."""
-    if told().count > 1 and code not in (EXIT_DONE, EXIT_STOPPED):
+    """End this process: one of several at once. What it has made is on the disk, and destructors of a process group would wait for its
+    peers, and they for it; or its threads abort the process, though it has done its work.
+    """
+    if told().count > 1:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

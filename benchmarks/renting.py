@@ -41,7 +41,8 @@ if sys.argv[1] == "list":
 """
 
 
-def settings_of(folder: Path) -> str:
+def write_provider(folder: Path) -> str:
+    """Write the provider's program, and return the server's settings that name it."""
     program = folder / "provider.py"
     program.write_text(f"OFFERS = {OFFERS!r}\n{PROGRAM}")
     (folder / "asked").mkdir()
@@ -71,7 +72,7 @@ def main(rounds: int) -> bool:
         folder = Path(made)
         os.environ["GANGLINE_URL"] = "https://gangline.example"  # where its nodes would find it
         os.environ["GANGLINE_SETTINGS"] = str(folder / "gangline.toml")
-        (folder / "gangline.toml").write_text(settings_of(folder))
+        (folder / "gangline.toml").write_text(write_provider(folder))
         server = Server(folder / "home", "")
         try:
             client = Client(server.url, server.user)

@@ -223,7 +223,7 @@ def _settle(check: PoolCheck) -> None:
     until_s = time.monotonic() + (SETTLES_S if "gone" in check.stages else 0.0)
     while True:
         with suppress(GanglineError):
-            check.bills = [check.client.node_bill(node.id) for node in check.were_rented()]
+            check.bills = [check.client.node_bill(rental) for rental in check.were_rented()]
             if all(bill.settled for bill in check.bills):
                 return
         if time.monotonic() >= until_s:

@@ -86,7 +86,7 @@ class PoolCheck:
         mine = [works] if works and works not in self.here_before else []
         for node in dict.fromkeys([*known, *came, *mine]):
             self._note(self.client.node(node))
-        rented = self.were_rented()
+        rented = list(self.were_rented().values())
         return next((each for each in rented if each.id == works), rented[-1] if rented else None)
 
     def _note(self, detail: NodeDetail) -> None:
@@ -96,15 +96,14 @@ class PoolCheck:
             if known is None or detail.since_ms >= known.since_ms:
                 self.rented[detail.rental] = detail
 
-    def were_rented(self) -> list[NodeDetail]:
-        """Return the newest node of each rental that the provider did not refuse."""
-        return [node for node in self.rented.values() if not node.refused]
+    def were_rented(self) -> dict[str, NodeDetail]:
+        """Return the newest node of each rental that the provider did not refuse, by rental."""
+        return {rental: node for rental, node in self.rented.items() if not node.refused}
 
     def _spent_usd(self) -> float:
         now_s = time.monotonic()
-        return sum(
-            node.price_usd_per_hour * (now_s - self.rented_s[node.rental or ""]) / 3600 for node in self.were_rented()
-        )
+        rented = self.were_rented().items()
+        return sum(node.price_usd_per_hour * (now_s - self.rented_s[rental]) / 3600 for rental, node in rented)
 
     def drain(self) -> list[NodeDetail]:
         """Cancel the job and give back what was rented for it. Return the nodes that are not gone yet."""

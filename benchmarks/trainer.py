@@ -37,7 +37,7 @@ import torch
 from benchmarks.random_bases import HERE, ON_CARD, RANK, SDXL, count_flops, files_of, make_base
 from tests.inputs import BASE, SUBJECT, file_at
 
-from gangline.adapters.host.trainer_process import MODULES
+from gangline.adapters.host.trainer.process import MODULES
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from gangline.core.files import File

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from threading import Event
+from typing import NamedTuple
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -36,9 +37,8 @@ def adopt_orphans() -> None:
 def descendants(pid: int) -> list[int]:
     """Return the pids of the processes that this one started, and of those that they started."""
     children = dict[int, list[int]]()
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are all that is needed, thousands of times
-        if entry.isdecimal() and (parent := _parent(entry)) is not None:
-            children.setdefault(parent, []).append(int(entry))
+    for process in _processes():
+        children.setdefault(process.parent, []).append(process.pid)
     found, waiting = list[int](), [pid]
     while waiting:
         found += (born := children.get(waiting.pop(), []))
@@ -46,13 +46,40 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _parent(pid: str) -> int | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+def eldest_child(pid: int) -> int | None:
+    """Return the child of a process that started first, of those that live."""
+    return min(((each.began, each.pid) for each in _processes() if each.parent == pid), default=(0, None))[1]
+
+
+def processes_of(uid: int) -> list[int]:
+    """Return the processes of a user, but for those that have ended and that their parents have not heard of."""
+    return [process.pid for process in _processes() if not process.ended and _user_of(process.pid) == uid]
+
+
+def _user_of(pid: int) -> int | None:
+    """Return whose a process is, also of one that lets nobody look at it: such a one's folder in /proc is root's."""
+    with suppress(OSError), open(f"/proc/{pid}/status", "rb") as status:  # noqa: PTH123
+        return next(int(line.split()[1]) for line in status if line.startswith(b"Uid:"))
+    return None
+
+
+class _Process(NamedTuple):
+    """`began` is in ticks since the machine started."""
+
+    pid: int
+    parent: int
+    began: int
+    ended: bool
+
+
+def _processes() -> Iterator[_Process]:
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are all that is needed, thousands of times
+        if not entry.isdecimal():
+            continue
+        with suppress(OSError, IndexError), open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
             # The name of the program stands in brackets and may contain blanks and brackets, so the fields are counted from its end.
-            return int(stat.read().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError):  # the process has just ended
-        return None
+            fields = stat.read().rpartition(b")")[2].split()
+            yield _Process(int(entry), int(fields[1]), int(fields[19]), fields[0] in b"ZX")
 
 
 def cores() -> int:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.host import trainer_process
-from gangline.adapters.host.trainer_process import ProcessRun, ProcessTrainer
+from gangline.adapters.host.trainer import process as trainer_process
+from gangline.adapters.host.trainer.process import ProcessTrainer
+from gangline.adapters.host.trainer.run import ProcessRun
 from gangline.core.files import File
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
 from gangline.core.runs.metrics import Point, Reading
@@ -102,6 +103,43 @@ def test_what_it_measures_is_told_once_and_only_what_is_a_number(run: ProcessRun
     assert run.take_readings() == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"not JSON",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"[1]",
+        b'{"phase": "sleeping", "step": 1, "steps": 2, "loss": null, "seconds_per_step": null}',
+        b'{"phase": "training", "step": "1", "steps": 2, "loss": null, "seconds_per_step": null}',
+        b'{"phase": "training", "step": 1e300, "steps": 2, "loss": null, "seconds_per_step": null}',
+        b'{"phase": "training", "step": -1, "steps": 2, "loss": null, "seconds_per_step": null}',
+        b'{"phase": "training", "step": 1, "steps": 2, "loss": [], "seconds_per_step": null}',
+        b'{"failure": {"kind": "unheard of", "because": "so"}}',
+        b'{"failure": 7}',
+        b"x" * (5 * 2**20),
+    ],
+    ids=range(12),
+)
+def test_what_is_no_report_is_told_if_the_run_fails_and_what_comes_after_it_is_read(
+    run: ProcessRun, line: bytes
+) -> None:
+    good = json.dumps({"phase": "training", "step": 5, "steps": 9, "loss": 0.1, "seconds_per_step": 0.1}).encode()
+    with (run.directory / "progress.jsonl").open("ab") as progress:
+        progress.write(b"\n" + line + b"\n" + good + b"\n")
+    until(lambda: run.progress().step == 5)
+    failure = run.failure()
+    assert failure and failure.kind == "crashed" and failure.because.startswith("progress.jsonl: ")
+
+
+@pytest.mark.parametrize("text", [b"not JSON", b"[]", b'{"step": 1}', b'{"step": -1, "pictures": []}', b"[" * 100_000])
+def test_a_description_that_is_none_shows_no_pictures(run: ProcessRun, text: bytes) -> None:
+    folder = run.directory / "samples" / "step-000001"
+    folder.mkdir(parents=True)
+    (folder / "samples.json").write_bytes(text)
+    assert run.pictures() == []
+
+
 def test_what_it_prints_can_be_read_from_any_byte(run: ProcessRun) -> None:
     assert run.printed(0, 100) == b"hello\n"
     assert run.printed(2, 2) == b"ll"
@@ -156,12 +194,12 @@ def test_it_dies_with_its_agent(directory: Path) -> None:
             sys.executable,
             "-c",
             "import sys, threading; from pathlib import Path\n"
-            "from gangline.adapters.host import trainer_process\n"
+            "from gangline.adapters.host.trainer import process as trainer_process\n"
             "trainer_process.MODULES = {'small': 'small_trainer'}\n"
             "trainer = trainer_process.ProcessTrainer()\n"
             "run = trainer.start('small', Path(sys.argv[1]))\n"
             "trainer.prepare()\n"
-            "print(run._process.pid, trainer._standby.pid, flush=True); threading.Event().wait()",
+            "print(run._process.pid, trainer._standby.process.pid, flush=True); threading.Event().wait()",
             str(directory),
         ],
         stdout=subprocess.PIPE,
@@ -191,7 +229,7 @@ def test_a_trainer_that_stands_by_takes_the_next_run_with_its_libraries_loaded(d
     (directory.parent / "loading").unlink()
     trainer.prepare()
     run = trainer.start("small", directory)
-    assert standby is not None and run._process is standby
+    assert standby is not None and run._process is standby.process
     until((directory / "ready").exists)
     assert run.printed(0, 100) == b"hello\n"
     assert not (directory.parent / "loading").exists(), "loaded once"
@@ -211,7 +249,6 @@ def test_one_that_died_while_it_stood_by_is_replaced(directory: Path) -> None:
     trainer = standing_by(directory)
     assert trainer._standby
     trainer._standby.kill()
-    trainer._standby.wait()
     run = trainer.start("small", directory)
     until((directory / "ready").exists)
     run.kill()

@@ -18,8 +18,9 @@ import httpx
 import pytest
 from fastapi import FastAPI, HTTPException, Response
 
-from gangline.adapters.host import trainer_process
-from gangline.adapters.host.trainer_process import ProcessRun, ProcessTrainer
+from gangline.adapters.host.trainer import process as trainer_process
+from gangline.adapters.host.trainer.process import ProcessTrainer
+from gangline.adapters.host.trainer.run import ProcessRun
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store import open_store, sqlite
 from gangline.adapters.store.statements import migrations, split_statements

@@ -54,6 +54,7 @@ CANDIDATE = ClaimCandidate(
     id="j",
     project="p",
     kind="lora",
+    wanted="lora",
     fencing=0,
     version=1,
     priority=0,

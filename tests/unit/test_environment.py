@@ -11,7 +11,8 @@ READERS = ("environ", "environb", "getenv", "getenvb")
 PASSES_ON = "it starts a process, which inherits of the environment what is passed on here"
 EXEMPT: Mapping[str, str] = {
     "adapters/host/command.py": PASSES_ON,
-    "adapters/host/trainer_process.py": PASSES_ON,
+    "adapters/host/trainer/isolation.py": PASSES_ON,
+    "adapters/host/trainer/process.py": PASSES_ON,
     "adapters/places/fetcher.py": PASSES_ON,
     "adapters/pools/local.py": PASSES_ON,
     "adapters/trackers/wandb.py": PASSES_ON,

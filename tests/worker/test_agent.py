@@ -201,7 +201,7 @@ class ScriptedTrainer:
     def prepare(self) -> None:
         self.prepared += 1
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...]) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> ScriptedRun:
         self.runs.append(ScriptedRun(directory, list(self.script), slots=slots))
         return self.runs[-1]
 
@@ -274,7 +274,7 @@ def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node
     attempt = node.service.store.load("attempts", job=job)[0]
     assert (attempt["step"], attempt["loss"], attempt["seconds_per_step"]) == (100, 0.4, 0.2)
     assert node.service.ask("GET", f"/v1/jobs/{job}/logs").json()["text"] == "said\n"
-    assert list((node.host._runs).iterdir()) == []
+    assert list((node.host.runs).iterdir()) == []
 
 
 def test_an_upload_that_takes_most_of_an_hour_does_not_stop_the_heartbeat(node: Node) -> None:
@@ -297,7 +297,7 @@ def test_a_lost_lease_kills_the_trainer_and_wipes_the_run(node: Node) -> None:
     assert node.service.ask("POST", f"/v1/jobs/{job}/cancel").json()["summary"]["state"] == "canceled"
     while not node.trainer.runs[0].killed:
         node.step()
-    assert list(node.host._runs.iterdir()) == []
+    assert list(node.host.runs.iterdir()) == []
     assert "the lease is lost" in node.agent.news[-1]
 
 
@@ -313,10 +313,10 @@ def test_a_run_is_wiped_once_nothing_moves_its_files_any_more(node: Node, phase:
         node.step()
     for _ in range(20):
         node.step()
-    assert node.agent.is_busy and list(node.host._runs.iterdir())
+    assert node.agent.is_busy and list(node.host.runs.iterdir())
     transfer.idle = True  # type: ignore[misc]
     node.step()
-    assert not node.agent.is_busy and not list(node.host._runs.iterdir())
+    assert not node.agent.is_busy and not list(node.host.runs.iterdir())
 
 
 def test_told_to_stop_while_it_downloads_a_node_hands_the_job_back_at_once(node: Node) -> None:
@@ -542,7 +542,7 @@ class SavingTrainer(ScriptedTrainer):
     service: Service = field(kw_only=True)
     said: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...]) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> ScriptedRun:
         self.runs.append(SavingRun(directory, list(self.script), service=self.service, **self.said))
         return self.runs[-1]
 
@@ -659,7 +659,7 @@ def test_what_shows_somebodys_photos_is_wiped_with_the_run_and_class_images_stay
         node.step()
     cached = [path.read_bytes() for path in node.host._cache.folder.iterdir() if path.is_file()]
     assert b"pictures of a dog" in cached and b"latents" not in cached
-    assert list(node.host._runs.iterdir()) == []
+    assert list(node.host.runs.iterdir()) == []
 
 
 def preparing(node: Node, *, slowly: bool = False) -> tuple[str, ScriptedRun]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gangline.adapters.host import trainer_process
-from gangline.adapters.host.trainer_process import ProcessTrainer
+from gangline.adapters.host.trainer import process as trainer_process
+from gangline.adapters.host.trainer.process import ProcessTrainer
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.train.proof.cards import burst
@@ -55,7 +55,6 @@ def prove(**options: str) -> Proof:
     proof = proof_of(trainer)
     assert trainer._standby
     trainer._standby.kill()
-    trainer._standby.wait()
     return proof
 
 
@@ -110,7 +109,7 @@ def test_a_process_that_says_nothing_for_long_is_a_problem_of_the_node(
     trainer = ProcessTrainer()
     proof = proof_of(trainer)
     assert proof == Proof(kinds=(), problems={"probe": "the libraries did not load in 0 min"})
-    assert trainer._standby and trainer._standby.wait() == -9
+    assert trainer._standby and trainer._standby.process.wait() == -9
 
 
 def test_a_machine_with_all_libraries_has_every_kind_and_who_proved_it_takes_the_first_run(
@@ -128,7 +127,7 @@ def test_a_machine_with_all_libraries_has_every_kind_and_who_proved_it_takes_the
     run = trainer.start("small", tmp_path)
     while run.exit_code() is None:
         os.sched_yield()
-    assert run._process is standby
+    assert standby and run._process is standby.process
     assert run.printed(0, 100) == b"True\n"
     assert trainer.prove() == Proof(), "it is looked at once"
 

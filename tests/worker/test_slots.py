@@ -63,7 +63,7 @@ def test_two_jobs_train_at_once_on_a_slot_each_in_a_directory_each(pair: Node) -
     assert first.directory != second.directory
     run_until(pair, lambda: states(pair, *jobs) == ["succeeded", "succeeded"])
     assert all(len(pair.service.store.load("attempts", job=job)) == 1 for job in jobs)
-    assert not list(pair.host._runs.iterdir())
+    assert not list(pair.host.runs.iterdir())
 
 
 def test_a_third_job_waits_for_a_slot_and_takes_the_one_that_becomes_free(pair: Node) -> None:

@@ -22,12 +22,17 @@ def keep_files_private() -> int:
     return os.umask(0o077)
 
 
-def private_home(folder: Path) -> Path:
-    """Make a home, or close one that is open to others: a database and photos lie in it. Raises `UserError`."""
+def private_home(folder: Path, *, passable: bool = False) -> Path:
+    """Make a home, or close one that is open to others: a database and photos lie in it. Others may pass through a `passable` one to
+    what is theirs, but list nothing. Raises `UserError`."""
     existing(folder)
     found = folder.stat()
     # Another user's folder is not ours to close, and a sticky one (/tmp) is shared on purpose.
-    if found.st_mode & 0o077 and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
+    if (
+        found.st_mode & (0o066 if passable else 0o077)
+        and found.st_uid == os.geteuid()
+        and not found.st_mode & stat.S_ISVTX
+    ):
         folder.chmod(0o700)
         if any(folder.iterdir()):
             log.warning("%s was open to other users of this machine; now only its owner can read it", folder)

@@ -1,5 +1,6 @@
 """The composition root of a worker: the agent of this machine, with its cache, its trainer and its way to the server."""
 
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -32,16 +33,28 @@ SECRETS_OF_DATA = (
 """Trainers read these of the environment that they have from the worker."""
 
 
+def hide_token(token: str) -> None:
+    """Start this program again with its token in the environment, if it is among its arguments: these every user of the machine can read,
+    and so could a run that has a user of its own."""
+    words = iter(sys.orig_argv)
+    kept = [word for word in words if not word.startswith("--token=") and (word != "--token" or not next(words, ""))]
+    if kept != sys.orig_argv:
+        os.environ["GANGLINE_TOKEN"] = token
+        os.execv(sys.executable, kept)  # noqa: S606 - itself, with its own words
+
+
 def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     """Make a worker of this machine; a `patient` one waits where the server refuses it. Raises `UserError` where another one is at work
     in its home."""
     from gangline import __version__
     from gangline.adapters.cards import describe_gpu, gpu_memory_gb
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
-    from gangline.adapters.host.trainer_process import ProcessTrainer
+    from gangline.adapters.host.trainer.isolation import find_isolation
+    from gangline.adapters.host.trainer.process import ProcessTrainer
     from gangline.adapters.hub import NodesHub
     from gangline.adapters.transfer.transfer import NodesTransfer
-    from gangline.core.runs.proof import shortages
+    from gangline.core.runs.proof import ISOLATION, shortages
+    from gangline.core.server.isolation import isolation_sentence
     from gangline.ports.server import Join
     from gangline.wire.agent import HttpServer
     from gangline.worker.agent import Agent
@@ -53,8 +66,9 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     strip_secrets(*SECRETS_OF_DATA)
     if of.cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
         keep_files_private()
-    cache = make_cache(of, private_home(of.home))
+    cache = make_cache(of, private_home(of.home, passable=True))
     host = LocalHost(of.home, cache)
+    isolation = find_isolation(host.runs, of.isolation)
     reached: Server = HttpServer(of.server, of.token)
     machine = of.machine or host.machine()
     gpu, room_bytes, memory = describe_gpu(cards), cache.room_bytes(), memory_bytes()
@@ -63,7 +77,9 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     edges = Edges(
         server=reached,
         transfer=NodesTransfer(of.server, hub, rng),
-        trainer=ProcessTrainer(card=gpu.get("gpu", ""), cards=[card.id for card in cards], slots=slots),
+        trainer=ProcessTrainer(
+            card=gpu.get("gpu", ""), cards=[card.id for card in cards], slots=slots, isolation=isolation
+        ),
         host=host,
         rng=rng,
     )
@@ -80,9 +96,13 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
         | gpu,
         bases=host.bases(),
         problems=shortages(disk_free_bytes=room_bytes, folder=str(cache.folder), memory_bytes=memory),
-        measured={"disk": f"{room_bytes / 1e9:.0f} GB", "memory": f"{memory / 1e9:.0f} GB"},
+        measured={
+            "disk": f"{room_bytes / 1e9:.0f} GB",
+            "memory": f"{memory / 1e9:.0f} GB",
+            ISOLATION: isolation.level,
+        },
     )
-    news: list[str] = []
+    news = [isolation_sentence(isolation.level, isolation.why)]
     notice = make_notice(of.notice, news.append)
     return Agent(edges, join, patient=patient, notice=notice, identity=make_identity(of.identity_url), news=news)
 

@@ -46,8 +46,16 @@ class Host(Protocol):
         """Write down for the trainer which parts of its base were not downloaded."""
         ...
 
+    def take_back(self, directory: Path) -> None:
+        """Remove the symbolic links that an ended run left in its directory: what is written there next must not go elsewhere."""
+        ...
+
     def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
         """Return the folder for the files of a checkpoint to resume from; its manifest is written there."""
+        ...
+
+    def remove_run(self, directory: Path) -> None:
+        """Delete a run's directory with everything below it, and what else was made for the run around it."""
         ...
 
     def discard(self, path: Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from gangline.core.display import as_words
 from gangline.core.errors import GanglineError
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_LEFT_OUT, EXIT_STOPPED
+from gangline.core.specs.kinds import reads_buckets
 from gangline.ports.server import Assignment, Done, Failed, Joined, Outcome, Refused, Released
 from gangline.ports.trainer import Run
 from gangline.worker.activities import Activities
@@ -113,8 +114,12 @@ class AttemptWork:
         checkpoints = Checkpoints(live, shipping)
         yield from unless(lambda: live.stopping, self._take_slots())
         while left_out is not None and self._taken:
-            run = live.run = live.edges.trainer.start(live.assignment.kind, directory, self._taken)
+            run = live.run = live.edges.trainer.start(
+                live.assignment.kind, directory, self._taken, buckets=reads_buckets(live.assignment.spec)
+            )
+            directory = self._directory = run.directory
             code = yield from self._supervise(run, shipping, checkpoints)
+            run.kill()  # what it started and left would still write, while its result is read
             if code != EXIT_LEFT_OUT or not left_out:
                 return (yield from _outcome(run, code, shipping))
             left_out = yield from self._unless_stopping(self._fetch_left_out(directory, left_out))
@@ -145,6 +150,7 @@ class AttemptWork:
 
     def _fetch_left_out(self, directory: Path, parts: tuple[str, ...]) -> Activity[tuple[str, ...]]:
         live = self._live
+        live.edges.host.take_back(directory)
         yield from placing(fetch_left_out(live.edges, live.clock, live.assignment, directory, parts))
         return ()
 
@@ -172,7 +178,7 @@ class AttemptWork:
         live.edges.transfer.stop()
         if live.edges.transfer.idle:
             if self._directory:
-                live.edges.host.discard(self._directory)
+                live.edges.host.remove_run(self._directory)
             live.edges.host.make_room(0)
             self._slots.give_back(self._taken)
             self.ended = True

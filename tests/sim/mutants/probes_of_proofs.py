@@ -17,7 +17,7 @@ NO_SCRATCH: dict[str, Any] = {"kinds": ("lora", "sample"), "problems": {"scratch
 def scratch(bench: Bench, seed: int, **changes: Any) -> str:
     """A job of another kind, as far as its placing goes."""
     job = bench.submit(seed=seed, **changes)
-    bench.store.look("UPDATE job SET kind = 'scratch' WHERE id = ?", job)
+    bench.store.look("UPDATE job SET kind = 'scratch', wanted = 'scratch' WHERE id = ?", job)
     return job
 
 
@@ -99,6 +99,18 @@ def pictures_give_way_to_no_job_that_their_node_lacks_libraries_for(bench: Bench
     bench.tick()
     said = bench.beat(other, rendering, 0, phase="rendering", loss=None, seconds_per_step=None, training_s=None)
     assert said.stop == ""
+
+
+@probe()
+def a_job_that_asks_for_a_sandbox_and_its_pictures_wait_for_a_node_with_one(bench: Bench) -> None:
+    job = bench.submit(needs=Needs(isolation="sandbox"), sample_every_steps=EVERY)
+    bare, user = bench.join("a"), bench.join("b", measured={"isolation": "uid"})
+    for node in (bare, user):
+        bench.claim_nothing(node)
+    boxed, other = (bench.join(name, measured={"isolation": "sandbox"}) for name in ("c", "d"))
+    bench.commit(boxed, bench.take(boxed, job), EVERY)
+    assert bench.claim_nothing(bare) == "a has no isolation sandbox"
+    assert bench.claim(other).kind == "sample"
 
 
 @probe()

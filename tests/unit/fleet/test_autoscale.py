@@ -45,7 +45,7 @@ IDLE = replace(BUSY, id="idle", rental="idle", idle_since_ms=LONG_AGO_MS, instan
 STARTING = replace(
     BUSY, id="starting", rental="starting", state="starting", idle_since_ms=NOW_MS, instance=None, free=1
 )
-NEED = QueuedWork(project="p", kind="lora", workload="w", jobs=1, since_ms=NOW_MS, steps=1000, save_s=60)
+NEED = QueuedWork(project="p", wanted="lora", workload="w", jobs=1, since_ms=NOW_MS, steps=1000, save_s=60)
 OFFER = OfferFacts(offer="offer", shape=BUSY.shape, price_micro_usd_per_hour=100_000)
 LIMITS = PoolLimits(name="pool", nodes_min=0, nodes_max=10)
 

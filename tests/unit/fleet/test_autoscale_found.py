@@ -35,7 +35,7 @@ IDLE = Rented(
     missing=0,
     shape=SHAPE,
 )
-STUCK = QueuedWork(project="p", kind="lora", workload="w", jobs=1, since_ms=0, stuck=True)
+STUCK = QueuedWork(project="p", wanted="lora", workload="w", jobs=1, since_ms=0, stuck=True)
 SMALL = Offer(id="small", gpu="RTX 3060", gpu_memory_gb=12, price_micro_usd_per_hour=100)
 LARGE = Offer(id="large", gpu="H100", gpu_memory_gb=80, price_micro_usd_per_hour=9_000)
 

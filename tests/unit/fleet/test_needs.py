@@ -53,7 +53,8 @@ def test_each_demand_of_a_job_must_be_met() -> None:
         {"trust": 2},
         {"slots": 9},
         {"pool": "other"},
-        {"kind": "scratch"},
+        {"wanted": "scratch"},
+        {"wanted": "lora/uid"},
     ):
         assert not fits(replace(NEED, **unmet), SHAPE), unmet
     met = replace(NEED, gpu="RTX 4090", gpu_memory_gb=24, trust=1, slots=8, pool="pool", numerics="n")

@@ -10,7 +10,7 @@ import pytest
 import typer
 from pydantic import TypeAdapter
 
-from gangline.adapters.host.trainer_process import MODULES
+from gangline.adapters.host.trainer.process import MODULES
 from gangline.cli.main import app
 from gangline.core.canonical import digest
 from gangline.core.parsing import InvalidSpec, to_json

@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import shutil
+import stat
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,7 +26,7 @@ class LocalHost:
     def __init__(self, home: Path, cache: Cache | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
-        self._runs = home / "runs"
+        self.runs = home / "runs"
         self._cache = cache or Cache(home / "cache")
         self._lock = (home / "lock").open("w")
         try:
@@ -34,8 +35,8 @@ class LocalHost:
             raise UserError(
                 f"another worker already uses {home}", hint="give each worker its own folder with --home"
             ) from None
-        self.discard(self._runs)
-        self._runs.mkdir()
+        self.discard(self.runs)
+        self.runs.mkdir(mode=0o700)
 
     def machine(self) -> str:
         """Return the machine's id, which stays the same across restarts of the worker."""
@@ -48,8 +49,8 @@ class LocalHost:
         return self._cache.place(sha256)
 
     def lay_out(self, attempt: str, spec: dict[str, Any]) -> Path:
-        directory = self._runs / attempt
-        directory.mkdir()
+        directory = self.runs / attempt
+        directory.mkdir(mode=0o700)
         (directory / contract.SPEC).write_text(json.dumps(with_defaults(spec)))
         (directory / contract.INPUTS).mkdir()
         return directory
@@ -77,11 +78,20 @@ class LocalHost:
     def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
         (directory / contract.LEFT_OUT).write_text(json.dumps(parts))
 
+    def take_back(self, directory: Path) -> None:
+        for _, folders, files, handle in os.fwalk(directory):
+            for name in (*folders, *files):
+                if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                    os.unlink(name, dir_fd=handle)
+
     def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
         folder = directory / contract.RESUME / checkpoint_name(step)
         folder.mkdir(parents=True)
         (folder / contract.MANIFEST).write_text(json.dumps(manifest))
         return folder
+
+    def remove_run(self, directory: Path) -> None:
+        self.discard(self.runs / directory.relative_to(self.runs).parts[0])
 
     def discard(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():

@@ -10,8 +10,9 @@ import typer
 from gangline.cli.admin.server import SettingsOption
 from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.compose.settings import read_worker_settings
-from gangline.compose.worker import make_agent
+from gangline.compose.worker import hide_token, make_agent
 from gangline.core.errors import BadInput, UserError
+from gangline.core.server.isolation import IsolationLevel
 from gangline.core.server.programs import DEFAULT_SERVER
 
 CacheOption = Annotated[
@@ -68,6 +69,15 @@ def worker_command(
             show_default=False,
         ),
     ] = None,
+    isolation: Annotated[
+        IsolationLevel | None,
+        typer.Option(
+            "--isolation",
+            help="Keep runs apart from this machine by this level only: none, uid (a user for each run; needs root) or sandbox "
+            "(bubblewrap). The worker ends if that does not work (default: GANGLINE_ISOLATION, else the strongest that works).",
+            show_default=False,
+        ),
+    ] = None,
     settings: SettingsOption = None,
     output: OutputOption = Output.text,
 ) -> None:
@@ -88,6 +98,7 @@ def worker_command(
         "worker.cache_gb": cache_gb,
         "worker.slots": slots,
         "worker.notice": notice,
+        "worker.isolation": isolation,
         "worker.settings": settings,
     }
     found = read_worker_settings(given).settings
@@ -96,6 +107,7 @@ def worker_command(
             "a worker needs a join token",
             hint="set GANGLINE_TOKEN to one; `gangline server` prints a join token, `gangline join-tokens add` makes more",
         )
+    hide_token(found.worker.token)
     agent = make_agent(found, patient=not sys.stderr.isatty())
     run(agent, lambda news: _tell(news, output))
     if agent.failed:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from gangline.adapters.host.trainer_process import ProcessRun, described_file
+from gangline.adapters.host.trainer.run import ProcessRun, described_file
 from gangline.core.errors import BadInput, Damaged, GanglineError
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED
@@ -113,7 +113,7 @@ def _hand_over(saved: Saved, directory: Path) -> None:
         if not (saved.folder / file.path).is_file():
             raise Broken(f"its checkpoint of step {saved.manifest.step} lacks {file.path}")
         shutil.copyfile(saved.folder / file.path, place)
-        if described_file(place, target) != file:
+        if described_file(target, file.path) != file:
             raise Broken(f"{file.path} in its checkpoint of step {saved.manifest.step} differs from the manifest")
     shutil.copyfile(saved.folder / contract.MANIFEST, target / contract.MANIFEST)
 

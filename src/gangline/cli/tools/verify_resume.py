@@ -106,7 +106,7 @@ def _as_json(outcome: ResumeCheck) -> dict[str, Any]:
 
 
 def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
-    from gangline.adapters.host.trainer_process import MODULES, ProcessTrainer, start_program
+    from gangline.adapters.host.trainer.process import MODULES, ProcessTrainer, start_program
 
     if command:
         named = command if any("{}" in part for part in command) else [*command, "{}"]
@@ -151,10 +151,14 @@ class _Files:
         self.at: dict[str, Path] = {}
 
     def upload(self, paths: Iterable[Path], below: Path, _tell: Callable[[File], None]) -> tuple[File, ...]:
-        from gangline.adapters.host.trainer_process import described_file
+        from gangline.adapters.host.trainer.run import described_file
 
-        files = {described_file(path, below if below.is_dir() else below.parent): path for path in paths}
-        self.at |= {file.sha256: path.resolve() for file, path in files.items()}
+        files = dict[File, Path]()
+        for path in paths:
+            name = path.relative_to(below if below.is_dir() else below.parent).as_posix()
+            place = path.resolve()
+            files[replace(described_file(place.parent, place.name), path=name)] = place
+        self.at |= {file.sha256: path for file, path in files.items()}
         return tuple(files)
 
 

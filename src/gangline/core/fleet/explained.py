@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gangline.core.fleet.choice import Expectation, OfferFacts
 from gangline.core.fleet.needs import NodeShape, QueuedWork, fits
 from gangline.core.money.cost import HOUR_MS
-from gangline.core.runs.proof import has_kind
+from gangline.core.runs.proof import why_unwanted
 from gangline.core.words import counted
 
 
@@ -88,5 +88,6 @@ def why_unfit(work: QueuedWork, shape: NodeShape) -> str:
         return f"the job needs {counted(work.slots, 'GPU')}, and it has {shape.slots}"
     if work.trust > shape.trust:
         return f"the job asks for trust {work.trust}, and its nodes have {shape.trust}"
-    assert not has_kind(shape.kinds, work.kind), "numerics of an offer are not known"
-    return f"the pool's nodes lack the libraries for {work.kind} jobs"
+    lack = why_unwanted(shape.kinds, work.wanted)
+    assert lack, "numerics of an offer are not known"
+    return f"the pool's nodes have no {lack}"

@@ -9,7 +9,8 @@ from gangline.core.runs.proof import has_kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedWork:
-    """Waiting jobs of a project that ask the same of a node. `gpu`, `pool` and `numerics` are empty if any will do.
+    """Waiting jobs of a project that ask the same of a node. `wanted` is their kind, with the isolation that they ask for (as `wanted_kind`
+    in `gangline.core.runs.proof`). `gpu`, `pool` and `numerics` are empty if any will do.
 
     If they are `stuck`, no working node may take them. The first has waited since `since_ms`. `steps` and `save_s`, the time between two
     checkpoints, are means, as is `download_bytes`; `least_bytes` is the smallest download. `left` is what their project's budget has left
@@ -17,7 +18,7 @@ class QueuedWork:
     """
 
     project: str
-    kind: str
+    wanted: str
     workload: str
     jobs: int
     since_ms: int
@@ -69,7 +70,7 @@ def fits(need: QueuedWork, shape: NodeShape) -> bool:
         and need.gpu in ("", shape.gpu)
         and need.pool in ("", shape.pool)
         and ("" in (need.numerics, shape.numerics) or need.numerics == shape.numerics)
-        and has_kind(shape.kinds, need.kind)
+        and has_kind(shape.kinds, need.wanted)
     )
 
 

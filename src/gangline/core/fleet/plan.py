@@ -277,7 +277,7 @@ def _keep_minimum(pool: _Pool, needs: Sequence[QueuedWork], paces: PaceTable, po
     usable = [offer for offer in pool.now.offers if pool.most(offer)]
     if missing <= 0 or not usable:
         return
-    any_job = needs[0] if needs else QueuedWork(project="", kind="", workload="", jobs=1, since_ms=0)
+    any_job = needs[0] if needs else QueuedWork(project="", wanted="", workload="", jobs=1, since_ms=0)
     usable.sort(
         key=lambda offer: (expect(any_job, offer, paces, policy, shared_by=1 << 30).micro_usd_per_step, offer.offer)
     )

@@ -8,7 +8,7 @@ from gangline.core.job import WORKING, Node
 from gangline.core.moments import until
 from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
-from gangline.core.runs.proof import has_kind
+from gangline.core.runs.proof import has_kind, why_unwanted
 from gangline.core.words import one
 
 
@@ -20,6 +20,7 @@ class ClaimCandidate:
     id: str
     project: str
     kind: str
+    wanted: str
     fencing: int
     version: int
     priority: int
@@ -87,8 +88,9 @@ def mismatch(job: ClaimCandidate, node: Node, now_ms: int) -> str | None:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try"
     if job.banned:
         return f"{node.name} failed it before"
-    if not has_kind(node.kinds, job.kind):
-        return f"{node.name} has no libraries for {job.kind}: {_lack(node, job.kind)}"
+    lack = why_unwanted(node.kinds, job.wanted)
+    if lack:
+        return f"{node.name} has no {lack}{_because(node, job)}"
     if job.gpu_memory_gb > node.gpu_memory_gb:
         return f"needs {job.gpu_memory_gb:g} GB of GPU memory and {node.name} has {node.gpu_memory_gb:g}"
     if job.gpu and job.gpu != node.gpu:
@@ -104,8 +106,11 @@ def mismatch(job: ClaimCandidate, node: Node, now_ms: int) -> str | None:
     return None
 
 
-def _lack(node: Node, kind: str) -> str:
-    return json.loads(node.problems).get(kind, "its Gangline does not know this kind of job")
+def _because(node: Node, job: ClaimCandidate) -> str:
+    """Return why a node lacks the libraries for a job, after a colon; empty if it has them."""
+    if has_kind(node.kinds, job.kind):
+        return ""
+    return f": {json.loads(node.problems).get(job.kind, 'its Gangline does not know this kind of job')}"
 
 
 def by_fair_share(purses: Sequence[Purse], now_ms: int, policy: Policy) -> list[Purse]:

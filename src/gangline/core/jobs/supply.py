@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.money.budget import Purse, over_budget, reservation, unaccountable
 from gangline.core.policy import Policy
+from gangline.core.runs.proof import isolation_of
+from gangline.core.server.isolation import LEVELS
 from gangline.core.words import one
 
 
@@ -43,7 +45,7 @@ class Supply:
     names: frozenset[str] = frozenset()
 
 
-def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, numerics: str) -> str:
+def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, numerics: str, wanted: str) -> str:
     """Return a job's requirements for a node in words; empty if every node will do."""
     parts = [
         f"{gpu_memory_gb:g} GB of GPU memory" if gpu_memory_gb else "",
@@ -51,6 +53,7 @@ def needs(*, gpu_memory_gb: float, gpu: str, slots: int, pool: str, trust: int, 
         f"{slots} GPUs" if slots > 1 else "",
         f"the pool {pool}" if pool else "",
         f"trust {trust}" if trust else "",
+        f"isolation {isolation_of(wanted)}" if isolation_of(wanted) != LEVELS[0] else "",
         "the numerics of its checkpoints" if numerics else "",
     ]
     return ", ".join(part for part in parts if part)
@@ -64,6 +67,7 @@ def needs_of(job: ClaimCandidate) -> str:
         pool=job.pool,
         trust=job.trust,
         numerics=job.numerics,
+        wanted=job.wanted,
     )
 
 

@@ -15,11 +15,12 @@ downloaded, and the trainer is started again), 75 stopped and resumable; any oth
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gangline.core.canonical import digest
 from gangline.core.errors import Damaged
 from gangline.core.files import File, both_file_and_folder, is_safe_path, is_sha256
+from gangline.core.runs.metrics import sound
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -165,6 +166,15 @@ def parse_prepared(value: object) -> Prepared:
     return prepared
 
 
+def parse_pictures(value: object) -> tuple[int, tuple[File, ...]]:
+    """Parse the description of a step's pictures: the step, and the files. Raises `Damaged`."""
+    try:
+        assert isinstance(value, dict)
+        return _count(value["step"]), _files(value["pictures"])
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"the description is malformed: {type(error).__name__} {error}".rstrip()) from None
+
+
 def _files(values: Iterable[dict[str, Any]]) -> tuple[File, ...]:
     files = tuple(_file(value) for value in values)
     because = both_file_and_folder(file.path for file in files)
@@ -220,3 +230,48 @@ class Failure:
 
     kind: TrainerFailureKind
     because: str
+
+
+COUNT_MAX, DAY_S = 10**12, 86_400.0
+"""The largest step, and the longest time of one, that a report may have: a server takes no more either."""
+
+
+def parse_report(value: object) -> Progress | Failure:
+    """Parse a line of progress.jsonl. Raises `Damaged` for what is none; of `metrics` only sound entries are kept."""
+    try:
+        assert isinstance(value, dict)
+        if "failure" in value:
+            said = value["failure"]
+            assert said["kind"] in get_args(TrainerFailureKind), said["kind"]
+            return Failure(kind=said["kind"], because=str(said["because"]))
+        assert value["phase"] in get_args(Phase), value["phase"]
+        return Progress(
+            phase=value["phase"],
+            step=_count(value["step"]),
+            steps=_count(value["steps"]),
+            loss=_number(value["loss"]),
+            seconds_per_step=_positive(value["seconds_per_step"]),
+            save_s=_positive(value.get("save_s")),
+            metrics=sound(value.get("metrics")),
+        )
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"a line is malformed: {type(error).__name__} {error}".rstrip()) from None
+
+
+def _count(value: object) -> int:
+    count = _whole(value)
+    if not 0 <= count <= COUNT_MAX:
+        raise ValueError(f"{count} is no count")
+    return count
+
+
+def _number(value: object) -> float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value!r} is not a number")
+
+
+def _positive(value: object) -> float | None:
+    """Return a time in seconds, or None for what is none or lasts a day or longer."""
+    number = _number(value)
+    return number if number and 0 < number <= DAY_S else None

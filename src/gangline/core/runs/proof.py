@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from gangline.core.server.isolation import LEVELS, IsolationLevel
 from gangline.core.specs.kinds import KINDS
 
 CARD, BURST, DISK, MEMORY, PROBE = "card", "burst", "disk", "memory", "probe"
@@ -54,9 +55,39 @@ def shortages(*, disk_free_bytes: int, folder: str, memory_bytes: int) -> dict[s
     return found
 
 
+ISOLATION = "isolation"
+"""The level of a node among what it `measured`; an older node has none."""
+
+
 def kinds_text(kinds: Iterable[str]) -> str:
     """Return kinds as one text in which `LIKE '%,' || kind || ',%'` finds each of them."""
     return f",{','.join(sorted(kinds))},"
+
+
+def wanted_kind(kind: str, isolation: IsolationLevel) -> str:
+    """Return what a job wants to find among the kinds of its node: its kind, with the isolation that it asks for."""
+    return kind if isolation == "none" else f"{kind}/{isolation}"
+
+
+def isolation_of(wanted: str) -> IsolationLevel:
+    """Return the isolation in what a job wants."""
+    return LEVELS[max((LEVELS.index(level) for level in LEVELS if wanted.endswith(f"/{level}")), default=0)]
+
+
+def offered_kinds(kinds: Iterable[str], isolation: str) -> set[str]:
+    """Return what a node offers that has libraries for these kinds and this isolation: each kind at each level up to its own."""
+    levels = (
+        LEVELS[: LEVELS.index(isolation) + 1] if isolation in LEVELS else LEVELS[:1]
+    )  # another's levels mean nothing here
+    return {wanted_kind(kind, level) for kind in kinds for level in levels}
+
+
+def why_unwanted(offered: str, wanted: str) -> str:
+    """Return what a node lacks that offers these kinds, as a noun phrase; empty if it has what the job wants."""
+    kind, _, isolation = wanted.partition("/")
+    if has_kind(offered, wanted):
+        return ""
+    return f"isolation {isolation}" if has_kind(offered, kind) else f"libraries for {kind}"
 
 
 def kinds_in(text: str) -> frozenset[str]:

@@ -11,6 +11,7 @@ from gangline.core.access import as_secret
 from gangline.core.errors import BadInput
 from gangline.core.parsing import Checked
 from gangline.core.policy import STRICT, Exact, SettingOrigin, Switch
+from gangline.core.server.isolation import IsolationLevel
 
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -164,6 +165,11 @@ class WorkerProgram:
         Annotated[int, Ge(1), Le(1024), Exact()] | None,
         SettingOrigin(option="--slots"),
         "The GPUs of the machine that jobs may use, each for one job; without it, all that CUDA_VISIBLE_DEVICES shows, or 1.",
+    ] = None
+    isolation: Annotated[
+        IsolationLevel | None,
+        SettingOrigin("GANGLINE_ISOLATION", "--isolation"),
+        "How runs are kept apart: none, uid (a user for each) or sandbox (bubblewrap); without it, the strongest that works here.",
     ] = None
     notice: Annotated[
         Word,

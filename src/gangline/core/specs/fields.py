@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen, MultipleOf, Pr
 from gangline.core.display import Label, has_words
 from gangline.core.files import Files, digest_of_files
 from gangline.core.parsing import Checked, adapter, parse_as
+from gangline.core.server.isolation import IsolationLevel
 from gangline.core.specs.settings import PLACE, WORKLOAD, Setting, SettingGroup, section
 
 Prompt = Annotated[str, MinLen(1), MaxLen(2000), Predicate(has_words)]
@@ -99,6 +100,13 @@ class Needs:
     trust: Annotated[
         int, Ge(0), Le(9), Setting("Run only on nodes with at least this trust tier, from 0 to 9.", PLACE)
     ] = 0
+    isolation: Annotated[
+        IsolationLevel,
+        Setting(
+            "Run only where a run is kept apart from its node at least so far: none, uid (it has a user of its own) or sandbox.",
+            PLACE,
+        ),
+    ] = "none"
 
 
 def parse_base(value: object) -> Base:

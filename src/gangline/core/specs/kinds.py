@@ -135,5 +135,12 @@ def needs_prepared_files(spec: Spec | SampleSpec) -> TypeGuard[LoraSpec]:
     return "prepared files" in kind_of(spec).needs
 
 
+def reads_buckets(task: Mapping[str, Any]) -> bool:
+    """Return whether a task, as JSON, names data sets in buckets: its trainer needs the node's keys for them, and the network."""
+    if "data sets" not in KINDS[task["kind"]].needs:
+        return False
+    return any("://" in str(data.get("place", "")) for data in task.get("data", ()))
+
+
 def needs_weights(spec: Spec | SampleSpec) -> TypeGuard[SampleSpec]:
     return "weights" in kind_of(spec).needs

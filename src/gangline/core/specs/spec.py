@@ -51,15 +51,28 @@ def without_defaults(task: dict[str, Any]) -> dict[str, Any]:
     job that does not use it. A default, once released, stays."""
     if KINDS[task["kind"]].renders:
         return task | {"of": without_defaults(task["of"])}
-    defaults = _defaults(task["kind"])
-    return {name: value for name, value in task.items() if name == "kind" or value != defaults.get(name, MISSING)}
+    defaults = _defaults(task["kind"]) | {"kind": MISSING}
+    return {
+        name: _differing(value, defaults.get(name))
+        for name, value in task.items()
+        if value != defaults.get(name, MISSING)
+    }
+
+
+def _differing(value: Any, default: Any) -> Any:
+    """Return a value, of settings below one name only those that are not as by default."""
+    if not isinstance(value, dict) or not isinstance(default, dict):
+        return value
+    return {name: each for name, each in value.items() if each != default.get(name, MISSING)}
 
 
 def with_defaults(task: dict[str, Any]) -> dict[str, Any]:
     """What `without_defaults` left out, as this version has it; what this version does not know stays."""
     if KINDS[task["kind"]].renders:
         return task | {"of": with_defaults(task["of"])}
-    return _defaults(task["kind"]) | task
+    defaults = _defaults(task["kind"])
+    inner = {name: defaults[name] | value for name, value in task.items() if isinstance(defaults.get(name), dict)}
+    return defaults | task | inner
 
 
 @cache

@@ -7,7 +7,8 @@ from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.fleet.choice import ClassPace, History, OfferFacts
 from gangline.core.fleet.needs import NodeShape, QueuedWork, Room, fits
 from gangline.core.money.cost import DAY_MS
-from gangline.core.runs.proof import kinds_in, kinds_text
+from gangline.core.runs.proof import kinds_in, kinds_text, offered_kinds
+from gangline.core.server.isolation import LEVELS
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.pool import Offer
 from gangline.ports.store import Row
@@ -54,11 +55,9 @@ def rooms_by_hand(deployment: Deployment, now_ms: int) -> list[Room]:
 
 
 def kinds_of_pool(deployment: Deployment, pool: str, now_ms: int) -> str:
-    """Return the kinds of jobs that a new node of this pool is expected to have the libraries for: those of its recent nodes, or all if
-    none came.
-    """
+    """Return the kinds of jobs that a new node of this pool is expected to offer: those of its recent nodes, or all if none came."""
     rows = deployment.store.load("kinds_of_pool", pool=pool, since=now_ms - round(deployment.policy.lacking_s * 1000))
-    return kinds_text({kind for row in rows for kind in kinds_in(row["kinds"])} or KINDS)
+    return kinds_text({kind for row in rows for kind in kinds_in(row["kinds"])} or offered_kinds(KINDS, LEVELS[-1]))
 
 
 def shape_of_offer(offer: Offer, pool: str, kinds: str) -> NodeShape:

@@ -8,7 +8,7 @@ from gangline.core.canonical import canonical_json, digest
 from gangline.core.display import as_words
 from gangline.core.errors import Denied
 from gangline.core.job import WORKING, NodeState
-from gangline.core.runs.proof import BURST, kinds_text, limits, unfit
+from gangline.core.runs.proof import BURST, ISOLATION, kinds_text, limits, offered_kinds, unfit
 from gangline.ports.server import Join, Joined, Notice
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.access.access import adding_node
@@ -52,7 +52,7 @@ def join_pool(
         "numerics": digest({"gpu": request.gpu, "capabilities": request.capabilities})[:16],
         "slots": request.slots,
         "capabilities": canonical_json(request.capabilities | request.measured),
-        "kinds": kinds_text(request.kinds),
+        "kinds": kinds_text(offered_kinds(request.kinds, request.measured.get(ISOLATION, ""))),
         "problems": canonical_json(request.problems),
         "proof_failed": int(bool(unfit(request.kinds, request.problems))),
         "now": now_ms,

@@ -16,6 +16,7 @@ from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.jobs.samples import Rhythm, are_samples_due, may_go_elsewhere
 from gangline.core.money.cost import unknown_parts
 from gangline.core.runs.contract import PICTURES, pictures_name
+from gangline.core.runs.proof import isolation_of, wanted_kind
 from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import SamplesView
 from gangline.ports.server import Done, Hold, Refused, Show, Stale
@@ -93,7 +94,8 @@ def _candidate(parent: Row) -> ClaimCandidate:
     """Return the rendering job as the claim will see it."""
     known = {name: parent[name] for name in ("project", "priority", "base", "gpu", "gpu_memory_gb", "pool", "trust")}
     new = {"id": "", "fencing": 0, "version": 1, "queued_ms": 0, "ready_ms": 0, "slots": 1, "download_bytes": 0}
-    return ClaimCandidate(**known, **new, kind="sample", numerics="", banned=False)
+    wanted = wanted_kind("sample", isolation_of(parent["wanted"]))
+    return ClaimCandidate(**known, **new, kind="sample", wanted=wanted, numerics="", banned=False)
 
 
 def of_result(deployment: Deployment, job: str, now_ms: int) -> list[Write]:

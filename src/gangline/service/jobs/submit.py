@@ -10,6 +10,7 @@ from gangline.core.files import STAND_IN, File
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.places.places import PhotoPlace, names_places
+from gangline.core.runs.proof import wanted_kind
 from gangline.core.specs.kinds import needs_data_sets
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_hash, workload
@@ -159,6 +160,7 @@ def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **
     return guard(
         "add_job",
         kind=spec.kind,
+        wanted=wanted_kind(spec.kind, needs.isolation),
         spec=canonical_json(to_json(spec)),
         save_s=settings.checkpoint_every_s,
         priority=settings.priority,

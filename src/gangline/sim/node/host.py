@@ -48,9 +48,15 @@ class SimHost:
     def leave_out(self, directory: Path, parts: tuple[str, ...]) -> None:
         assert not parts, "nothing is prepared, so nothing is left out"
 
+    def take_back(self, directory: Path) -> None:
+        """Do nothing: simulated trainers make no links."""
+
     def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
         self.resume[directory] = contract.parse_manifest(manifest)
         return directory / contract.RESUME / contract.checkpoint_name(step)
+
+    def remove_run(self, directory: Path) -> None:
+        self.discard(directory)
 
     def discard(self, path: Path) -> None:
         if self.saved.pop(path, None):

@@ -8,13 +8,13 @@ WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued
 
 -- name: interrupted_candidates
 -- List training jobs that had an attempt before and that this node may take within the project's budget.
-SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
+SELECT id, project, kind, wanted, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
-  AND :kinds LIKE '%,' || kind || ',%'
+  AND :kinds LIKE '%,' || wanted || ',%'
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
@@ -25,13 +25,13 @@ LIMIT :limit
 -- name: fresh_candidates
 -- List a project's training jobs without an attempt that this node may take within the budget. PostgreSQL takes it for likely that a node
 -- may take a job because of COALESCE: else it would expect to find next to none, and read and sort all that wait instead of the first few.
-SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
+SELECT id, project, kind, wanted, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0 AND kind <> 'sample'
   AND COALESCE(gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free AND gpu IN ('', :gpu) AND pool IN ('', :pool)
-               AND trust <= :trust AND :kinds LIKE '%,' || kind || ',%', FALSE)
+               AND trust <= :trust AND :kinds LIKE '%,' || wanted || ',%', FALSE)
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
               AND (budget IS NULL OR spent + reserved + :reserve * job.slots
                                      + CAST(:egress AS DOUBLE PRECISION) * (job.input_bytes + job.checkpoint_bytes) <= budget))
@@ -41,7 +41,7 @@ LIMIT :limit
 -- name: sample_candidates
 -- List jobs that render images and that this node may take within the budget; images of steps only if `:steps` is 1. A node that lacks
 -- the base leaves the job for a while to an idle node that has it.
-SELECT id, project, kind, fencing, version, priority, queued_ms, ready_ms, base, slots,
+SELECT id, project, kind, wanted, fencing, version, priority, queued_ms, ready_ms, base, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
@@ -57,7 +57,7 @@ WHERE state = 'queued' AND kind = 'sample' AND ready_ms <= :now
        OR EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base)
        OR NOT EXISTS (SELECT 1 FROM node_base JOIN node ON node.id = node_base.node
                       WHERE node_base.base = job.base AND node.state IN ('ready', 'on_trial')
-                      AND node.kinds LIKE '%,' || job.kind || ',%'
+                      AND node.kinds LIKE '%,' || job.wanted || ',%'
                       AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id)))
 ORDER BY queued_ms, id
 LIMIT :limit
@@ -97,28 +97,28 @@ FROM (WITH barred AS (
                             WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                               AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
                               AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
-                              AND node.kinds LIKE '%,' || job.kind || ',%'
+                              AND node.kinds LIKE '%,' || job.wanted || ',%'
                               AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine)))
-      SELECT project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, 0 AS barred, COUNT(*) AS jobs,
+      SELECT project, wanted, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, 0 AS barred, COUNT(*) AS jobs,
              MIN(ready_ms) AS since_ms, CAST(AVG(CAST(steps AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS steps, AVG(save_s) AS save_s,
              CAST(AVG(CAST(input_bytes + checkpoint_bytes AS DOUBLE PRECISION)) AS DOUBLE PRECISION) AS download_bytes,
              MIN(input_bytes + checkpoint_bytes) AS least_bytes
       FROM job
       WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND ready_ms <= :now AND id NOT IN (SELECT id FROM barred)
-      GROUP BY project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics
+      GROUP BY project, wanted, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics
       UNION ALL
-      SELECT project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, 1, COUNT(*),
+      SELECT project, wanted, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics, 1, COUNT(*),
              MIN(ready_ms), CAST(AVG(CAST(steps AS DOUBLE PRECISION)) AS DOUBLE PRECISION), AVG(save_s),
              CAST(AVG(CAST(input_bytes + checkpoint_bytes AS DOUBLE PRECISION)) AS DOUBLE PRECISION),
              MIN(input_bytes + checkpoint_bytes)
       FROM job WHERE id IN (SELECT id FROM barred)
-      GROUP BY project, kind, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics) AS counted
+      GROUP BY project, wanted, workload, gpu, gpu_memory_gb, trust, slots, pool, numerics) AS counted
      JOIN project ON project.id = counted.project
 ORDER BY counted.since_ms, counted.project, counted.workload
 
 -- name: work_of_job
 -- Read what a job needs of a node, as `needs` counts it.
-SELECT job.project, job.kind, job.workload, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.pool, '' AS numerics, 1 AS jobs,
+SELECT job.project, job.wanted, job.workload, job.gpu, job.gpu_memory_gb, job.trust, job.slots, job.pool, '' AS numerics, 1 AS jobs,
        job.ready_ms AS since_ms, job.steps, job.save_s, job.input_bytes + job.checkpoint_bytes AS download_bytes,
        job.input_bytes + job.checkpoint_bytes AS least_bytes, project.budget - project.spent - project.reserved AS left
 FROM job JOIN project ON project.id = job.project WHERE job.id = :job
@@ -135,22 +135,22 @@ WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND j
   AND job.id IN (SELECT job FROM ban)
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
-                  AND job.numerics IN ('', node.numerics) AND node.kinds LIKE '%,' || job.kind || ',%'
+                  AND job.numerics IN ('', node.numerics) AND node.kinds LIKE '%,' || job.wanted || ',%'
                   AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id AND ban.machine = node.machine))
   AND EXISTS (SELECT 1 FROM node AS able WHERE able.state IN ('ready', 'on_trial') AND able.gpu_memory_gb >= job.gpu_memory_gb
               AND job.gpu IN ('', able.gpu) AND job.pool IN ('', able.pool) AND job.trust <= able.trust
-              AND job.numerics IN ('', able.numerics) AND able.kinds LIKE '%,' || job.kind || ',%')
+              AND job.numerics IN ('', able.numerics) AND able.kinds LIKE '%,' || job.wanted || ',%')
 LIMIT 100
 
 -- name: queued_for_long
 -- List jobs that have waited for long and that no node could run, apart from bans. `late_samples` gives up jobs that render images.
-SELECT id, project, kind, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
+SELECT id, project, kind, wanted, state, version, fencing, attempts_failed, attempts_max, slots, gpu, gpu_memory_gb, pool, trust, numerics
 FROM job
 WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' AND queued_ms < :before
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state <> 'gone' AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
                   AND job.numerics IN ('', node.numerics) AND job.slots <= node.slots
-                  AND node.kinds LIKE '%,' || job.kind || ',%')
+                  AND node.kinds LIKE '%,' || job.wanted || ',%')
 ORDER BY queued_ms, id LIMIT 100
 
 -- name: queue_length

@@ -2,10 +2,10 @@
 
 -- name: add_job
 -- Add a job, unless the same request (its Idempotency-Key) has added one before.
-INSERT INTO job (id, project, name, kind, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
+INSERT INTO job (id, project, name, kind, wanted, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
                  slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
                  attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed)
-VALUES (:id, :project, :name, :kind, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
+VALUES (:id, :project, :name, :kind, :wanted, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
         :workload, :slots, :input_bytes, 0, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now,
         1, :now, :now, 1)
 ON CONFLICT DO NOTHING
@@ -24,7 +24,7 @@ SELECT id, COALESCE(photo_import.asked, spec_hash) AS spec_hash FROM job LEFT JO
 WHERE project = :project AND request = :request
 
 -- name: job
-SELECT id, project, name, kind, spec, spec_hash, state, because, steps, priority, base, workload, slots,
+SELECT id, project, name, kind, wanted, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
        attempts_failed, attempts_max, ready_ms, version, begins_from, fetching, imported, submitted_ms, queued_ms, ended_ms,
        removed_ms
@@ -46,7 +46,7 @@ WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND
 
 -- name: jobs_page
 -- List jobs, newest first, after the last one of the previous page.
-SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
+SELECT id, project, name, kind, wanted, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
        begins_from, fetching, submitted_ms, queued_ms, ended_ms
 FROM job
@@ -57,7 +57,7 @@ LIMIT :limit
 
 -- name: jobs_named
 -- List jobs by name, or by the beginning or end of the id; newest first.
-SELECT id, project, name, kind, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
+SELECT id, project, name, kind, wanted, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
        begins_from, fetching, submitted_ms, queued_ms, ended_ms
 FROM job

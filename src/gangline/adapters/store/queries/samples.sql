@@ -63,7 +63,7 @@ WHERE job.state = 'running' AND job.kind = 'sample' AND lease.stop = '' AND node
               WHERE waiting.state = 'queued' AND waiting.kind <> 'sample' AND waiting.queued_ms < :before AND waiting.ready_ms < :before
               AND waiting.gpu_memory_gb <= node.gpu_memory_gb AND waiting.gpu IN ('', node.gpu)
               AND waiting.pool IN ('', node.pool) AND waiting.trust <= node.trust
-              AND node.kinds LIKE '%,' || waiting.kind || ',%'
+              AND node.kinds LIKE '%,' || waiting.wanted || ',%'
               AND waiting.numerics IN ('', node.numerics) AND waiting.slots <= node.slots
               AND EXISTS (SELECT 1 FROM project WHERE project.id = waiting.project
                           AND (budget IS NULL OR node.price_known = 1 AND spent + reserved

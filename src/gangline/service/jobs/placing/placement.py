@@ -5,6 +5,7 @@ from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.placement import MachinePace, PlacementView, place
 from gangline.core.models.bases import ROLES
 from gangline.core.money.budget import Purse
+from gangline.core.runs.proof import wanted_kind
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.spec import Spec, parse_spec, workload
 from gangline.service.content.bases import how_far
@@ -45,6 +46,7 @@ def _candidate(deployment: Deployment, project: str, spec: Spec, now_ms: int) ->
         id="",
         project=project,
         kind=spec.kind,
+        wanted=wanted_kind(spec.kind, spec.needs.isolation),
         fencing=0,
         version=0,
         priority=spec.priority,

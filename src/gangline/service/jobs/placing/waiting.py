@@ -48,11 +48,13 @@ def _may_be_offered(deployment: Deployment, job: Row, now_ms: int) -> bool:
         if answer is not None and answer.offers is not None:
             if any(fits(work, shape_of_offer(offer, name, kinds)) for offer in answer.offers):
                 return True
-        elif work.pool in ("", name) and has_kind(kinds, work.kind):
+        elif work.pool in ("", name) and has_kind(kinds, work.wanted):
             return True
     return False
 
 
 def _needs(job: Row) -> str:
     """Return what the job asks of a node, as words for people."""
-    return needs(**{name: job[name] for name in ("gpu_memory_gb", "gpu", "slots", "pool", "trust", "numerics")})
+    return needs(
+        **{name: job[name] for name in ("gpu_memory_gb", "gpu", "slots", "pool", "trust", "numerics", "wanted")}
+    )

@@ -1,0 +1,1 @@
+"""Trainers as processes: how they start, what they can reach, and what they report."""

@@ -1,0 +1,40 @@
+"""Read what a program left in its folder, without following a symbolic link out of it: the program may have put one there."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def opened_beneath(root: Path, path: str) -> Iterator[IO[bytes]]:
+    """Open a regular file below `root` for reading. Raises `OSError` where it is none, or lies behind a symbolic link."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        *folders, name = path.split("/")
+        for folder in folders:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+    finally:
+        os.close(handle)
+    with os.fdopen(found, "rb") as file:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        yield file
+
+
+def files_beneath(folder: Path) -> list[str]:
+    """Return the paths of all regular files below a folder, sorted; what lies behind a symbolic link is left out."""
+    found = list[str]()
+    with suppress(OSError):
+        if stat.S_ISDIR(folder.lstat().st_mode):
+            for at, _, names, handle in os.fwalk(folder):
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                            found.append((Path(at) / name).relative_to(folder).as_posix())
+    return sorted(found)

@@ -1,0 +1,189 @@
+"""Find out how far a run can be kept apart from its node on this machine, and make the enclosures for that."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from gangline.adapters.host.trainer.enclosures import ROOM_TMP, SETPRIV, Bare, Enclosure, OwnUser, Sandbox, made_above
+from gangline.adapters.host.trainer.users import RunsUser, UserOfProcess
+from gangline.core.errors import GanglineError, UserError
+from gangline.core.server.isolation import LEVELS, IsolationLevel
+
+Enclosing = Callable[[bool], Enclosure]
+CACHE_OF_DATA = "GANGLINE_DATA_CACHE"
+BWRAP = "bwrap"
+NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
+LOADS = "gangline"
+"""A user for runs, or a sandbox, must be able to load this."""
+PROBE_S_MAX = 30.0
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/sys")
+OF_ETC = (
+    "alternatives",
+    "ca-certificates",
+    "fonts",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "passwd",
+    "pki",
+    "resolv.conf",
+    "ssl",
+    "vulkan",
+)
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - inside, folders of its own
+DEVICES = ("nvidia*", "nvidia-caps", "dri", "kfd", "infiniband")
+
+
+def _no_enclosure(_network: bool) -> Enclosure:
+    return Bare()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """A level that works here. `make` makes an enclosure for one run, with the node's network or without; `why` says what the stronger
+    levels lack, if they were tried."""
+
+    level: IsolationLevel = "none"
+    make: Enclosing = _no_enclosure
+    why: str = ""
+
+
+def find_isolation(runs: Path, wanted: IsolationLevel | None = None) -> Isolation:
+    """Try the levels, strongest first, or only the one that is wanted. Raises `UserError` if that one does not work.
+
+    `runs` is the worker's folder with the directories of its runs; its parent is hidden from a sandbox.
+    """
+    reasons = list[str]()
+    tried = tuple(reversed(LEVELS)) if wanted is None else (wanted,)
+    for level in tried:
+        try:
+            make = _MAKERS[level](runs)
+        except GanglineError as error:
+            reasons.append(f"{level}: {error.message}")
+        else:
+            return Isolation(level=level, make=make, why="; ".join(reasons))
+    raise UserError(
+        f"runs cannot be isolated here as it was asked: {'; '.join(reasons)}",
+        hint="leave --isolation out: the strongest level that works is chosen",
+    )
+
+
+def _bare(_runs: Path) -> Enclosing:
+    return _no_enclosure
+
+
+def _own_users(runs: Path) -> Enclosing:
+    """Raises `UserError` unless this is root, and a user without any rights can start Python and reach `runs`."""
+    if os.geteuid() != 0:
+        raise UserError("only root can start a run as another user")
+    for folder in (runs, runs.parent):
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
+    user = RunsUser()
+    try:
+        place = runs / f"probe-{user.uid}"
+        place.mkdir(mode=0o700)
+        user.give(place)
+        said = _try(_looking_at(place, *_added()), user)
+        place.rmdir()
+    finally:
+        user.give_back()
+    if said:
+        raise UserError(f"another user cannot start Python, or reach {runs}: {said}")
+    return lambda _network: OwnUser(RunsUser())
+
+
+def _sandboxes(runs: Path) -> Enclosing:
+    """Raises `UserError` if bubblewrap is not installed, or the kernel or the container does not let it."""
+    program = shutil.which(BWRAP)
+    if program is None:
+        raise UserError("bubblewrap is not installed (bwrap)")
+    numbers, has_users = count(1), os.geteuid() == 0 and shutil.which(SETPRIV) is not None
+    a_user = RunsUser if has_users else lambda: None
+    # A namespace of users has only one, so it is made where the worker could not make the others without.
+    begins = [program, *([] if has_users else ["--unshare-user-try"])]
+
+    def make(network: bool) -> Enclosure:
+        room = runs / f"room-{next(numbers)}"
+        more = ["--share-net", *_cache_of_data()] if network else []
+        return Sandbox([*begins, *view_of(runs.parent, room / ROOM_TMP), *more], room, a_user())
+
+    enclosure = make(False)
+    said = _try(enclosure.wrap(_looking_at(*_added()), "/"))
+    enclosure.discard()
+    if said:
+        raise UserError(f"bubblewrap does not work here: {said}")
+    return make
+
+
+def _cache_of_data() -> list[str]:
+    """Return bwrap's options for the folder in which runs that read buckets keep what they have read."""
+    folder = os.environ.get(CACHE_OF_DATA)
+    return ["--bind-try", folder, folder] if folder else []
+
+
+_MAKERS: dict[IsolationLevel, Callable[[Path], Enclosing]] = {"none": _bare, "uid": _own_users, "sandbox": _sandboxes}
+
+
+def _looking_at(*folders: Path) -> list[str]:
+    """Return a command that fails unless it can load Gangline and list these folders."""
+    return [sys.executable, "-I", "-c", f"import os, {LOADS}\nfor each in {[*map(str, folders)]}: os.listdir(each)"]
+
+
+def _try(command: Sequence[str], user: RunsUser | None = None) -> str:
+    """Run a command, and return what it said last if it failed, else an empty text."""
+    identity: UserOfProcess = user.identity if user else {}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=PROBE_S_MAX, cwd="/", env={}, check=False, **identity
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    return (lines[-1] if lines else f"exit code {done.returncode}") if done.returncode else ""
+
+
+def view_of(hidden: Path, tmp: Path) -> list[str]:
+    """Return bwrap's options for what a run sees: the system's programs and this Python, read-only, and the GPUs; no home, no process of
+    others, no network. `hidden` is empty in it, though it may lie below what is seen; `tmp` has its temporary files."""
+    options = [*NAMESPACES, "--die-with-parent", "--cap-drop", "ALL", "--hostname", "run"]
+    for folder in SYSTEM:
+        path = Path(folder)
+        options += (
+            ["--symlink", str(path.readlink()), folder] if path.is_symlink() else ["--ro-bind-try", folder, folder]
+        )
+    options += made_above(Path("/etc/any"))
+    for name in OF_ETC:
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    options += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108 - inside, memory of its own
+    for device in DEVICES:
+        for path in Path("/dev").glob(device):
+            options += ["--dev-bind", str(path), str(path)]
+    for folder in TEMPORARY:
+        options += [*made_above(Path(folder)), "--bind", str(tmp), folder]
+    for place in _of_python():
+        options += [*made_above(place), "--ro-bind", str(place), str(place)]
+    return [*options, "--tmpfs", str(hidden)]
+
+
+def _of_python() -> list[Path]:
+    """Return the folders that this Python and the modules of a trainer are in, none of them below another."""
+    ours = (sys.base_prefix, sys.prefix, *sysconfig.get_paths().values(), str(Path(__file__).parents[4]))
+    places = sorted({*(Path(folder).absolute() for folder in ours), *_added()})
+    return [each for each in places if each.is_dir() and not any(other in each.parents for other in places)]
+
+
+def _added() -> list[Path]:
+    """Return the folders that the environment adds to Python's path."""
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [Path(folder).absolute() for folder in folders if folder and Path(folder).is_dir()]

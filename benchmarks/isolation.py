@@ -94,7 +94,7 @@ def spec_of(steps: int) -> LoraSpec:
 def of_program(host: LocalHost, name: str, isolation: Isolation, spec: LoraSpec) -> float:
     directory = host.lay_out(name, to_json(spec))
     began = time.perf_counter()
-    run = start_program([sys.executable, "-c", "pass"], directory, enclosure=isolation.make(False))
+    run = start_program([sys.executable, "-c", "pass"], directory, enclosure=isolation.make())
     while run.exit_code() is None:
         Event().wait(LOOK_EVERY_S)
     run.kill()

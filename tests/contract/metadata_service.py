@@ -44,7 +44,7 @@ def main(level: str, runs: Path) -> None:
     directory.mkdir(0o700)
     with socket.create_server((ADDRESS, 80)):
         command = [sys.executable, "-c", REACHES]
-        run = start_program(command, directory, enclosure=found.make(False))
+        run = start_program(command, directory, enclosure=found.make())
         while run.exit_code() is None:
             Event().wait(0.01)
     print(run.printed(0, 1_000).decode().strip())

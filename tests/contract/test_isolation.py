@@ -97,7 +97,7 @@ def a_run(home: Path, name: str, program: str, *arguments: object, isolation: Is
     (directory / "photo").touch(0o600)
     (directory / "photo").write_text(f"a photo of {name}")
     command = [PYTHON, "-c", program, *map(str, arguments)]
-    return start_program(command, directory, enclosure=isolation.make(False))
+    return start_program(command, directory, enclosure=isolation.make())
 
 
 def tries(home: Path, isolation: Isolation, *paths: Path) -> dict[str, object]:
@@ -182,6 +182,7 @@ def test_signals_reach_the_program_and_its_exit_code_comes_back(
 import pathlib, signal, sys, threading
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 signal.signal(signal.SIGUSR1, lambda *_: pathlib.Path("saved").touch())
 pathlib.Path("ready").touch()
 while not stop.wait(0.01):
@@ -190,8 +191,11 @@ sys.exit(75)
 """
     run = a_run(home, "waits", waits, isolation=isolation)
     until((run.directory / "ready").exists)
+    if level == "sandbox":
+        run._process.terminate()  # as Slurm does to all processes of a node: what keeps the program enclosed stays
     run.ask_to_save()
     until((run.directory / "saved").exists)
+    assert run.exit_code() is None
     run.ask_to_stop()
     until(lambda: run.exit_code() is not None)
     assert run.exit_code() == 75

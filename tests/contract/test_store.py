@@ -22,6 +22,7 @@ JOB = {
     "project": "p",
     "name": "n",
     "kind": "lora",
+    "wanted": "lora",
     "spec": '{"attempts_max": 3}',
     "spec_hash": "h",
     "request": None,

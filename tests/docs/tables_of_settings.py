@@ -11,6 +11,7 @@ from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import offered_settings, option_name
 from gangline.core.server.merging import list_settings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
+from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
@@ -20,6 +21,7 @@ from tests.conftest import ROOT
 
 BEGIN = "\n## Every setting\n"
 TRAINING, SCRATCH = ROOT / "docs" / "training.md", ROOT / "docs" / "scratch.md"
+RUN = ROOT / "docs" / "run.md"
 SERVER = ROOT / "docs" / "reference" / "settings.md"
 SALAD = ROOT / "docs" / "pools" / "salad.md"
 SLURM, COMMAND = ROOT / "docs" / "pools" / "slurm.md", ROOT / "docs" / "pools" / "command.md"
@@ -34,6 +36,13 @@ def table(of: type, group: SettingGroup, settings: dict[str, Setting], called: N
 
 def of_training() -> str:
     of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered_settings(each).items()]
+    return "\n".join(table(*one, option_name, "option") for one in of)
+
+
+def of_run() -> str:
+    of = [
+        (each, group, settings) for each in (CommandSpec, Needs) for group, settings in offered_settings(each).items()
+    ]
     return "\n".join(table(*one, option_name, "option") for one in of)
 
 
@@ -90,6 +99,7 @@ def _following(below: str) -> str:
 PAGES = {
     TRAINING: of_training,
     SCRATCH: of_scratch,
+    RUN: of_run,
     SERVER: of_server,
     SALAD: lambda: "\n".join(
         [

@@ -201,7 +201,7 @@ class ScriptedTrainer:
     def prepare(self) -> None:
         self.prepared += 1
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> ScriptedRun:
         self.runs.append(ScriptedRun(directory, list(self.script), slots=slots))
         return self.runs[-1]
 
@@ -542,7 +542,7 @@ class SavingTrainer(ScriptedTrainer):
     service: Service = field(kw_only=True)
     said: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> ScriptedRun:
         self.runs.append(SavingRun(directory, list(self.script), service=self.service, **self.said))
         return self.runs[-1]
 

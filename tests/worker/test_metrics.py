@@ -84,7 +84,7 @@ class SteadyTrainer:
     def prepare(self) -> None:
         """It starts at once."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> SteadyRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> SteadyRun:
         self.runs.append(SteadyRun(directory, []))
         return self.runs[-1]
 

@@ -62,7 +62,7 @@ class SuddenTrainer:
     def prepare(self) -> None:
         """It starts at once."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> SuddenRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> SuddenRun:
         asked_max = len(self.runs) + 1
         key = latents_key(self.service.spec(), {"torch": str(asked_max)})
         self.runs.append(SuddenRun(directory, [Progress(phase="preparing")], key=key, asked_max=asked_max))

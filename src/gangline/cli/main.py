@@ -20,6 +20,10 @@ COMMANDS = {
         "gangline.cli.jobs.scratch:scratch_command",
         "Train a U-Net, with or without its text encoders, or a VAE on data sets.",
     ),
+    "run": LazyCommand(
+        "gangline.cli.tools.run:run_command",
+        "Run any training command on the fleet, and resume it from its newest checkpoint wherever a node takes it next.",
+    ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
     "checkpoints": LazyCommand("gangline.cli.jobs.checkpoints:app", "List, pin and unpin the checkpoints of a job."),
     "storage": LazyCommand(

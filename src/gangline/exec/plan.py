@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gangline.core.command.layout import Rules
+from gangline.core.command.lineage import CommittedCheckpoint
 from gangline.exec.run_prefix import RunPrefix
 from gangline.ports.command import StartCommand
 from gangline.ports.notifier import Notifier
@@ -16,6 +17,10 @@ EXIT_OVERTAKEN = 77
 EXIT_INTERRUPTED = 130
 NICE = 10
 """How far the upload threads lower their priority below the command (setpriority(2))."""
+
+
+class Stopped(BaseException):
+    """Raised in the main thread by a signal before the command starts; a BaseException, so that no handler of errors keeps it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,8 @@ class ExecPlan:
 class Tools:
     """What a run works with. `notice` returns why this machine is about to be preempted, or "". `download` fetches the data until its
     argument returns True, and returns the number of bytes. `show` receives what the command prints and appends it to `log`. `environment`
-    is the command's environment."""
+    is the command's environment. `safe` is called with each checkpoint that is in the store, before older ones are deleted; who gives it
+    reports checkpoints and results."""
 
     prefix: RunPrefix
     workspace: Workspace
@@ -55,6 +61,7 @@ class Tools:
     environment: Mapping[str, str]
     now_s: Callable[[], float]
     now_ms: Callable[[], int]
+    safe: Callable[[CommittedCheckpoint], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
+from threading import Event, RLock
 
 from gangline.core.command.lineage import Begun, ResultFile, kin, newest_results, output_of
 from gangline.core.command.results import KnownFile, UploadPace, UploadWay, advice, goes_at_end, strangers, way_of
@@ -37,7 +37,8 @@ class _Due:
 
 class ResultUploader:
     """Uploads the results of the run `begun`. `found` is what the store held when it began; `ours` says whether the files on this
-    disk are newer than that. `count` is the number of files in the store, `bytes` what was uploaded."""
+    disk are newer than that. `count` is the number of files in the store, `bytes` what was uploaded. Unless it `yields`, it continues while
+    a checkpoint is uploaded."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class ResultUploader:
         *,
         ours: bool,
         pace: UploadPace = UploadPace(),  # noqa: B008 - it is frozen
+        yields: bool = True,
     ) -> None:
         self.count = 0
         self.bytes = 0
@@ -64,6 +66,8 @@ class ResultUploader:
         self._say = say
         self._now_s = now_s
         self._pace = pace
+        self._yields = yields
+        self._lock = RLock()
         self._known: dict[str, KnownFile] = {}
         self._records: dict[int, set[str]] = {}
         self._recorded = 0
@@ -88,13 +92,24 @@ class ResultUploader:
 
     def look(self, over: Event) -> None:
         """Upload what has settled, until it is `over`."""
-        now_s = self._now_s()
-        scanned = self._scan(now_s)
-        due = self._due(scanned, now_s)
-        self._wonder(scanned, now_s)
-        self._pause_s = self._pace.pause_s(self._now_s() - now_s)
-        self._send(due, lambda: self._waits_for_checkpoints(over))
-        self._report_arrived(self._now_s())
+        with self._lock:
+            now_s = self._now_s()
+            scanned = self._scan(now_s)
+            due = self._due(scanned, now_s)
+            self._wonder(scanned, now_s)
+            self._pause_s = self._pace.pause_s(self._now_s() - now_s)
+            self._send(due, lambda: self._waits_for_checkpoints(over))
+            self._report_arrived(self._now_s())
+
+    def send_what_is_there(self) -> None:
+        """Upload all that is whole, also if it has not settled: a run that resumes from now on does not write it again."""
+        with self._lock:
+            due = list[_Due]()
+            for path, look in self._scan(self._now_s()).items():
+                if look.turn in ("now", "quiet") and self._known[path].sent != look.mark:
+                    with suppress(OSError):  # it was deleted since the scan
+                        due += self._settled(path, look, "whole")
+            self._send(due, lambda: bool(self._uploader.overtaken))
 
     def _wonder(self, scanned: dict[str, ScannedFile], now_s: float) -> None:
         """Warn once, and soon, that nothing is recognised as a checkpoint: the training state would be lost with the machine."""
@@ -192,7 +207,7 @@ class ResultUploader:
 
     def _waits_for_checkpoints(self, over: Event) -> bool:
         """Wait while a checkpoint is being uploaded; return whether to stop."""
-        while self._uploader.busy and not over.wait(WAIT_S):
+        while self._yields and self._uploader.busy and not over.wait(WAIT_S):
             pass
         return over.is_set() or bool(self._uploader.overtaken)
 

@@ -20,7 +20,7 @@ from gangline.core.words import counted
 from gangline.exec.checkpoint_uploader import CheckpointUploader
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.exec.kept import KeptCheckpoints
-from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, ExecPlan, Summary, Tools
+from gangline.exec.plan import EXIT_INTERRUPTED, EXIT_OVERTAKEN, NICE, ExecPlan, Stopped, Summary, Tools
 from gangline.exec.report import ExecReport, Told
 from gangline.exec.results import ResultUploader
 from gangline.exec.run_prefix import Abandoned
@@ -46,10 +46,6 @@ this process twice at once."""
 MB = 10**6
 
 
-class Stopped(BaseException):
-    """Raised in the main thread by a signal before the command starts; a BaseException, so that no handler of errors keeps it."""
-
-
 class Exec:
     """A run of a command; call it once. It handles SIGTERM, SIGINT and SIGHUP of this process from then on."""
 
@@ -66,7 +62,10 @@ class Exec:
         self._stopped_because = ""
 
     def __call__(self) -> Summary:
-        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS if not _is_ignored(number)}
+        heeded = [
+            each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN
+        ]  # under `nohup`, one is ignored
+        before = {each: signal.signal(each, self._on_signal) for each in heeded}
         try:
             return self._prepared() or self._go()
         except Stopped:
@@ -165,14 +164,16 @@ class Exec:
 
     def _go(self) -> Summary:
         at, report, prefix = self._at, self._report, self._prefix
+        alone, found = at.safe is None, report.found
+        safe, say = (self._on_safe, at.say) if alone else (self._hand_over, lambda _arrived: None)
         self._uploader = uploader = CheckpointUploader(
-            self._plan, prefix, at.workspace, self._begun, report.found, self._on_safe, at.say
+            self._plan, prefix, at.workspace, self._begun, found, safe, at.say
         )
         report.committed = uploader.committed
         self._monitor = monitor = RunMonitor(at, uploader, report.run, report.after_ms, self._reporter)
         # This must come before the command starts: its first scan records what was there, so that new files can be told apart.
         self._results = results = ResultUploader(
-            at.files, prefix, uploader, self._begun, report.found, self._reporter, at.say, at.now_s, ours=self._ours
+            at.files, prefix, uploader, self._begun, found, self._reporter, say, at.now_s, ours=self._ours, yields=alone
         )
         place = None if report.start.name is None else at.workspace.place(report.start.name)
         command = at.start(command_with_checkpoint(self._plan.command, place), at.show, self._settings())
@@ -266,12 +267,14 @@ class Exec:
             while self._reporter(self._uploader.send_next) is not False:
                 pass
 
+    def _hand_over(self, committed: CommittedCheckpoint) -> None:
+        assert self._at.safe
+        self._reporter(self._results.send_what_is_there)
+        self._at.safe(committed)
+
     def _on_safe(self, committed: CommittedCheckpoint) -> None:
-        what = (
-            f"{committed.sent_bytes / MB:.1f} MB uploaded"
-            if committed.sent_bytes
-            else "its bytes had been uploaded already"
-        )
+        sent = committed.sent_bytes
+        what = f"{sent / MB:.1f} MB uploaded" if sent else "its bytes had been uploaded already"
         self._at.say(f"{committed.title} is safe in {self._prefix.address}/{committed.ref.key}: {what}")
         facts = {"step": committed.step, "name": committed.title, "bytes": committed.bytes, "key": committed.ref.key}
         self._report.tell("checkpoint", **facts)
@@ -320,6 +323,9 @@ class Exec:
         report.results_bytes = results.bytes
         if results.count:
             report.results = output_of(report.run)
+        if self._at.safe:
+            return
+        if results.count:
             self._at.say(f"results in {address}/{report.results}: {counted(results.count, 'file')}")
         if results.count or results.before:
             self._at.say(f"`gangline exec get {address} FOLDER` downloads the results of all runs")
@@ -341,8 +347,3 @@ class Exec:
         if left := self._report.close():
             self._reporter.warn(f"{counted(left, 'notification')} not delivered")
         return self._report.summary(code, because)
-
-
-def _is_ignored(number: int) -> bool:
-    """Return whether the signal was ignored at the start, as under `nohup`: then it stays ignored."""
-    return signal.getsignal(number) is signal.SIG_IGN

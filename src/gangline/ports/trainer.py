@@ -107,7 +107,8 @@ class Trainer(Protocol):
         """Do in advance what a start would have to wait for and needs no job. Repeated calls are no error."""
         ...
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> Run:
-        """Start a run on these slots of the node: it sees their GPUs only, and has their share of the processor's cores. Only one that
-        reads data sets in `buckets` has the node's keys for them. Its directory may be another one from then on: that of the run."""
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> Run:
+        """Start a run on these slots of the node: it sees their GPUs only, and has their share of the processor's cores. Where the network
+        can be cut, only one that wants the `network` has it; only one that reads data sets in `buckets` has the node's keys for them. Its
+        directory may be another one from then on: that of the run."""
         ...

@@ -129,8 +129,9 @@ def _bring(edges: Edges, clock: Clock, assignment: Assignment, directory: Path, 
         lacking = [each for each in lacking if each.cached and not _is_placed(edges, directory, each)]
     if lacking:
         raise AttemptFailed("download failed", f"{lacking[0].file.path} could not be kept in this node's cache")
-    of_base = tuple(each.file for each in inputs if each.file.path.startswith("base/"))
-    edges.host.remember_base(parse_base(_model(assignment)["base"]).id, of_base)
+    if base := _model(assignment).get("base"):
+        of_base = tuple(each.file for each in inputs if each.file.path.startswith("base/"))
+        edges.host.remember_base(parse_base(base).id, of_base)
 
 
 def _is_placed(edges: Edges, directory: Path, each: Input) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from gangline.core.display import as_words
 from gangline.core.errors import GanglineError
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_LEFT_OUT, EXIT_STOPPED
-from gangline.core.specs.kinds import reads_buckets
+from gangline.core.specs.kinds import reads_buckets, wants_network
 from gangline.ports.server import Assignment, Done, Failed, Joined, Outcome, Refused, Released
 from gangline.ports.trainer import Run
 from gangline.worker.activities import Activities
@@ -114,8 +114,9 @@ class AttemptWork:
         checkpoints = Checkpoints(live, shipping)
         yield from unless(lambda: live.stopping, self._take_slots())
         while left_out is not None and self._taken:
+            spec = live.assignment.spec
             run = live.run = live.edges.trainer.start(
-                live.assignment.kind, directory, self._taken, buckets=reads_buckets(live.assignment.spec)
+                live.assignment.kind, directory, self._taken, network=wants_network(spec), buckets=reads_buckets(spec)
             )
             directory = self._directory = run.directory
             code = yield from self._supervise(run, shipping, checkpoints)

@@ -191,7 +191,7 @@ RULES = [
     rule(
         "2: no checkpoint beyond the end",
         "service.jobs.checkpoint:commit_checkpoint",
-        'if not 0 < manifest.step <= job["steps"]:',
+        "if not 0 < manifest.step <= last:",
         "if False:",
     ),
     rule(
@@ -934,7 +934,7 @@ RULES = [
     ),
     rule("turn: an entry charge", "service.jobs.claim:_take", "deployment.policy.entry_charge_usd * 1e6", "0"),
     rule("turn: by priority", "fresh_candidates", "ORDER BY priority DESC, ", "ORDER BY "),
-    rule("turn: who holds the base", "core.jobs.claim:_preferred", "if first.base in held or", "if True or"),
+    rule("turn: who holds the base", "core.jobs.claim:_preferred", "first.base in held or", "True or"),
     rule(
         "turn: but not for long",
         "core.jobs.claim:_preferred",

@@ -16,6 +16,7 @@ from gangline.core.models.families import SDXL
 from gangline.core.models.lora_metadata import Facts, kohya_metadata
 from gangline.core.parsing import to_json
 from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key, subject_of
+from gangline.core.specs.command import BroughtFolder, CommandSpec
 from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
@@ -58,12 +59,14 @@ UNET_WITH_ALL = replace(
     sample_prompts=("a cat",),
 )
 VAE = replace(UNET, part="vae", new=("vae",))
+COMMAND = CommandSpec(command=("python", "train.py", "--steps", "100"), code=(file("train.py"),))
 STARTS: dict[str, Spec] = {
     "lora": LORA,
     "lora with all": LORA_WITH_ALL,
     "unet": UNET,
     "unet with all": UNET_WITH_ALL,
     "vae": VAE,
+    "command": COMMAND,
 }
 
 OF_BOTH: dict[str, Any] = {
@@ -160,6 +163,21 @@ OF_SCRATCH = OF_BOTH | {
     "vae_losses": VaeLosses(l1=0.5),
     "parallel": "fsdp",
 }
+OF_COMMAND: dict[str, Any] = {
+    "command": ("python", "train.py", "--steps", "200"),
+    "code": (file("other.py"),),
+    "data": (BroughtFolder(name="images", files=(file("a.png"),)),),
+    "checkpoints": "saves",
+    "results": ("logs",),
+    "layout": "accelerate",
+    "complete_when": "step_*/done",
+    "step": "step_{step}",
+    "steps": 100,
+    "environment": ("LR=1e-4",),
+    "network": True,
+    "grace_s": 5.0,
+    "silent_s": 60.0,
+} | {name: OF_BOTH[name] for name in ("attempts_max", "deliver", "priority", "needs")}
 OF_A_PHASE: dict[str, Any] = {
     "steps": 11,
     "resolution": 72,
@@ -175,7 +193,7 @@ OF_A_PHASE: dict[str, Any] = {
 
 def changes_of(spec: Spec) -> dict[str, Any]:
     """Another value of each setting, by its name."""
-    of = OF_LORA if isinstance(spec, LoraSpec) else OF_SCRATCH
+    of = {"lora": OF_LORA, "scratch": OF_SCRATCH, "command": OF_COMMAND}[spec.kind]
     return {name: value for name, value in of.items() if getattr(spec, name) != value}
 
 
@@ -209,8 +227,10 @@ def keys_of(spec: Spec) -> dict[str, str]:
 def texts_of(spec: Spec) -> dict[str, str]:
     """Digests of a spec as it is stored, as a node is told it, and as that of the pictures of its result."""
     value = json.loads(json.dumps(to_json(spec)))
-    pictures = to_json(SampleSpec(of=spec, job="job-1", checkpoint=None, step=100))
-    return {"json": digest(value), "told briefly": digest(without_defaults(value)), "pictures": digest(pictures)}
+    found = {"json": digest(value), "told briefly": digest(without_defaults(value))}
+    if isinstance(spec, CommandSpec):
+        return found
+    return found | {"pictures": digest(to_json(SampleSpec(of=spec, job="job-1", checkpoint=None, step=100)))}
 
 
 def everything() -> dict[str, Any]:

@@ -27,7 +27,16 @@ def quick_settings(lease_s: float, heartbeat_interval_s: float) -> str:
         "idle_s": min(60.0, 2 * lease_s),
     }
     lines = [f"{name} = {value}" for name, value in policy.items()]
-    return "\n".join(["[policy]", *lines, "seek_faster = false  # all nodes of one box are the same machine", ""])
+    return "\n".join(
+        [
+            "[policy]",
+            *lines,
+            "seek_faster = false  # all nodes of one box are the same machine",
+            "[pools.default]",
+            "bare_commands = true",
+            "",
+        ]
+    )
 
 
 class Box:

@@ -12,14 +12,25 @@ from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 
+NO_OPTIONS = ("needs", "command")
+
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """As `with_settings_of`, for a LoRA."""
+    return with_settings_of(LoraSpec)(command)
+
+
+def with_settings_of(spec: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """`command` with these options besides its own; those that were given come as its `settings` and `needs`.
 
     Values are passed on as they were typed: the spec's own check knows what they must be.
     """
+    return lambda command: _with_options(command, spec)
+
+
+def _with_options(command: Callable[..., None], spec: type) -> Callable[..., None]:
     own = [parameter for name, parameter in _parameters(command).items() if name not in ("settings", "needs")]
-    of_spec, of_needs = _options(LoraSpec), _options(Needs)
+    of_spec, of_needs = _options(spec), _options(Needs)
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -41,10 +52,11 @@ def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str,
 
 
 def offered_settings(of: type) -> dict[SettingGroup, dict[str, Setting]]:
-    """Return the settings that are options, by group: without those of files, and without `needs`, whose own settings
-    are options."""
-    groups = groups_of(of).items()
-    shown = {group: {name: one for name, one in known.items() if name != "needs"} for group, known in groups}
+    """Return the settings that are options, by group: without those of files, without `needs`, whose own settings are options, and without
+    what has one value only."""
+    groups, fixed = groups_of(of).items(), {name for name, hint in _types(of).items() if _is_fixed(hint)}
+    left_out = {*NO_OPTIONS, *fixed}
+    shown = {group: {name: one for name, one in known.items() if name not in left_out} for group, known in groups}
     return {group: settings for group, settings in shown.items() if group is not SettingGroup.FILES}
 
 
@@ -85,6 +97,10 @@ def option_name(of: type, name: str) -> str:
 @cache
 def _types(of: type) -> dict[str, Any]:
     return get_type_hints(of)
+
+
+def _is_fixed(hint: Any) -> bool:
+    return get_origin(hint) is Literal and len(get_args(hint)) == 1
 
 
 def _is_list(hint: Any) -> bool:

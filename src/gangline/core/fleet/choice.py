@@ -130,7 +130,8 @@ def expect(need: QueuedWork, offer: OfferFacts, paces: PaceTable, policy: Policy
     """
     seconds, measured = paces.seconds_per_step(need.workload, offer.shape.gpu)
     rate, cold_s = interruptions_per_hour(offer.history), cold_start_s(offer.history, policy)
-    between_s, training_s = 3600 / rate, max(need.steps * seconds, 1e-9)
+    steps = max(1.0, need.steps)  # a command need not say how many it has
+    between_s, training_s = 3600 / rate, max(steps * seconds, 1e-9)
     interval_s = min(need.save_s, policy.save_interval_s, training_s) or training_s
     restart_s = boot_s(offer.history) + cold_s
     factor = min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=restart_s), FACTOR_MAX)
@@ -140,7 +141,7 @@ def expect(need: QueuedWork, offer: OfferFacts, paces: PaceTable, policy: Policy
     price = offer.price_micro_usd_per_hour * need.slots / max(need.slots, min(shared_by, offer.shape.slots))
     again = 2.0 ** min(offer.failed_probes, FAILED_PROBES_MAX)
     return Expectation(
-        micro_usd_per_step=again * (price * paid_s / 3600 + egress) / need.steps,
+        micro_usd_per_step=again * (price * paid_s / 3600 + egress) / steps,
         seconds_per_step=seconds,
         measured=measured,
         relative=not paces.has(need.workload),

@@ -152,7 +152,7 @@ def _preferred(fitting: Sequence[ClaimCandidate], held: frozenset[str], now_ms: 
     The wait is bounded, as otherwise a stream of jobs with a common base would starve one with a rare base.
     """
     first = fitting[0]
-    if first.base in held or now_ms - first.queued_ms > policy.base_wait_s * 1000:
+    if not first.base or first.base in held or now_ms - first.queued_ms > policy.base_wait_s * 1000:
         return first
     equals = (job for job in fitting if job.priority == first.priority and bool(job.fencing) == bool(first.fencing))
     return next((job for job in equals if job.base in held), first)

@@ -8,7 +8,7 @@ from gangline.core.policy import Policy
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedAttempt:
     """A live attempt. Its times are milliseconds UTC: of its claim, its first step, its latest new step and its latest commit. It is to
-    save a checkpoint every `save_s` seconds."""
+    save a checkpoint every `save_s` seconds. Only a program that `reports_steps` is watched; a command is by its own runner."""
 
     phase: str
     step: int
@@ -17,10 +17,13 @@ class WatchedAttempt:
     stepped_ms: int
     committed_ms: int | None
     save_s: float
+    reports_steps: bool = True
 
 
 def no_progress(watched: WatchedAttempt, now_ms: int, up_since_ms: int, policy: Policy) -> str | None:
     """Return why the attempt is ended, or None. Time while the server was down does not count."""
+    if not watched.reports_steps:
+        return None
     if watched.training_ms is None:
         return _late("no step", watched.started_ms, now_ms, up_since_ms, policy.start_s)
     if watched.phase == "training":

@@ -55,6 +55,7 @@ def shortages(*, disk_free_bytes: int, folder: str, memory_bytes: int) -> dict[s
     return found
 
 
+NOT_OURS = frozenset(name for name, kind in KINDS.items() if not kind.ours)
 ISOLATION = "isolation"
 """The level of a node among what it `measured`; an older node has none."""
 
@@ -74,12 +75,14 @@ def isolation_of(wanted: str) -> IsolationLevel:
     return LEVELS[max((LEVELS.index(level) for level in LEVELS if wanted.endswith(f"/{level}")), default=0)]
 
 
-def offered_kinds(kinds: Iterable[str], isolation: str) -> set[str]:
-    """Return what a node offers that has libraries for these kinds and this isolation: each kind at each level up to its own."""
+def offered_kinds(kinds: Iterable[str], isolation: str, *, bare_commands: bool = False) -> set[str]:
+    """Return what a node offers that has libraries for these kinds and this isolation: each kind at each level up to its own. Programs
+    that are not ours need some isolation, unless they may be bare."""
     levels = (
         LEVELS[: LEVELS.index(isolation) + 1] if isolation in LEVELS else LEVELS[:1]
     )  # another's levels mean nothing here
-    return {wanted_kind(kind, level) for kind in kinds for level in levels}
+    known = [kind for kind in kinds if len(levels) > 1 or bare_commands or kind not in NOT_OURS]
+    return {wanted_kind(kind, level) for kind in known for level in levels}
 
 
 def why_unwanted(offered: str, wanted: str) -> str:
@@ -87,6 +90,8 @@ def why_unwanted(offered: str, wanted: str) -> str:
     kind, _, isolation = wanted.partition("/")
     if has_kind(offered, wanted):
         return ""
+    if kind in NOT_OURS and not isolation:
+        return "isolation, without which its pool lets no command run"
     return f"isolation {isolation}" if has_kind(offered, kind) else f"libraries for {kind}"
 
 

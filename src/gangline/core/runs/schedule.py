@@ -2,11 +2,11 @@
 
 import math
 
+from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.scratch import Moment
-from gangline.core.specs.spec import Spec
 
 
-def rate_factor(spec: Spec, step: int) -> float:
+def rate_factor(spec: TrainingSpec, step: int) -> float:
     """Return the factor of the learning rate in `step` (from 1): a linear warm-up, then constant or a decay to the floor.
 
     The floor would be reached one step after the last. A schedule-free optimiser warms up by itself.

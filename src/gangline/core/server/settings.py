@@ -9,7 +9,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gangline.core.errors import BadInput
 from gangline.core.parsing import adapter
-from gangline.core.policy import STRICT, Exact, Policy, SettingOrigin, with_consequences
+from gangline.core.policy import STRICT, Exact, Policy, SettingOrigin, Switch, with_consequences
 from gangline.core.server.limits import Limits
 from gangline.core.server.merging import (
     DEFAULT_SECTION,
@@ -50,6 +50,11 @@ class PoolSettings:
         f"Nodes have this trust tier; a job with `--trust N` runs where it is at least N. By default it is {TRUST_MAX} for nodes "
         "that `gangline up` runs on the server's own machine, and 0 for others.",
     ] = None
+    bare_commands: Annotated[
+        Switch | None,
+        "Commands (`gangline run`) also run on nodes that do not isolate runs, where they can read what the worker can. By default "
+        f"only on those of trust tier {TRUST_MAX}.",
+    ] = None
     nodes_min: Annotated[
         Nodes | None,
         SettingOrigin(option="--nodes"),
@@ -73,6 +78,10 @@ class PoolSettings:
     @property
     def trust_of_joined(self) -> int:
         return self.trust or 0
+
+    def lets_commands_be_bare(self, trust: int) -> bool:
+        """Return whether a node of this trust tier takes commands although it does not isolate runs."""
+        return trust >= TRUST_MAX if self.bare_commands is None else self.bare_commands
 
     @property
     def price_micro_usd_per_hour(self) -> int | None:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeGuard
 
+from gangline.core.specs.command import CommandSpec, command_hash, command_workload, parse_command
 from gangline.core.specs.lora import LoraSpec, lora_hash, lora_workload, parse_lora
 from gangline.core.specs.sample import SampleSpec, Spec, parse_sample, sample_hash
 from gangline.core.specs.scratch import ScratchSpec, parse_scratch, scratch_hash, scratch_workload
 
 Queue = Literal["training", "pictures"]
 Need = Literal["data sets", "prepared files", "weights"]
-ResultKind = Literal["lora", "model", "pictures"]
+ResultKind = Literal["lora", "model", "pictures", "files"]
 Extra = Literal["data", "train"]
 LIBRARIES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
     {
@@ -41,10 +42,12 @@ class JobKind:
     """`hash` is equal for specs that ask for the same result, `workload` for those that ask the same of a machine. A node runs `program`
     as `python -m PROGRAM DIRECTORY`.
 
-    It needs the libraries of `extras`, and `loads` is the module that it works in: with that, they are imported.
+    It needs the libraries of `extras`, and `loads` is the module that it works in: with that, they are imported. A command has its own;
+    only torch must be there, as without it hardly one could do anything.
 
     `queue`: pictures are rendered where there is nothing to train. `needs`, besides a base: data sets that nodes read, files that
-    other jobs prepared, weights that another job has saved. `command` submits one, and is empty where nobody does.
+    other jobs prepared, weights that another job has saved. `command` submits one, and is empty where nobody does. A program that is not
+    `ours` reports steps if it likes, and is started by itself, not in a process that has loaded libraries.
     """
 
     name: str
@@ -60,6 +63,7 @@ class JobKind:
     needs: frozenset[Need]
     result: ResultKind
     command: str = ""
+    ours: bool = True
 
     @property
     def renders(self) -> bool:
@@ -103,6 +107,22 @@ _ALL = (
         command="gangline scratch RECIPE",
     ),
     JobKind(
+        name="command",
+        title="commands",
+        spec=CommandSpec,
+        parse=parse_command,
+        hash=command_hash,
+        workload=command_workload,
+        program="gangline.compose.job",
+        loads="torch",
+        extras=(),
+        queue="training",
+        needs=frozenset(),
+        result="files",
+        command="gangline run -- COMMAND",
+        ours=False,
+    ),
+    JobKind(
         name="sample",
         title="pictures",
         spec=SampleSpec,
@@ -140,6 +160,11 @@ def reads_buckets(task: Mapping[str, Any]) -> bool:
     if "data sets" not in KINDS[task["kind"]].needs:
         return False
     return any("://" in str(data.get("place", "")) for data in task.get("data", ()))
+
+
+def wants_network(task: Mapping[str, Any]) -> bool:
+    """Return whether a task, as JSON, wants the network: most run without, where a node can cut it."""
+    return reads_buckets(task) or bool(task.get("network", False))
 
 
 def needs_weights(spec: Spec | SampleSpec) -> TypeGuard[SampleSpec]:

@@ -6,10 +6,13 @@ from typing import Any, ClassVar, Literal
 from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.parsing import parse_as
+from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
 
-Spec = LoraSpec | ScratchSpec
+TrainingSpec = LoraSpec | ScratchSpec
+"""What Gangline's own trainers do."""
+Spec = TrainingSpec | CommandSpec
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
 
@@ -21,7 +24,7 @@ class SampleSpec:
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     kind: Literal["sample"] = "sample"
-    of: Spec
+    of: TrainingSpec
     job: str
     checkpoint: str | None
     step: int

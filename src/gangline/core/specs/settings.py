@@ -38,6 +38,7 @@ class SettingGroup(StrEnum):
     FILES = "Inputs"
     MODEL = "Trained parts"
     SUBJECT = "Training data"
+    COMMAND = "Command"
     CUTTING = "Cropping"
     LORA = "LoRA"
     TRAINING = "Optimisation"

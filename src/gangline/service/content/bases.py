@@ -12,6 +12,7 @@ from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.models.bases import ROLES, UNKNOWN, ModelRole, is_base_name
 from gangline.core.models.recognition import RecognisedModel
+from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Base, FilesBase, HubBase, base_to_json
 from gangline.core.specs.spec import Spec
 from gangline.core.views import BaseView
@@ -131,6 +132,8 @@ def pinned(deployment: Deployment, project: str, spec: Spec) -> Spec:
 
     Raise `BadInput` if a model is gated and not mirrored, or cannot be trained.
     """
+    if isinstance(spec, CommandSpec):
+        return spec
     base = _pinned(deployment, project, spec.base, "base")
     licence = spec.base_licence or _known_licence(deployment, project, base)
     vae = {"vae": _pinned(deployment, project, spec.vae, "vae")} if spec.vae else {}

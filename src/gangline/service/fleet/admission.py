@@ -10,7 +10,7 @@ from gangline.ports.store import Write, guard, write
 from gangline.service.deployment import Deployment
 
 
-def terms_of(deployment: Deployment, pool: str, join_token: str | None, now_ms: int) -> dict[str, object]:
+def terms_of(deployment: Deployment, pool: str, join_token: str | None, now_ms: int) -> dict[str, Any]:
     """Return the price and trust of a node that joins by hand: its join token's (an id), else those of its pool's settings."""
     settings, said = deployment.settings_of_pools.get(pool, PoolSettings()), _said(deployment, join_token, now_ms)
     price = _first(said.get("price_micro_usd_per_hour"), settings.price_micro_usd_per_hour)

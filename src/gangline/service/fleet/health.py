@@ -7,6 +7,7 @@ from gangline.core.fleet.trust import Alarm, Machine, PoolHealth, Quarantine, St
 from gangline.core.jobs.failure import MEANING
 from gangline.core.jobs.watch import WatchedAttempt, no_progress
 from gangline.core.money.cost import HOUR_MS
+from gangline.core.specs.kinds import KINDS
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import conclude, failure
 from gangline.service.deployment import Deployment
@@ -133,4 +134,5 @@ def _watched(lease: Row) -> WatchedAttempt:
         stepped_ms=lease["stepped_ms"],
         committed_ms=lease["committed_ms"],
         save_s=lease["save_s"],
+        reports_steps=KINDS[lease["job_kind"]].ours,
     )

@@ -9,6 +9,7 @@ from gangline.core.display import as_words
 from gangline.core.errors import Denied
 from gangline.core.job import WORKING, NodeState
 from gangline.core.runs.proof import BURST, ISOLATION, kinds_text, limits, offered_kinds, unfit
+from gangline.core.server.settings import PoolSettings
 from gangline.ports.server import Join, Joined, Notice
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.access.access import adding_node
@@ -43,6 +44,7 @@ def join_pool(
     deployment.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
     state, because = _welcome(deployment, request, now_ms)
     token = deployment.new_secret("node")
+    terms = {} if rented else terms_of(deployment, pool, join_token, now_ms)
     facts = {
         "machine": request.machine,
         "state": state,
@@ -52,7 +54,7 @@ def join_pool(
         "numerics": digest({"gpu": request.gpu, "capabilities": request.capabilities})[:16],
         "slots": request.slots,
         "capabilities": canonical_json(request.capabilities | request.measured),
-        "kinds": kinds_text(offered_kinds(request.kinds, request.measured.get(ISOLATION, ""))),
+        "kinds": _offered(deployment, request, pool, rented["trust"] if rented else terms["trust"]),
         "problems": canonical_json(request.problems),
         "proof_failed": int(bool(unfit(request.kinds, request.problems))),
         "now": now_ms,
@@ -70,7 +72,6 @@ def join_pool(
             # The same worker joins again and needs a new token, as the store has only the hash of the first.
             deployment.store.apply(*admission)
     else:
-        terms = terms_of(deployment, pool, join_token, now_ms)
         added = write("add_node", id=node, name=request.name, pool=pool, **terms, **facts)
         admit(deployment, join_token, [added, *admission], now_ms)
     return Joined(
@@ -80,6 +81,12 @@ def join_pool(
         claim_interval_s=deployment.policy.claim_interval_s,
         save_interval_s=deployment.policy.save_interval_s,
     )
+
+
+def _offered(deployment: Deployment, request: Join, pool: str, trust: int) -> str:
+    """Return the kinds of jobs that a node may have, as a text."""
+    bare = deployment.settings_of_pools.get(pool, PoolSettings()).lets_commands_be_bare(trust)
+    return kinds_text(offered_kinds(request.kinds, request.measured.get(ISOLATION, ""), bare_commands=bare))
 
 
 def _as_words(said: Mapping[str, str]) -> dict[str, str]:

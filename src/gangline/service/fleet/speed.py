@@ -105,7 +105,7 @@ def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
     if peers is None:
         return
     for lease in group.leases:
-        because = too_slow(lease["seconds_per_step"], peers, lease["steps"] - lease["step"], deployment.policy)
+        because = too_slow(lease["seconds_per_step"], peers, max(0, lease["steps"] - lease["step"]), deployment.policy)
         if because:
             ask_to_stop(deployment, lease, because, now_ms, kind="too slow")
 
@@ -132,7 +132,7 @@ def _outpaced(deployment: Deployment, lease: Row, outlook: Outlook, waiting: flo
 
     A job that has moved often moves only if its own remaining steps justify it.
     """
-    left = lease["steps"] - lease["step"]
+    left = max(0, lease["steps"] - lease["step"])
     because = worth_replacing(lease["seconds_per_step"], outlook, left + waiting * lease["steps"], deployment.policy)
     if because and deployment.store.load("moves", job=lease["job"])[0]["moves"] >= deployment.policy.moves_max:
         return worth_replacing(lease["seconds_per_step"], outlook, left, deployment.policy)

@@ -8,6 +8,8 @@ from gangline.core.errors import Damaged
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.runs.contract import parse_manifest
 from gangline.core.runs.retention import KeptCheckpoint, to_prune
+from gangline.core.specs.fields import STEPS_MAX
+from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import (
     Commit,
     Committed,
@@ -89,7 +91,8 @@ def commit_checkpoint(
         return Refused(because=error.message)
     if manifest.spec_hash != job["spec_hash"]:
         return Refused(because="the checkpoint belongs to another job's spec")
-    if not 0 < manifest.step <= job["steps"]:
+    last = job["steps"] if KINDS[job["kind"]].ours else STEPS_MAX
+    if not 0 < manifest.step <= last:
         return Refused(because=f"step {manifest.step} is not one of this job's {job['steps']}")
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
     verified = True

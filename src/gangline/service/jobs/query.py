@@ -12,6 +12,7 @@ from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import CostPart, lost, time_cost_micro_usd, unknown_parts
 from gangline.core.places.places import without_keys
+from gangline.core.specs.kinds import KINDS
 from gangline.core.views import (
     ArtifactView,
     AttemptView,
@@ -170,7 +171,8 @@ def _summary(deployment: Deployment, row: Row, here: Callable[[], _Here], now_ms
     live = last if last and last["state"] == "live" else None
     committed = checkpoints[0]["step"] if checkpoints else _committed(row, attempts)
     taken = last["step"] if last else 0  # 0 until the attempt reports a step
-    step = row["steps"] if row["state"] == "succeeded" else max(taken, committed)
+    done = row["state"] == "succeeded" and KINDS[row["kind"]].ours
+    step = row["steps"] if done else max(taken, committed)
     pausing = live is not None and live["stop_kind"] == "paused"
     pace = last["seconds_per_step"] if last else None
     spent = sum(_micro_usd(attempt, now_ms) for attempt in attempts)
@@ -187,7 +189,7 @@ def _summary(deployment: Deployment, row: Row, here: Callable[[], _Here], now_ms
         node_name=last["node_name"] if last else None,
         loss=last["loss"] if last else None,
         seconds_per_step=pace,
-        eta_s=round(pace * (row["steps"] - step), 1) if live and pace else None,
+        eta_s=round(pace * (row["steps"] - step), 1) if live and pace and step < row["steps"] else None,
         attempts=len(attempts),
         interruptions=sum(attempt["state"] in ("interrupted", "released") for attempt in attempts),
         cost_usd=(spent + stored_micro_usd(deployment, row["id"], now_ms)) / 1e6,

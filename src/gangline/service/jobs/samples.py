@@ -17,6 +17,7 @@ from gangline.core.jobs.samples import Rhythm, are_samples_due, may_go_elsewhere
 from gangline.core.money.cost import unknown_parts
 from gangline.core.runs.contract import PICTURES, pictures_name
 from gangline.core.runs.proof import isolation_of, wanted_kind
+from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import SamplesView
 from gangline.ports.server import Done, Hold, Refused, Show, Stale
@@ -132,6 +133,7 @@ def _adding_job(
     deployment: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int
 ) -> list[Write]:
     of = parse_spec(json.loads(parent["spec"]))
+    assert not isinstance(of, CommandSpec), "a command's pictures are its own"
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
     spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
     what = f"step {step}" if checkpoint else "the result"

@@ -51,7 +51,7 @@ class SimTrainer:
     def prepare(self) -> None:
         """Do nothing: a simulated start takes `start_s`, whether prepared or not."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, buckets: bool) -> Run:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> Run:
         self.run = (
             SimRendering(self.world, self.host, self.machine, self.news, directory)
             if KINDS[kind].renders

@@ -13,8 +13,8 @@ from diffusers import (
 )
 
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
-from gangline.core.specs.spec import Spec
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.replay import Replayed
 from gangline.train.model.text import Embedded, condition
@@ -40,7 +40,7 @@ class Drawing:
     guidance_rescale: float
 
 
-def drawing_of(base: LoadedBase, spec: Spec) -> Drawing:
+def drawing_of(base: LoadedBase, spec: TrainingSpec) -> Drawing:
     """Return the settings for preview pictures."""
     given = spec.guidance_rescale
     return Drawing(

@@ -13,7 +13,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from gangline.core.runs.contract import PICTURES, Picture, picture_name
-from gangline.core.specs.spec import Spec
+from gangline.core.specs.sample import TrainingSpec
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.text import Embedded, Texts
@@ -49,14 +49,14 @@ def _decoded(base: LoadedBase, scaled_1CHW: torch.Tensor, pieces: int) -> torch.
     return base.vae.tiled_decode(scaled_1CHW).sample[0].float()
 
 
-def render(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
+def render(base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
     """Draw the picture of one prompt and seed. `spoken` are the embeddings of `texts`, which include the prompt and the empty text."""
     words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
     return decode_latents(base, sample_latents(base, drawing_of(base, spec), words, silence, seed))
 
 
 def render_step(
-    base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int
+    base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
 ) -> Iterator[Picture]:
     """Yield a picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, is written last."""
     made = list[Picture]()
@@ -66,7 +66,7 @@ def render_step(
     _list(folder, spec, step, made)
 
 
-def show_step(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
+def show_step(base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
     """Render between two training steps like `render_step`, but let training continue if memory runs out.
 
     The list then names the pictures that were made and those that were left out. All have one size, so after the first that does not fit
@@ -81,7 +81,7 @@ def show_step(base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, fold
 
 
 def _each_written(
-    base: LoadedBase, spec: Spec, texts: Texts, spoken: Embedded, folder: Path, step: int
+    base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
 ) -> Iterator[Picture]:
     for name, prompt, seed in _asked(spec):
         picture = render(base, spec, texts, spoken, prompt, seed)
@@ -89,13 +89,13 @@ def _each_written(
         yield write_picture(picture, folder / name, base, spec, step, prompt, seed)
 
 
-def _asked(spec: Spec) -> list[tuple[str, str, int]]:
+def _asked(spec: TrainingSpec) -> list[tuple[str, str, int]]:
     """Return the name of each picture, its prompt and its seed."""
     prompts = enumerate(spec.prompts_to_sample)
     return [(picture_name(number, seed), prompt, seed) for number, prompt in prompts for seed in spec.sample_seeds]
 
 
-def _list(folder: Path, spec: Spec, step: int, made: list[Picture]) -> None:
+def _list(folder: Path, spec: TrainingSpec, step: int, made: list[Picture]) -> None:
     left_out = [name for name, _, _ in _asked(spec)[len(made) :]]
     told = {"step": step, "pictures": [asdict(one) for one in made]} | ({"left_out": left_out} if left_out else {})
     partial = folder / f".{PICTURES}"
@@ -104,7 +104,7 @@ def _list(folder: Path, spec: Spec, step: int, made: list[Picture]) -> None:
 
 
 def write_picture(
-    image: Image.Image, path: Path, base: LoadedBase, spec: Spec, step: int, prompt: str, seed: int
+    image: Image.Image, path: Path, base: LoadedBase, spec: TrainingSpec, step: int, prompt: str, seed: int
 ) -> Picture:
     """Write the image as PNG, with its step, prompt, seed and sampler settings as text chunks."""
     what = {

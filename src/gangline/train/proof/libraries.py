@@ -70,10 +70,10 @@ def find_lacks() -> dict[str, str]:
 
 def lack_of(kind: JobKind) -> str:
     """Return why the libraries of this kind do not work; empty if they do."""
-    for extra in kind.extras:
-        for library in LIBRARIES[extra]:
-            if not _is_installed(library):
-                return f"{library} is not installed: pip install 'gangline[{extra}]'"
+    needed = [(extra, library) for extra in kind.extras for library in LIBRARIES[extra]] or [("train", kind.loads)]
+    for extra, library in needed:
+        if not _is_installed(library):
+            return f"{library} is not installed: pip install 'gangline[{extra}]'"
     try:
         importlib.import_module(kind.loads)
     except Exception as error:  # whatever a broken library raises

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gangline.core.errors import BadInput
-from gangline.core.specs.spec import Spec
+from gangline.core.specs.sample import TrainingSpec
 from gangline.train.tensors import StateNumbers, Tensors
 
 PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
@@ -32,7 +32,7 @@ class OptimizerState:
     numbers: StateNumbers
 
 
-def make_optimizer(spec: Spec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
+def make_optimizer(spec: TrainingSpec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
     """Return the optimiser that `spec` names, for groups that have parameters. Raise `BadInput` if its package is missing."""
     settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
     common: dict[str, Any] = {

@@ -22,6 +22,7 @@ from gangline.train.proof.libraries import prove, start_cards
 
 def main() -> int:
     signal.signal(signal.SIGTERM, _stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a sandbox holds it back until now
     parser = argparse.ArgumentParser(description="Load the libraries of trainers, and wait for a run.")
     parser.add_argument("modules", nargs="*")
     parser.add_argument("--report", type=int, help="the file descriptor to write a proof to")

@@ -26,7 +26,10 @@ SIGNALS_FROM = 128
 
 
 class Enclosure(Protocol):
+    """`holds_back` are signals that its process starts with blocked: the program inside unblocks them, once it heeds them."""
+
     level: IsolationLevel
+    holds_back: frozenset[int]
 
     def wrap(self, command: Sequence[str], below: str | Path) -> list[str]:
         """Return the command that starts this one inside, with the working directory `below`. It is started in that."""
@@ -61,6 +64,7 @@ class Bare:
     """Nothing is kept apart: the program is a process of the agent's user."""
 
     level: IsolationLevel = "none"
+    holds_back: frozenset[int] = frozenset()
 
     def wrap(self, command: Sequence[str], below: str | Path) -> list[str]:
         return list(command)
@@ -110,16 +114,17 @@ class Sandbox(Bare):
     `user` of its own, too, where the agent is root: as root it could talk to services of this machine over a network that it shares."""
 
     level: IsolationLevel = "sandbox"
+    holds_back = frozenset({signal.SIGTERM})
+    """Slurm, for one, sends it to every process of a node that is to end, and without bwrap nothing inside could save."""
 
     def __init__(self, view: Sequence[str], room: Path, user: RunsUser | None) -> None:
         self._view = view
         self._room = room
         self._user = user
-        room.mkdir(mode=0o700)
-        (room / ROOM_TMP).mkdir()
-        (room / ROOM_TMP).chmod(0o1777)  # as /tmp is
+        for folder in (room, room / ROOM_TMP):
+            folder.mkdir(mode=0o700)
         if user:
-            room.chmod(0o711)  # inside, the user passes through it to what is its own
+            user.give(room)
 
     def wrap(self, command: Sequence[str], below: str | Path) -> list[str]:
         room = str(self._room)

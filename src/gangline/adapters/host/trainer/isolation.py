@@ -10,13 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from gangline.adapters.host.trainer.enclosures import ROOM_TMP, SETPRIV, Bare, Enclosure, OwnUser, Sandbox, made_above
 from gangline.adapters.host.trainer.users import RunsUser, UserOfProcess
 from gangline.core.errors import GanglineError, UserError
 from gangline.core.server.isolation import LEVELS, IsolationLevel
 
-Enclosing = Callable[[bool], Enclosure]
+
+class Enclosing(Protocol):
+    def __call__(self, *, network: bool = False, buckets: bool = False) -> Enclosure:
+        """Make an enclosure for one run, where the network can be cut with it or without, and for one that reads buckets with the folder
+        in which such runs keep what they have read."""
+        ...
+
+
 CACHE_OF_DATA = "GANGLINE_DATA_CACHE"
 BWRAP = "bwrap"
 NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
@@ -45,14 +53,13 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - inside, folders of its own
 DEVICES = ("nvidia*", "nvidia-caps", "dri", "kfd", "infiniband")
 
 
-def _no_enclosure(_network: bool) -> Enclosure:
+def _no_enclosure(**_: bool) -> Enclosure:
     return Bare()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """A level that works here. `make` makes an enclosure for one run, with the node's network or without; `why` says what the stronger
-    levels lack, if they were tried."""
+    """A level that works here; `why` says what the stronger levels lack, if they were tried."""
 
     level: IsolationLevel = "none"
     make: Enclosing = _no_enclosure
@@ -100,7 +107,7 @@ def _own_users(runs: Path) -> Enclosing:
         user.give_back()
     if said:
         raise UserError(f"another user cannot start Python, or reach {runs}: {said}")
-    return lambda _network: OwnUser(RunsUser())
+    return lambda **_: OwnUser(RunsUser())
 
 
 def _sandboxes(runs: Path) -> Enclosing:
@@ -109,16 +116,17 @@ def _sandboxes(runs: Path) -> Enclosing:
     if program is None:
         raise UserError("bubblewrap is not installed (bwrap)")
     numbers, has_users = count(1), os.geteuid() == 0 and shutil.which(SETPRIV) is not None
-    a_user = RunsUser if has_users else lambda: None
     # A namespace of users has only one, so it is made where the worker could not make the others without.
     begins = [program, *([] if has_users else ["--unshare-user-try"])]
 
-    def make(network: bool) -> Enclosure:
+    def make(*, network: bool = False, buckets: bool = False) -> Enclosure:
         room = runs / f"room-{next(numbers)}"
-        more = ["--share-net", *_cache_of_data()] if network else []
-        return Sandbox([*begins, *view_of(runs.parent, room / ROOM_TMP), *more], room, a_user())
+        more = [*["--share-net"] * network, *(_cache_of_data() if buckets else [])]
+        # What reads buckets is a trainer of ours, and runs share the files of that cache: no user of one run could.
+        user = RunsUser() if has_users and not buckets else None
+        return Sandbox([*begins, *view_of(runs.parent, room / ROOM_TMP), *more], room, user)
 
-    enclosure = make(False)
+    enclosure = make()
     said = _try(enclosure.wrap(_looking_at(*_added()), "/"))
     enclosure.discard()
     if said:

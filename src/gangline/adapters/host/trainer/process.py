@@ -5,12 +5,15 @@ When the agent dies the kernel kills the trainer too (PR_SET_PDEATHSIG), so a no
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from gangline.adapters.host.trainer.enclosures import Bare, Enclosure
@@ -21,7 +24,7 @@ from gangline.core.runs.proof import PROBE, Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.posix import CORES, cores, die_with_parent
 
-MODULES = {name: kind.program for name, kind in KINDS.items()}
+MODULES = {name: kind.program for name, kind in KINDS.items() if kind.ours}
 STANDBY = "gangline.train.run.standby"
 PASSED_ON = (
     "CUDA_VISIBLE_DEVICES",
@@ -74,8 +77,8 @@ class ProcessTrainer:
             self._standby = None
         self._standby = self._standby or self._stand_by()
 
-    def _stand_by(self, *options: str, network: bool = False, pass_fds: Sequence[int] = ()) -> "_Standby":
-        enclosure = self._isolation.make(network)
+    def _stand_by(self, *options: str, buckets: bool = False, pass_fds: Sequence[int] = ()) -> "_Standby":
+        enclosure = self._isolation.make(network=buckets, buckets=buckets)
         # -P: no module in the working directory may shadow one of ours
         command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values(), *options]
         process = _start(
@@ -89,7 +92,19 @@ class ProcessTrainer:
         )
         return _Standby(process, enclosure)
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...] = (0,), *, buckets: bool = False) -> ProcessRun:
+    def start(
+        self,
+        kind: str,
+        directory: Path,
+        slots: tuple[int, ...] = (0,),
+        *,
+        network: bool = False,
+        buckets: bool = False,
+    ) -> ProcessRun:
+        if kind in KINDS and not KINDS[kind].ours:
+            program = [sys.executable, "-P", "-m", KINDS[kind].program, "."]
+            enclosure = self._isolation.make(network=network)
+            return start_program(program, directory, enclosure=enclosure, more=self._of_slots(slots))
         standby = self._take_standby(buckets)
         (directory / LOG).touch()
         place = standby.enclosure.take(directory)
@@ -104,10 +119,10 @@ class ProcessTrainer:
             told.write(json.dumps(order).encode() + b"\n")
         return ProcessRun(standby.process, place, standby.enclosure)
 
-    def _take_standby(self, network: bool) -> "_Standby":
-        """Return the process that stands by, or a new one if the run needs the network and that one has none."""
-        if network and self._isolation.level == "sandbox":
-            return self._stand_by(network=True)
+    def _take_standby(self, buckets: bool) -> "_Standby":
+        """Return the process that stands by, or a new one if the run reads buckets and that one has no network."""
+        if buckets and self._isolation.level == "sandbox":
+            return self._stand_by(buckets=True)
         self.prepare()
         taken, self._standby = self._standby, None
         assert taken
@@ -170,16 +185,23 @@ def _proof_of(said: bytes) -> Proof:
 
 
 def start_program(
-    command: Sequence[str], directory: Path, *, below: Path | None = None, enclosure: Enclosure | None = None
+    command: Sequence[str],
+    directory: Path,
+    *,
+    below: Path | None = None,
+    enclosure: Enclosure | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> ProcessRun:
-    """Start any program that keeps the contract in `directory`; its working directory is `below`, else that. Raises `BadInput` if it cannot
-    be started."""
+    """Start any program that keeps the contract in `directory`; its working directory is `below`, else that. Its environment has `more`.
+    Raises `BadInput` if it cannot be started."""
     enclosure = enclosure or Bare()
     (directory / LOG).touch()
     place = enclosure.take(directory)
     with (place / LOG).open("ab") as log:
         try:
-            process = _start(command, enclosure, below=below or place, home=place, stdin=subprocess.DEVNULL, log=log)
+            process = _start(
+                command, enclosure, below=below or place, home=place, stdin=subprocess.DEVNULL, log=log, more=more
+            )
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise BadInput(
@@ -196,20 +218,26 @@ def _start(
     home: str | Path,
     stdin: int,
     log: IO[bytes] | int,
+    more: Mapping[str, str] = MappingProxyType({}),
     pass_fds: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         enclosure.wrap(command, below),
         cwd=below,
-        env=_environment(home),
+        env={**_environment(home), **more},
         stdin=stdin,
         stdout=log,
         stderr=subprocess.STDOUT,
         pass_fds=pass_fds,
         start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, and the agent's step has one thread
+        preexec_fn=partial(_begin, enclosure.holds_back),  # noqa: PLW1509 - it makes two system calls
         **enclosure.identity(),
     )
+
+
+def _begin(holds_back: frozenset[int]) -> None:
+    die_with_parent()
+    signal.pthread_sigmask(signal.SIG_BLOCK, holds_back)
 
 
 def _environment(home: str | Path) -> dict[str, str]:

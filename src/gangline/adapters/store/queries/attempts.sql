@@ -47,7 +47,7 @@ WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencin
 -- List leases for the watchdog and for the comparison of paces. What has a lease is live, and its job runs: the states name the indexes.
 SELECT lease.attempt, lease.phase, lease.step, lease.seconds_per_step, lease.training_ms, lease.stepped_ms, lease.stop,
        attempt.node, attempt.job, attempt.machine, attempt.pool, attempt.workload, attempt.gpu, attempt.started_ms,
-       attempt.committed_ms, job.steps, job.save_s, node.rented, node.state AS node_state
+       attempt.committed_ms, job.kind AS job_kind, job.steps, job.save_s, node.rented, node.state AS node_state
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job JOIN node ON node.id = lease.node
 WHERE lease.rank = 0 AND attempt.state = 'live' AND job.state = 'running'
 

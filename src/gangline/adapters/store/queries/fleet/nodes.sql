@@ -25,7 +25,7 @@ SELECT :id, rental, offer, instance, :place, :shown_machine, :leaves, '', name, 
 FROM node WHERE id = :left
 
 -- name: node_of_rental
-SELECT id, instance, place, shown_machine, leaves, because FROM node WHERE rental = :rental AND state <> 'gone'
+SELECT id, instance, place, shown_machine, leaves, because, trust FROM node WHERE rental = :rental AND state <> 'gone'
 
 -- name: place_node
 -- Record the place that the provider shows for a node that nobody joined as yet, or that joined without one.

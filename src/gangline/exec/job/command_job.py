@@ -1,0 +1,152 @@
+"""Run a command as a job on a node: a run of `gangline exec` over a store in the run's own directory, which reports as a trainer does.
+
+inputs/code, inputs/data/NAME   are moved to work/, where the command runs
+resume/000120/store             becomes store/: what the attempt before had saved
+store/                          the command's prefix (gangline.core.command.lineage): runs, checkpoints, results
+checkpoints/000120/store        the newest checkpoint and all results so far, as links into store/
+output/                         the results of all attempts
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gangline.core.errors import BadInput, GanglineError, NotFound
+from gangline.core.runs import contract
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, Failure
+from gangline.core.specs.command import CommandSpec
+from gangline.exec.fetch import KEPT, Fetch
+from gangline.exec.job.contract_reports import ContractCheckpoints, StepReports
+from gangline.exec.plan import Summary
+from gangline.exec.run_prefix import RunPrefix
+
+WORK = "work"
+DISK_FULL_BYTES = 16 * 2**20
+NO_NETWORK = (
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "Could not resolve host",
+    "ConnectionError",
+    "Failed to establish a new connection",
+)
+"""What programs print that do not reach the network."""
+
+
+def lay_out_work(directory: Path) -> Path:
+    """Move what was brought to where the command runs, and return that folder. Raises `BadInput`."""
+    work, inputs = directory / WORK, directory / contract.INPUTS
+    work.mkdir()
+    for source in (inputs / "code", inputs / "data"):
+        if source.is_dir():
+            for entry in sorted(source.iterdir()):
+                _merge(entry, work / entry.name)
+    return work
+
+
+def _merge(source: Path, to: Path) -> None:
+    if source.is_dir() and to.is_dir():
+        for entry in sorted(source.iterdir()):
+            _merge(entry, to / entry.name)
+    elif to.exists():
+        raise BadInput(f"the code and the data both have {to.name}", hint="give the data another name")
+    else:
+        source.rename(to)
+
+
+@dataclass
+class Endings:
+    """A notifier that remembers how a run ended."""
+
+    last: str = ""
+    told: list[str] = field(default_factory=list)
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        self.last = kind
+        self.told.append(kind)
+
+    def close(self, seconds: float) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandJob:
+    """`run` runs the command; `hung` says whether it was stopped because it gave no sign of life."""
+
+    spec: CommandSpec
+    directory: Path
+    prefix: RunPrefix
+    reports: StepReports
+    checkpoints: ContractCheckpoints
+    endings: Endings
+    hung: Callable[[], str]
+    say: Callable[[str], None]
+
+    def __call__(self, run: Callable[[], Summary]) -> int:
+        """Return the exit code of the trainer contract."""
+        ended = run()
+        self.checkpoints.look(ended=True)
+        if because := self.hung():
+            return self._fail(Failure(kind="crashed", because=because))
+        if (
+            self.endings.last == "exec.stopped" or not self.endings.told
+        ):  # nothing is reported before the command was started
+            return EXIT_STOPPED
+        if ended.exit_code:
+            return self._fail(self._why(ended))
+        self._hand_over()
+        return EXIT_DONE
+
+    def _why(self, ended: Summary) -> Failure:
+        said = next((line.strip() for line in reversed(self.reports.last_lines)), "nothing")
+        because = f"{ended.because}; its last output: {said}"
+        if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES:
+            return Failure(kind="disk full", because=because)
+        if not self.spec.network and any(words in line for line in self.reports.last_lines for words in NO_NETWORK):
+            because += "; it may have wanted the network, which it has only where it was submitted with --network"
+        return Failure(kind="crashed", because=because)
+
+    def _fail(self, failure: Failure) -> int:
+        self.reports.failed(failure)
+        self.say(failure.because)
+        return EXIT_FAILED
+
+    def _hand_over(self) -> None:
+        """Put the results of all attempts into `output`; the newest checkpoint if there are none, or if that is the whole folder."""
+        output = self.directory / contract.OUTPUT
+        output.mkdir()
+        fetch = Fetch(self.prefix, output, self.say)
+        try:
+            fetch(run=None, checkpoint=self.spec.layout == "folder")
+        except NotFound:
+            try:
+                fetch(run=None, checkpoint=True)
+            except NotFound:
+                (output / "finished.txt").write_text("The command ended with exit code 0 and left no files.\n")
+        shutil.rmtree(output / KEPT, ignore_errors=True)
+
+
+def fail_input(reports: StepReports, error: GanglineError) -> int:
+    """Report what is wrong with the job itself. Return the exit code."""
+    hint = f" ({error.hint})" if error.hint else ""
+    reports.failed(Failure(kind="bad data", because=f"{error.message}{hint}"))
+    return EXIT_BAD_INPUT
+
+
+class Silence:
+    """Says why a command that gives no sign of life is stopped."""
+
+    def __init__(self, reports: StepReports, limit_s: float) -> None:
+        self._reports = reports
+        self._limit_s = limit_s
+        self.because = ""
+
+    def __call__(self) -> str:
+        if not self.because and time.monotonic() - self._reports.spoke_s > self._limit_s:
+            self.because = (
+                f"the command has neither printed nor saved anything for {self._limit_s / 60:.0f} min: it hangs"
+            )
+        return self.because

@@ -1,0 +1,197 @@
+"""What a command's job reports as a trainer does: its steps in `progress.jsonl`, and checkpoints that hold its store
+(gangline.core.runs.contract)."""
+
+import hashlib
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from threading import Lock
+
+from gangline.core.command.lineage import CHECKPOINTS, RUNS, CommittedCheckpoint
+from gangline.core.command.progress import Pace, StepReport, step_in_output, step_in_report
+from gangline.core.files import File
+from gangline.core.runs import contract
+from gangline.core.runs.contract import Failure, Manifest, Phase, Progress, checkpoint_name
+
+STORE = "store"
+WAITING_MAX = 2
+"""The number of checkpoints that lie ready for the agent: one that it may be uploading, and the newest."""
+REPORT_EVERY_S = 0.5
+LOG = "log"
+LAST_LINES = 20
+
+
+class StepReports:
+    """Reports the steps of a command: from its own `progress.jsonl` if it writes one, else from what it prints and saves."""
+
+    def __init__(self, directory: Path, own: Callable[[], list[Path]], steps: int) -> None:
+        self.spoke_s = time.monotonic()
+        """When the command printed or saved last."""
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._to = directory / contract.PROGRESS
+        self._own = own
+        self._read_to: dict[Path, int] = {}
+        self._steps = steps
+        self._step = 0
+        self._phase: Phase = "starting"
+        self._pace, self._speed = Pace(), None
+        self._reported_s = 0.0
+        self._waiting: StepReport | None = None
+        self._line = ""
+        self._lock = Lock()
+
+    def begin(self) -> None:
+        self._phase = "training"
+        self._write(Progress(phase="training", step=self._step, steps=self._steps))
+
+    def printed(self, content: bytes) -> None:
+        """Take note of what the command prints."""
+        with self._lock:
+            self.spoke_s = time.monotonic()
+            *lines, self._line = (self._line + content.decode(errors="replace")).replace("\r", "\n").split("\n")
+            self._line = self._line[-4096:]
+            self.last_lines.extend(line for line in lines if line.strip())
+            if not self._read_to:
+                for line in lines:
+                    self._take(step_in_output(line))
+
+    def look(self) -> None:
+        """Read what the command added to a `progress.jsonl` of its own, and report what waits."""
+        with self._lock:
+            for path in self._own():
+                for line in self._new_lines(path):
+                    self._take(step_in_report(line))
+            if self._waiting and time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+                self._report(self._waiting)
+
+    def saved(self, step: int) -> None:
+        with self._lock:
+            self.spoke_s = time.monotonic()
+            if self._waiting:
+                self._report(self._waiting)
+            self._step = max(self._step, step)
+            for phase in ("saving", self._phase):
+                self._write(Progress(phase=phase, step=self._step, steps=self._steps, seconds_per_step=self._speed))
+
+    def failed(self, failure: Failure) -> None:
+        with self._to.open("a") as file:
+            file.write(json.dumps({"failure": asdict(failure)}) + "\n")
+
+    def _new_lines(self, path: Path) -> Iterator[bytes]:
+        with suppress(OSError), path.open("rb") as file:
+            file.seek(self._read_to.setdefault(path, 0))
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._read_to[path] += len(line)
+                yield line
+
+    def _take(self, report: StepReport | None) -> None:
+        if report is None:
+            return
+        now_s = time.monotonic()
+        self._speed = self._pace.saw(now_s, report.step) or self._speed
+        self._waiting = report
+        if now_s - self._reported_s >= REPORT_EVERY_S:
+            self._report(report)
+
+    def _report(self, report: StepReport) -> None:
+        self._waiting, self._reported_s = None, time.monotonic()
+        self._step = max(self._step, report.step)
+        steps = self._steps or report.steps
+        speed = {"seconds_per_step": self._speed} if self._speed else {}
+        loss = {"loss": report.loss} if report.loss is not None else {}
+        metrics = report.metrics | loss | speed if report.step == self._step else {}
+        self._write(
+            Progress(
+                phase=self._phase,
+                step=self._step,
+                steps=steps,
+                loss=report.loss,
+                seconds_per_step=self._speed,
+                metrics=metrics,
+            )
+        )
+
+    def _write(self, progress: Progress) -> None:
+        with self._to.open("a") as file:
+            file.write(json.dumps(asdict(progress)) + "\n")
+
+
+class ContractCheckpoints:
+    """Makes a checkpoint of the trainer contract of each that the command's store has: its files, and all results so far, as links.
+
+    If the agent is slower than the command, only the newest one waits.
+    """
+
+    def __init__(self, directory: Path, spec_hash: str, saved: Callable[[int], None]) -> None:
+        self._store = directory / STORE
+        self._to = directory / contract.CHECKPOINTS
+        self._spec_hash = spec_hash
+        self._saved = saved
+        self._step = 0
+        self._waiting: CommittedCheckpoint | None = None
+        self._known: dict[tuple[int, int, int], str] = {}
+        self._lock = Lock()
+
+    def resume(self, folder: Path) -> None:
+        """Make the store that of a checkpoint, in the folder `resume` of the run."""
+        for place in sorted(folder.glob(f"*/{STORE}")):
+            place.rename(self._store)
+            self._step = int(place.parent.name)
+
+    def take(self, committed: CommittedCheckpoint) -> None:
+        """Take a checkpoint that is whole in the store. Nothing of it may be deleted until this returns."""
+        with self._lock:
+            self._waiting = committed
+            self._make()
+
+    def look(self, *, ended: bool = False) -> None:
+        """Make the checkpoint that waits, if there is room for it, or if the command has ended."""
+        with self._lock:
+            self._make(ended=ended)
+
+    def _make(self, *, ended: bool = False) -> None:
+        committed = self._waiting
+        ready = len(list(self._to.glob(f"*/{contract.MANIFEST}")))
+        if committed is None or (ready >= WAITING_MAX and not ended):
+            return
+        step = max(committed.step or 0, self._step + 1)
+        folder = self._to / checkpoint_name(step)
+        files = [self._link(key, folder, sha256) for key, sha256 in sorted(self._keys(committed).items())]
+        manifest = Manifest(step=step, spec_hash=self._spec_hash, fingerprint={}, exact=False, files=tuple(files))
+        self._saved(step)
+        partial = folder / f".{contract.MANIFEST}"
+        partial.write_text(json.dumps(manifest.to_json()))
+        partial.rename(folder / contract.MANIFEST)
+        self._step, self._waiting = step, None
+
+    def _keys(self, committed: CommittedCheckpoint) -> dict[str, str]:
+        """Return the keys that a run needs which resumes from a checkpoint, with their SHA-256s as far as they are known."""
+        own = {committed.key_of(file.path): file.sha256 for file in committed.manifest.files}
+        record = f"{committed.ref.key}.json"
+        found = [path.relative_to(self._store).as_posix() for path in self._store.rglob("*") if path.is_file()]
+        beside = [key for key in found if not key.startswith(".") and not _is_of_checkpoint_or_log(key)]
+        return dict.fromkeys(beside, "") | {record: ""} | own
+
+    def _link(self, key: str, folder: Path, sha256: str) -> File:
+        source, to = self._store / key, folder / STORE / key
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.unlink(missing_ok=True)
+        os.link(source, to)
+        stat = to.stat()
+        mark = stat.st_ino, stat.st_size, stat.st_mtime_ns
+        if mark not in self._known:
+            with to.open("rb") as content:
+                self._known[mark] = sha256 or hashlib.file_digest(content, "sha256").hexdigest()
+        return File(path=f"{STORE}/{key}", bytes=stat.st_size, sha256=self._known[mark])
+
+
+def _is_of_checkpoint_or_log(key: str) -> bool:
+    parts = key.split("/")
+    return parts[0] == RUNS and len(parts) > 2 and parts[2] in (CHECKPOINTS, LOG)

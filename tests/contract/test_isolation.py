@@ -63,6 +63,8 @@ if os.fork() == 0:
             time.sleep(60)
     os._exit(0)
 os.wait()
+while not pathlib.Path("child").exists():
+    time.sleep(0.01)
 """
 AT_UID = pytest.param("uid", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a run its own user"))
 AT_SANDBOX = pytest.param("sandbox", marks=pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap"))

@@ -1,5 +1,6 @@
 """A command of a user's on the fleet, as processes: killed on one node, it goes on at another, and ends as if nothing had been."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +9,41 @@ import pytest
 from gangline.cli.admin.box import Box
 from gangline.cli.tools.run import upload
 from gangline.core.specs.command import parse_command
+from tests.conftest import BASE, ROOT, SUBJECT
 from tests.e2e.test_death import has_ended, until
 from tests.exec.chain import state_after
 
 LEASE_S = 3.0
 CHAIN = Path(__file__).parents[1] / "exec" / "chain.py"
+
+
+LIGHTNING = """
+import sys, time
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, _):
+        time.sleep(0.05)
+        return (self.layer(batch) ** 2).mean()
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+pl.seed_everything(1)
+save = ModelCheckpoint(dirpath="output", every_n_train_steps=10, save_top_k=-1)
+trainer = pl.Trainer(
+    max_steps=120, callbacks=[save], logger=False, accelerator="cpu", enable_model_summary=False, enable_progress_bar=False
+)
+found = sys.argv[1] if len(sys.argv) > 1 else None
+print("resumes from", found, flush=True)
+trainer.fit(Model(), DataLoader(torch.randn(64, 4), batch_size=4), ckpt_path=found)
+open("output/result.txt", "w").write(str(trainer.global_step))
+"""
 
 
 @pytest.fixture
@@ -43,3 +74,51 @@ def test_a_command_that_is_killed_twice_on_two_nodes_ends_as_if_nothing_had_been
     assert box.client.download(result, tmp_path).read_text() == state_after(steps)
     log = box.client.logs(job).text
     assert "run 3 resumes from checkpoint-" in log and "cannot resume" not in log
+
+
+def test_the_stock_script_is_killed_twice_on_two_nodes_and_its_losses_continue(box: Box, tmp_path: Path) -> None:
+    """examples/stock_script knows nothing of Gangline: accelerate, diffusers, PEFT, `checkpoint-N`, and `latest`."""
+    script = ROOT / "examples" / "stock_script" / "train.py"
+    brought = upload(box.client, script.parent, [script], [("photos", SUBJECT), ("tiny", BASE)])
+    what = "--base tiny --photos photos --max_train_steps 80 --checkpointing_steps 10 --train_batch_size 4 --output_dir output"
+    prompt = ("--prompt", "sks cat face, fluent emoji", "--resume_from_checkpoint", "latest")
+    spec = parse_command(
+        {"command": ["python", "train.py", *what.split(), *prompt], "steps": 80, **brought}, options=True
+    )
+    job = box.client.submit(spec).summary.id
+    for number in (1, 2):
+        box.start_node(f"node-{number}")
+        until(box, job, lambda found, number=number: found.summary.committed_step >= 20 * number)
+        box.nodes[f"node-{number}"].kill()
+    box.start_node("node-3")
+    ended = until(box, job, has_ended)
+    assert ended.summary.state == "succeeded", ended.summary.because
+    assert ended.summary.step == 80 and len(ended.attempts) == 3
+    losses = dict[int, set[float]]()
+    for line in box.client.logs(job).text.splitlines():
+        if line.startswith('{"step"'):
+            said = json.loads(line)
+            losses.setdefault(said["step"], set()).add(said["loss"])
+    again = [each for each in losses.values() if max(each) - min(each) > 2e-5]
+    assert not again, "a step that was done again has the same loss"
+    assert max(losses) == 80 and any(each.path.endswith(".safetensors") for each in box.client.artifacts(job))
+
+
+def test_a_lightning_script_is_killed_twice_on_two_nodes_and_finishes(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    script = tmp_path / "code" / "train.py"
+    script.write_text(LIGHTNING)
+    brought = upload(box.client, script.parent, [script], [])
+    spec = parse_command({"command": ["python", "train.py", "{checkpoint}"], **brought}, options=True)
+    job = box.client.submit(spec).summary.id
+    for number in (1, 2):
+        box.start_node(f"node-{number}")
+        until(box, job, lambda found, number=number: found.summary.committed_step >= 30 * number)
+        box.nodes[f"node-{number}"].kill()
+    box.start_node("node-3")
+    ended = until(box, job, has_ended)
+    assert ended.summary.state == "succeeded", ended.summary.because
+    assert len(ended.attempts) == 3 and ended.attempts[2].from_step >= 60
+    (result,) = [each for each in box.client.artifacts(job) if each.path.endswith("result.txt")]
+    assert box.client.download(result, tmp_path).read_text() == "120"
+    assert box.client.logs(job).text.count("resumes from /") == 2

@@ -1,6 +1,8 @@
 """A command as a job: what `gangline exec` promises of a command holds on nodes that vanish, too."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -11,6 +13,7 @@ import pytest
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_STOPPED
 from tests.exec.as_job import CommandLine
 from tests.exec.chain import state_after
+from tests.exec.conftest import GANGLINE
 from tests.exec.habits import picture_of
 from tests.exec.test_habits import EVERY_HABIT
 from tests.processes import is_running
@@ -281,3 +284,42 @@ def test_a_signal_to_save_or_to_render_ends_no_command(line: Make) -> None:
     started.run.ask_to_save()
     started.run.ask_to_render()
     assert started.succeed()["result.txt"] == state_after(20).encode()
+
+
+def test_pictures_that_it_leaves_are_shown_once_each_while_it_runs_and_are_results(line: Make) -> None:
+    script = """
+import pathlib, time
+pathlib.Path("output/samples").mkdir(parents=True)
+for step in (1, 2):
+    pathlib.Path(f"output/samples/{step}.png").write_bytes(b"a picture of step %d" % step)
+    print("step", step, flush=True)
+    time.sleep(14)
+"""
+    started = line("-c", script).start()
+    started.until(lambda: len(started.run.pictures()) > 0)
+    assert started.run.exit_code() is None
+    (first,) = started.run.pictures()
+    assert {file.path.split("/", 1)[1] for file in first.files} == {"samples/1.png", "samples.json"}
+    results = started.succeed()
+    assert results == {f"samples/{step}.png": b"a picture of step %d" % step for step in (1, 2)}
+    shown = [file.path.split("/", 1)[1] for each in started.run.pictures() for file in each.files]
+    assert sorted(shown) == ["samples.json", "samples.json", "samples/1.png", "samples/2.png"]
+
+
+@pytest.mark.tenths
+def test_verify_resume_interrupts_a_commands_job_and_leaves_what_it_was_given(tmp_path: Path) -> None:
+    code = tmp_path / "inputs" / "code"
+    code.mkdir(parents=True)
+    shutil.copy(HERE / "chain.py", code)
+    command = ["python", "chain.py", "output", "60", "--every", "5", "--step-s", "0.05"]
+    (tmp_path / "spec.json").write_text(json.dumps({"kind": "command", "command": command}))
+    done = subprocess.run(
+        [*GANGLINE, "verify-resume", "--spec", str(tmp_path / "spec.json"), "-o", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["equal"] and all(each["resumed_from"] > 0 for each in found["outcomes"])
+    assert [path.name for path in code.iterdir()] == ["chain.py"]

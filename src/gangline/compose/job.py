@@ -21,6 +21,7 @@ from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.core.specs.command import CommandSpec, command_hash, parse_command
 from gangline.exec.job.command_job import CommandJob, Endings, Silence, fail_input, lay_out_work
 from gangline.exec.job.contract_reports import STORE, ContractCheckpoints, StepReports
+from gangline.exec.job.previews import Previews
 from gangline.exec.plan import NICE, ExecPlan, Tools
 from gangline.exec.run import Exec
 from gangline.exec.run_prefix import RunPrefix
@@ -61,7 +62,7 @@ def set_environment(spec: CommandSpec) -> None:
 
 def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: StepReports) -> int:
     checkpoints = ContractCheckpoints(directory, command_hash(spec), reports.saved)
-    checkpoints.resume(directory / contract.RESUME)
+    reports.step = checkpoints.resume(directory / contract.RESUME)
     (directory / STORE).mkdir(exist_ok=True)
     objects = FolderObjects(directory / STORE)
     rng, now_ms = Random(directory.name), lambda: time.time_ns() // 1_000_000  # noqa: S311 - jitter, not a secret
@@ -78,6 +79,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
     workspace = LocalWorkspace(work / spec.checkpoints, plan.rules)
     workspace.log.touch()  # the log is this program's own output
     adopt_orphans()
+    previews = Previews(directory)
     silence, endings = Silence(reports, spec.silent_s), Endings()
 
     def show(_stream: int, content: bytes) -> None:
@@ -88,6 +90,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
     def look(_status: str) -> None:
         reports.look()
         checkpoints.look()
+        previews.look(reports.step)
 
     tools = Tools(
         prefix=prefix,
@@ -119,6 +122,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
         prefix=prefix,
         reports=reports,
         checkpoints=checkpoints,
+        previews=previews,
         endings=endings,
         hung=lambda: silence.because,
         say=tell_log,

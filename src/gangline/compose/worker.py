@@ -102,9 +102,16 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
             ISOLATION: isolation.level,
         },
     )
-    news = [isolation_sentence(isolation.level, isolation.why)]
-    notice = make_notice(of.notice, news.append)
-    return Agent(edges, join, patient=patient, notice=notice, identity=make_identity(of.identity_url), news=news)
+    news = list[str]()
+    return Agent(
+        edges,
+        join,
+        patient=patient,
+        notice=make_notice(of.notice, news.append),
+        identity=make_identity(of.identity_url),
+        news=news,
+        welcome=[isolation_sentence(isolation.level, isolation.why)],
+    )
 
 
 def make_identity(url: str) -> Callable[[], str]:

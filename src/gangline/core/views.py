@@ -36,8 +36,8 @@ class AttemptView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
     """A job without its spec and attempts. `step` is the last step that is known to be done, and never less than `committed_step`, which no
-    interruption can undo. `phase` is what its node is doing, or `pausing` until the node has saved. `cost_usd` is the known part of
-    the cost, without the parts in `cost_lacks`."""
+    interruption can undo; `steps` are all, 0 if that is unknown. `phase` is what its node is doing, or `pausing` until the node has saved.
+    `cost_usd` is the known part of the cost, without the parts in `cost_lacks`."""
 
     id: str
     name: str
@@ -58,6 +58,11 @@ class JobSummary:
     cost_lacks: tuple[CostPart, ...] = ()
     submitted_ms: int
     ended_ms: int | None
+
+    @property
+    def steps_done(self) -> str:
+        """The steps that are done, of all if it is known how many there are: a command need not say."""
+        return f"{self.step}/{self.steps}" if self.steps else str(self.step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The agent: it joins, claims jobs for its free slots and works on them, until it is asked to stop. `step` never blocks."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gangline.core.errors import Denied, GanglineError, Unreachable, UserError
@@ -25,8 +25,8 @@ class Agent:
     `notice` returns the provider's words that the machine is about to be taken away, or "": the agent then stops as if asked to.
     `identity` returns a token of the provider's that proves which machine this is, or "" where there is none; it may raise `Unreachable`.
     `patient` says that nobody watches: if the server refuses the node, it says why and asks again until the reason is gone.
-    `news` has lines for people about what happened since they were last taken. `failed` says why the node is unusable, else "": a node that
-    fails its probe still joins, so that the operator sees it, and then stops.
+    `news` has lines for people about what happened since they were last taken; those of `welcome` are added once it has joined. `failed`
+    says why the node is unusable, else "": a node that fails its probe still joins, so that the operator sees it, and then stops.
     """
 
     def __init__(
@@ -38,10 +38,12 @@ class Agent:
         notice: Callable[[], str] = lambda: "",
         identity: Callable[[], str] = lambda: "",
         news: list[str] | None = None,
+        welcome: Sequence[str] = (),
     ) -> None:
         self.stopped = False
         self.failed = ""
         self.news = [] if news is None else news
+        self._welcome = [*welcome]
         self._patient = patient
         self._notice = notice
         self._identity = identity
@@ -179,7 +181,8 @@ class Agent:
         joined = self._edges.server.join(replace(self._join, identity=self._identity()))
         self.failed = unfit(self._join.kinds, self._join.problems)
         self.stopped = bool(self.failed)
-        self.news.append(f"joined as {self._join.name} ({joined.node})")
+        self.news += [f"joined as {self._join.name} ({joined.node})", *self._welcome]
+        self._welcome = []
         return joined
 
     def _do_claim(self, joined: Joined, now_s: float) -> None:

@@ -90,7 +90,7 @@ def progress_words(job: JobSummary, width: int) -> str:
         spent += f" ({usd(job.cost_usd / job.step)}/step)"
     what = printable(job.phase or job.state)
     pieces = {
-        "done": f"{job.step}/{job.steps}",
+        "done": job.steps_done,
         "left": f"{clock(job.eta_s)} left" if job.eta_s is not None else "",
         "safe": f"safe {job.committed_step}" if job.phase else "",
         "what": what,

@@ -26,7 +26,7 @@ def complete_job(incomplete: str) -> list[tuple[str, str]]:
         return []
     offered = [(LAST, "the job that was submitted last")] if jobs else []
     for job in jobs:
-        about = f"{job.phase or job.state} {job.step}/{job.steps} {job.name}"
+        about = f"{job.phase or job.state} {job.steps_done} {job.name}"
         offered += [(short(job.id), about), (job.id, about)]
     return [(word, about) for word, about in offered if word.startswith(incomplete)]
 

@@ -169,7 +169,10 @@ def _step(run: ProcessRun) -> int:
 
 
 def _newest_step(run: ProcessRun) -> int:
+    """Return the step of the newest checkpoint, and remove those before it, as an agent does that has uploaded it."""
     saved = run.checkpoints()
+    for old in saved[:-1]:
+        shutil.rmtree(old.folder)
     return saved[-1].manifest.step if saved else 0
 
 

@@ -18,7 +18,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.interruption import Interruption, ResumeCheck, interruptions, resume_sentence
-from gangline.core.specs.kinds import DEFAULT_KIND
+from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
 
 EXIT_NOT_EQUAL = 1
 
@@ -106,17 +106,17 @@ def _as_json(outcome: ResumeCheck) -> dict[str, Any]:
 
 
 def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
-    from gangline.adapters.host.trainer.process import MODULES, ProcessTrainer, start_program
+    from gangline.adapters.host.trainer.process import ProcessTrainer, start_program
 
     if command:
         named = command if any("{}" in part for part in command) else [*command, "{}"]
         return lambda directory: start_program(
             [part.replace("{}", str(directory)) for part in named], directory, below=Path.cwd()
         )
-    if kind not in MODULES:
+    if kind is None or kind not in KINDS:
         raise BadInput(
             f"there is no trainer for a spec of kind {kind!r}" if kind else "there is nothing to run",
-            hint=f"pass --spec with a spec of kind {' or '.join(sorted(MODULES))}, or --photos and --base, or a command after --",
+            hint=f"pass --spec with a spec of kind {' or '.join(sorted(KINDS))}, or --photos and --base, or a command after --",
         )
     return partial(ProcessTrainer().start, kind)
 

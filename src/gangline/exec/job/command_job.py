@@ -20,6 +20,7 @@ from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, 
 from gangline.core.specs.command import CommandSpec
 from gangline.exec.fetch import KEPT, Fetch
 from gangline.exec.job.contract_reports import ContractCheckpoints, StepReports
+from gangline.exec.job.previews import Previews
 from gangline.exec.plan import Summary
 from gangline.exec.run_prefix import RunPrefix
 
@@ -37,24 +38,30 @@ NO_NETWORK = (
 
 
 def lay_out_work(directory: Path) -> Path:
-    """Move what was brought to where the command runs, and return that folder. Raises `BadInput`."""
+    """Move what was brought to where the command runs, and return that folder; where `inputs` is a link, other runs share it, so copy.
+    Raises `BadInput`."""
     work, inputs = directory / WORK, directory / contract.INPUTS
     work.mkdir()
+    place = _copy if inputs.is_symlink() else Path.rename
     for source in (inputs / "code", inputs / "data"):
         if source.is_dir():
             for entry in sorted(source.iterdir()):
-                _merge(entry, work / entry.name)
+                _merge(entry, work / entry.name, place)
     return work
 
 
-def _merge(source: Path, to: Path) -> None:
+def _copy(source: Path, to: Path) -> None:
+    shutil.copytree(source, to) if source.is_dir() else shutil.copy2(source, to)
+
+
+def _merge(source: Path, to: Path, place: Callable[[Path, Path], object]) -> None:
     if source.is_dir() and to.is_dir():
         for entry in sorted(source.iterdir()):
-            _merge(entry, to / entry.name)
+            _merge(entry, to / entry.name, place)
     elif to.exists():
         raise BadInput(f"the code and the data both have {to.name}", hint="give the data another name")
     else:
-        source.rename(to)
+        place(source, to)
 
 
 @dataclass
@@ -81,6 +88,7 @@ class CommandJob:
     prefix: RunPrefix
     reports: StepReports
     checkpoints: ContractCheckpoints
+    previews: Previews
     endings: Endings
     hung: Callable[[], str]
     say: Callable[[str], None]
@@ -89,6 +97,7 @@ class CommandJob:
         """Return the exit code of the trainer contract."""
         ended = run()
         self.checkpoints.look(ended=True)
+        self.previews.look(self.reports.step, ended=True)
         if because := self.hung():
             return self._fail(Failure(kind="crashed", because=because))
         if (

@@ -37,7 +37,7 @@ class StepReports:
         self._own = own
         self._read_to: dict[Path, int] = {}
         self._steps = steps
-        self._step = 0
+        self.step = 0
         self._phase: Phase = "starting"
         self._pace, self._speed = Pace(), None
         self._reported_s = 0.0
@@ -47,7 +47,7 @@ class StepReports:
 
     def begin(self) -> None:
         self._phase = "training"
-        self._write(Progress(phase="training", step=self._step, steps=self._steps))
+        self._write(Progress(phase="training", step=self.step, steps=self._steps))
 
     def printed(self, content: bytes) -> None:
         """Take note of what the command prints."""
@@ -74,9 +74,9 @@ class StepReports:
             self.spoke_s = time.monotonic()
             if self._waiting:
                 self._report(self._waiting)
-            self._step = max(self._step, step)
+            self.step = max(self.step, step)
             for phase in ("saving", self._phase):
-                self._write(Progress(phase=phase, step=self._step, steps=self._steps, seconds_per_step=self._speed))
+                self._write(Progress(phase=phase, step=self.step, steps=self._steps, seconds_per_step=self._speed))
 
     def failed(self, failure: Failure) -> None:
         with self._to.open("a") as file:
@@ -102,15 +102,15 @@ class StepReports:
 
     def _report(self, report: StepReport) -> None:
         self._waiting, self._reported_s = None, time.monotonic()
-        self._step = max(self._step, report.step)
+        self.step = max(self.step, report.step)
         steps = self._steps or report.steps
         speed = {"seconds_per_step": self._speed} if self._speed else {}
         loss = {"loss": report.loss} if report.loss is not None else {}
-        metrics = report.metrics | loss | speed if report.step == self._step else {}
+        metrics = report.metrics | loss | speed if report.step == self.step else {}
         self._write(
             Progress(
                 phase=self._phase,
-                step=self._step,
+                step=self.step,
                 steps=steps,
                 loss=report.loss,
                 seconds_per_step=self._speed,
@@ -139,11 +139,12 @@ class ContractCheckpoints:
         self._known: dict[tuple[int, int, int], str] = {}
         self._lock = Lock()
 
-    def resume(self, folder: Path) -> None:
-        """Make the store that of a checkpoint, in the folder `resume` of the run."""
+    def resume(self, folder: Path) -> int:
+        """Make the store that of a checkpoint, in the folder `resume` of the run. Return its step, 0 if there is none."""
         for place in sorted(folder.glob(f"*/{STORE}")):
             place.rename(self._store)
             self._step = int(place.parent.name)
+        return self._step
 
     def take(self, committed: CommittedCheckpoint) -> None:
         """Take a checkpoint that is whole in the store. Nothing of it may be deleted until this returns."""

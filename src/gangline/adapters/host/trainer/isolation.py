@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -135,9 +136,13 @@ def _sandboxes(runs: Path) -> Enclosing:
 
 
 def _cache_of_data() -> list[str]:
-    """Return bwrap's options for the folder in which runs that read buckets keep what they have read."""
+    """Return bwrap's options for the folder in which runs that read buckets keep what they have read; it is made first."""
     folder = os.environ.get(CACHE_OF_DATA)
-    return ["--bind-try", folder, folder] if folder else []
+    if not folder:
+        return []
+    with suppress(OSError):  # the run says what is wrong with it
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return ["--bind-try", folder, folder]
 
 
 _MAKERS: dict[IsolationLevel, Callable[[Path], Enclosing]] = {"none": _bare, "uid": _own_users, "sandbox": _sandboxes}

@@ -40,6 +40,7 @@ CheckpointLayout = Literal[
 ]
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OWN = "GANGLINE_"
+SCRIPTS = (".py", ".sh")
 WORDS_MAX, WORD_MAX = 4096, 32_768
 
 
@@ -205,7 +206,7 @@ class CommandSpec(PlacementSettings):
     @property
     def title(self) -> str:
         """For people, where they gave the job no name."""
-        script = next((word for word in self.command if PurePosixPath(word).suffix), self.command[0])
+        script = next((word for word in self.command if PurePosixPath(word).suffix in SCRIPTS), self.command[0])
         name = PurePosixPath(script).name
         return name if has_words(name) else "a command"
 

@@ -62,7 +62,9 @@ def tensorboard(folder: Path, run: TrackedRun = RUN) -> Kind:
 
 def wandb(folder: Path, run: TrackedRun = RUN) -> Kind:
     def files() -> list[Path]:
-        return sorted(folder.glob(f"wandb/offline-run-*-{run.id}/run-{run.id}.wandb"))
+        # W&B numbers the folders of sessions that begin in the same second.
+        found = folder.glob(f"wandb/offline-run-*-{run.id}*/run-{run.id}.wandb")
+        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
     def rows() -> Iterator[dict[str, object]]:
         for record in (record for path in files() for record in records(path)):

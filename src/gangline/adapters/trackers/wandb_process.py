@@ -106,8 +106,9 @@ def _image(picture: dict[str, Any], folder: Path) -> wandb.Image:
 
 
 def _held_offline(folder: Path, run: str) -> int:
-    """Return the last step of a run in the files of all its offline sessions."""
-    files = (folder / "wandb").glob(f"offline-run-*-{run}/run-{run}.wandb")
+    """Return the last step of a run in the files of all its offline sessions. W&B numbers the folders of those that begin in the same
+    second."""
+    files = (folder / "wandb").glob(f"offline-run-*-{run}*/run-{run}.wandb")
     return max((_step(record) for path in files for record in records(path) if record.HasField("history")), default=0)
 
 

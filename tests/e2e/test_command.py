@@ -9,6 +9,7 @@ import pytest
 from gangline.cli.admin.box import Box
 from gangline.cli.tools.run import upload
 from gangline.core.specs.command import parse_command
+from gangline.core.views import JobView
 from tests.conftest import BASE, ROOT, SUBJECT
 from tests.e2e.test_death import has_ended, until
 from tests.exec.chain import state_after
@@ -58,16 +59,22 @@ def submit(box: Box, *command: str, **settings: object) -> str:
     return box.client.submit(spec).summary.id
 
 
-def test_a_command_that_is_killed_twice_on_two_nodes_ends_as_if_nothing_had_been(box: Box, tmp_path: Path) -> None:
-    steps = 120
-    job = submit(box, "output", str(steps), "--every", "10", "--step-s", "0.1")
+def killed_twice(box: Box, job: str, *, steps: int) -> JobView:
+    """Kill the node of a job twice, each time so many committed steps later, and return the job once another node has ended it."""
     for number in (1, 2):
         box.start_node(f"node-{number}")
-        until(box, job, lambda found, number=number: found.summary.committed_step >= 30 * number)
+        until(box, job, lambda found, number=number: found.summary.committed_step >= steps * number)
         box.nodes[f"node-{number}"].kill()
     box.start_node("node-3")
     ended = until(box, job, has_ended)
     assert ended.summary.state == "succeeded", ended.summary.because
+    return ended
+
+
+def test_a_command_that_is_killed_twice_on_two_nodes_ends_as_if_nothing_had_been(box: Box, tmp_path: Path) -> None:
+    steps = 120
+    job = submit(box, "output", str(steps), "--every", "10", "--step-s", "0.1")
+    ended = killed_twice(box, job, steps=30)
     assert [attempt.state for attempt in ended.attempts] == ["interrupted", "interrupted", "succeeded"]
     assert [attempt.from_step for attempt in ended.attempts][1] >= 30
     (result,) = box.client.artifacts(job)
@@ -86,13 +93,7 @@ def test_the_stock_script_is_killed_twice_on_two_nodes_and_its_losses_continue(b
         {"command": ["python", "train.py", *what.split(), *prompt], "steps": 80, **brought}, options=True
     )
     job = box.client.submit(spec).summary.id
-    for number in (1, 2):
-        box.start_node(f"node-{number}")
-        until(box, job, lambda found, number=number: found.summary.committed_step >= 20 * number)
-        box.nodes[f"node-{number}"].kill()
-    box.start_node("node-3")
-    ended = until(box, job, has_ended)
-    assert ended.summary.state == "succeeded", ended.summary.because
+    ended = killed_twice(box, job, steps=20)
     assert ended.summary.step == 80 and len(ended.attempts) == 3
     losses = dict[int, set[float]]()
     for line in box.client.logs(job).text.splitlines():
@@ -111,13 +112,7 @@ def test_a_lightning_script_is_killed_twice_on_two_nodes_and_finishes(box: Box, 
     brought = upload(box.client, script.parent, [script], [])
     spec = parse_command({"command": ["python", "train.py", "{checkpoint}"], **brought}, options=True)
     job = box.client.submit(spec).summary.id
-    for number in (1, 2):
-        box.start_node(f"node-{number}")
-        until(box, job, lambda found, number=number: found.summary.committed_step >= 30 * number)
-        box.nodes[f"node-{number}"].kill()
-    box.start_node("node-3")
-    ended = until(box, job, has_ended)
-    assert ended.summary.state == "succeeded", ended.summary.because
+    ended = killed_twice(box, job, steps=30)
     assert len(ended.attempts) == 3 and ended.attempts[2].from_step >= 60
     (result,) = [each for each in box.client.artifacts(job) if each.path.endswith("result.txt")]
     assert box.client.download(result, tmp_path).read_text() == "120"

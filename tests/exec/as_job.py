@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Any
 
 from gangline.adapters.host.trainer.process import start_program
@@ -49,6 +50,11 @@ class StartedJob:
 
     def until_said(self, words: str) -> None:
         self.until(lambda: words in self.text)
+
+    def run_for(self, seconds: float) -> None:
+        """Let it run so long, or until it ends."""
+        until_s = monotonic() + seconds
+        self.until(lambda: monotonic() >= until_s or self.run.exit_code() is not None)
 
     def kill(self) -> None:
         """The node is gone: nothing more arrives of it."""

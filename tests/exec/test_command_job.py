@@ -99,10 +99,7 @@ def test_however_it_is_killed_it_ends_as_if_nothing_had_been(line: Make, seed: i
         started = job.start()
         times = 2 if name == "late" and number == 0 else 1
         started.until_saved(times) if number % 2 == 0 else started.until_said("saves ")
-        ends = [False]
-        started.until(
-            lambda ends=ends: ends[0] or ends.__setitem__(0, Event().wait(rng.uniform(0, 2.0)) or True) or True
-        )
+        started.run_for(rng.uniform(0, 2.0))
         started.kill()
     results = job.start().succeed()
     assert results["checkpoint/" * (name == "odd") + "result.txt"] == state_after(100).encode()

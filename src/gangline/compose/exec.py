@@ -199,13 +199,14 @@ def _check_places(checkpoints: Path, to: str, results: tuple[Path, ...]) -> None
 def exec_rules(layout: str, complete_when: str, step: str = "") -> "Rules":
     from gangline.core.command.layout import Rules
     from gangline.core.command.step import MARK
+    from gangline.core.specs.command import is_pattern_below, is_step_pattern
 
-    if complete_when.startswith(("/", "./", "../")) or "**" in complete_when:
+    if not is_pattern_below(complete_when):
         raise UserError(
             f"--complete-when {complete_when} is not a pattern of paths relative to --checkpoints",
             hint="write it like 'step_*/done' or 'model_*.pt'; * does not match a slash",
         )
-    if step and step.count(MARK) != 1:
+    if step and not is_step_pattern(step):
         raise UserError(
             f"--step {step} must contain {MARK} exactly once",
             hint="write it like 'run_{step}_*.pt'; * does not match a slash",

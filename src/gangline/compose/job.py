@@ -19,7 +19,7 @@ from gangline.core.errors import GanglineError
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.core.specs.command import CommandSpec, command_hash, parse_command
-from gangline.exec.job.command_job import CommandJob, Endings, Silence, fail_input, lay_out_work
+from gangline.exec.job.command_job import WORK, CommandJob, Endings, Silence, fail_input, lay_out_work
 from gangline.exec.job.contract_reports import STORE, ContractCheckpoints, StepReports
 from gangline.exec.job.previews import Previews
 from gangline.exec.plan import NICE, ExecPlan, Tools
@@ -38,7 +38,7 @@ def main(directory: Path) -> int:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)  # a command saves and renders when it does
     spec = parse_command(json.loads((directory / contract.SPEC).read_text()))
-    work = directory / "work"
+    work = directory / WORK
     reports = StepReports(
         directory, lambda: [work / spec.checkpoints / contract.PROGRESS, work / contract.PROGRESS], spec.steps
     )

@@ -29,10 +29,8 @@ from gangline.core.command.root import may_be_in_root
 from gangline.core.command.version import MAY_COME, STATE, lacks_of_version, may_change
 from gangline.core.errors import Damaged
 from gangline.core.runs.contract import MANIFEST, parse_manifest
+from gangline.core.specs.command import LayoutName
 
-LayoutName = Literal[
-    "accelerate", "kohya", "simpletuner", "lightning", "hf-trainer", "dcp", "onetrainer", "manifest", "files", "folder"
-]
 LAYOUTS: tuple[LayoutName, ...] = get_args(LayoutName)
 IN_ROOT: tuple[LayoutName, ...] = ("files", "folder")
 """Layouts whose checkpoint lies directly in the checkpoint folder, as `ROOT`."""

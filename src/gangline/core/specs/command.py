@@ -25,19 +25,10 @@ from gangline.core.specs.settings import (
 )
 from gangline.core.specs.shared import PlacementSettings
 
-CheckpointLayout = Literal[
-    "auto",
-    "accelerate",
-    "kohya",
-    "simpletuner",
-    "lightning",
-    "hf-trainer",
-    "dcp",
-    "onetrainer",
-    "manifest",
-    "files",
-    "folder",
+LayoutName = Literal[
+    "accelerate", "kohya", "simpletuner", "lightning", "hf-trainer", "dcp", "onetrainer", "manifest", "files", "folder"
 ]
+"""How a library writes its checkpoints (gangline.core.command.layout)."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OWN = "GANGLINE_"
 SCRIPTS = (".py", ".sh")
@@ -132,7 +123,7 @@ class CommandSpec(PlacementSettings):
         ),
     ] = ()
     layout: Annotated[
-        CheckpointLayout,
+        LayoutName | Literal["auto"],
         Setting(
             "Expect checkpoints as this library writes them (auto: as any of them does).",
             WATCH,
@@ -220,6 +211,16 @@ class CommandSpec(PlacementSettings):
         return {}
 
 
+def is_pattern_below(pattern: str) -> bool:
+    """Return whether a pattern is one of paths below the folder of checkpoints."""
+    return not pattern.startswith(("/", "./", "../")) and "**" not in pattern
+
+
+def is_step_pattern(pattern: str) -> bool:
+    """Return whether a pattern says where the step stands in a name, once."""
+    return pattern.count("{step}") == 1
+
+
 def parse_command(value: object, *, options: bool = False) -> CommandSpec:
     """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
     spec: CommandSpec = parse_as(CommandSpec, value, options=options)
@@ -230,10 +231,10 @@ def parse_command(value: object, *, options: bool = False) -> CommandSpec:
         Problem("data", "two folders have the same name"): len(set(names)) < len(names),
         Problem("data", "a folder lies in another one"): within,
         Problem("data", "a folder has the name of the folder of checkpoints"): spec.checkpoints in names,
-        Problem("step", "must contain {step} exactly once"): bool(spec.step) and spec.step.count("{step}") != 1,
+        Problem("step", "must contain {step} exactly once"): bool(spec.step) and not is_step_pattern(spec.step),
         Problem(
             "complete_when", "must be a pattern of paths below the folder of checkpoints; * does not match a slash"
-        ): (spec.complete_when.startswith(("/", "./", "../")) or "**" in spec.complete_when),
+        ): not is_pattern_below(spec.complete_when),
     }
     found = tuple(problem for problem, wrong in problems.items() if wrong)
     if found:

@@ -10,7 +10,7 @@ output/                         the results of all attempts
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,8 @@ NO_NETWORK = (
 """What programs print that do not reach the network."""
 
 
-def lay_out_work(directory: Path) -> Path:
-    """Move what was brought to where the command runs, and return that folder; where `inputs` is a link, other runs share it, so copy.
-    Raises `BadInput`."""
+def lay_out_work(directory: Path) -> None:
+    """Move what was brought to where the command runs; where `inputs` is a link, other runs share it, so copy. Raises `BadInput`."""
     work, inputs = directory / WORK, directory / contract.INPUTS
     work.mkdir()
     place = _copy if inputs.is_symlink() else Path.rename
@@ -47,7 +46,6 @@ def lay_out_work(directory: Path) -> Path:
         if source.is_dir():
             for entry in sorted(source.iterdir()):
                 _merge(entry, work / entry.name, place)
-    return work
 
 
 def _copy(source: Path, to: Path) -> None:
@@ -69,11 +67,9 @@ class Endings:
     """A notifier that remembers how a run ended."""
 
     last: str = ""
-    told: list[str] = field(default_factory=list)
 
     def tell(self, kind: str, data: Mapping[str, Any]) -> None:
         self.last = kind
-        self.told.append(kind)
 
     def close(self, seconds: float) -> int:
         return 0
@@ -100,9 +96,7 @@ class CommandJob:
         self.previews.look(self.reports.step, ended=True)
         if because := self.hung():
             return self._fail(Failure(kind="crashed", because=because))
-        if (
-            self.endings.last == "exec.stopped" or not self.endings.told
-        ):  # nothing is reported before the command was started
+        if self.endings.last in ("", "exec.stopped"):  # empty: it was stopped before the command was started
             return EXIT_STOPPED
         if ended.exit_code:
             return self._fail(self._why(ended))

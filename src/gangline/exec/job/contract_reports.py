@@ -159,8 +159,7 @@ class ContractCheckpoints:
 
     def _make(self, *, ended: bool = False) -> None:
         committed = self._waiting
-        ready = len(list(self._to.glob(f"*/{contract.MANIFEST}")))
-        if committed is None or (ready >= WAITING_MAX and not ended):
+        if committed is None or (not ended and len(list(self._to.glob(f"*/{contract.MANIFEST}"))) >= WAITING_MAX):
             return
         step = max(committed.step or 0, self._step + 1)
         folder = self._to / checkpoint_name(step)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gangline.adapters.host.trainer.enclosures import ROOM_TMP, SETPRIV, Bare, Enclosure, OwnUser, Sandbox, made_above
-from gangline.adapters.host.trainer.users import RunsUser, UserOfProcess
+from gangline.adapters.host.trainer.users import TEMPORARY, RunsUser, UserOfProcess
 from gangline.core.errors import GanglineError, UserError
 from gangline.core.server.isolation import LEVELS, IsolationLevel
 
@@ -50,7 +50,6 @@ OF_ETC = (
     "ssl",
     "vulkan",
 )
-TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - inside, folders of its own
 DEVICES = ("nvidia*", "nvidia-caps", "dri", "kfd", "infiniband")
 
 

@@ -17,7 +17,8 @@ from gangline.posix import processes_of
 UIDS = range(60_706, 61_184)
 """Systemd's table of users and groups leaves these to nobody, and they exist in every container (below 65,536)."""
 LOCKS = Path("/run/lock/gangline-users")
-SHARED = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - what a run left there is removed
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 - in a sandbox, folders of its own
+SHARED = (*TEMPORARY, "/dev/shm")  # noqa: S108 - what a run left there is removed
 KILL_ALL = ("/bin/sh", "-c", "kill -9 -1")
 """Ends all other processes of its user at once, so that none can start another one meanwhile."""
 GONE_S_MAX = 10.0

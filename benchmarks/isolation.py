@@ -26,7 +26,8 @@ from tests.inputs import BASE, SUBJECT, file_at
 
 from gangline.adapters.host.host import LocalHost
 from gangline.adapters.host.trainer.isolation import Isolation, find_isolation
-from gangline.adapters.host.trainer.process import ProcessTrainer, start_program
+from gangline.adapters.host.trainer.process import ProcessTrainer
+from gangline.adapters.host.trainer.start import start_program
 from gangline.core.errors import UserError
 from gangline.core.parsing import to_json
 from gangline.core.runs import contract

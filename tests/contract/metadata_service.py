@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from gangline.adapters.host.trainer import isolation
-from gangline.adapters.host.trainer.process import start_program
+from gangline.adapters.host.trainer.start import start_program
 from gangline.core.parsing import parse_as
 from gangline.core.server.isolation import IsolationLevel
 

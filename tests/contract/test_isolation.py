@@ -14,8 +14,8 @@ import pytest
 
 from gangline.adapters.host.host import LocalHost
 from gangline.adapters.host.trainer.isolation import Isolation, find_isolation
-from gangline.adapters.host.trainer.process import start_program
 from gangline.adapters.host.trainer.run import ProcessRun
+from gangline.adapters.host.trainer.start import start_program
 from gangline.core.errors import UserError
 from gangline.core.server.isolation import IsolationLevel
 from gangline.posix import processes_of
@@ -249,9 +249,9 @@ def test_a_token_that_was_typed_is_no_argument_of_the_worker_for_long(tmp_path: 
     command = [sys.executable, "-m", "gangline.cli.main", "worker", "--server", "http://127.0.0.1:9", "--token", token]
     worker = subprocess.Popen([*command, "--home", str(tmp_path)], stderr=subprocess.DEVNULL)
     try:
-        arguments = Path(f"/proc/{worker.pid}/cmdline")
-        until(lambda: b"--home" in arguments.read_bytes() and token.encode() not in arguments.read_bytes())
-        assert f"GANGLINE_TOKEN={token}".encode() in Path(f"/proc/{worker.pid}/environ").read_bytes().split(b"\0")
+        arguments, variables = (Path(f"/proc/{worker.pid}/{name}") for name in ("cmdline", "environ"))
+        until(lambda: f"GANGLINE_TOKEN={token}".encode() in variables.read_bytes().split(b"\0"))
+        until(lambda: b"--home" in (words := arguments.read_bytes()) and token.encode() not in words)
     finally:
         worker.kill()
         worker.wait()

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from gangline.adapters.host.trainer import process as trainer_process
+from gangline.adapters.host.trainer.beneath import open_of_runs
 from gangline.adapters.host.trainer.process import ProcessTrainer
 from gangline.adapters.host.trainer.run import ProcessRun
+from gangline.core.errors import Damaged
 from gangline.core.files import File
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
 from gangline.core.runs.metrics import Point, Reading
@@ -286,3 +288,18 @@ def test_a_run_on_a_machine_without_cards_and_with_one_slot_is_told_of_neither(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert seen_by(ProcessTrainer(), directory, (0,)) == (None, None)
+
+
+def test_what_is_uploaded_of_a_run_lies_below_it_and_behind_no_link(tmp_path: Path) -> None:
+    runs, outside = tmp_path / "runs", tmp_path / "outside"
+    (runs / "run").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"a secret of the node")
+    (runs / "run" / "weights").write_bytes(b"weights")
+    with open_of_runs(runs, runs / "run" / "weights") as file:
+        assert file.read() == b"weights"
+    (runs / "run" / "link").symlink_to(outside / "secret")
+    (runs / "run" / "folder").symlink_to(outside)
+    for path in ("link", "folder/secret", "gone"):
+        with pytest.raises(Damaged, match="cannot be read"), open_of_runs(runs, runs / "run" / path):
+            pass

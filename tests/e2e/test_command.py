@@ -1,5 +1,6 @@
 """A command of a user's on the fleet, as processes: killed on one node, it goes on at another, and ends as if nothing had been."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from gangline.core.views import JobView
 from tests.conftest import BASE, ROOT, SUBJECT
 from tests.e2e.test_death import has_ended, until
 from tests.exec.chain import state_after
+from tests.index import VALUE, package_index
 
 LEASE_S = 3.0
 CHAIN = Path(__file__).parents[1] / "exec" / "chain.py"
@@ -81,6 +83,69 @@ def test_a_command_that_is_killed_twice_on_two_nodes_ends_as_if_nothing_had_been
     assert box.client.download(result, tmp_path).read_text() == state_after(steps)
     log = box.client.logs(job).text
     assert "run 3 resumes from checkpoint-" in log and "cannot resume" not in log
+
+
+def as_ended(box: Box, job: str) -> JobView:
+    """Return a job that may have failed."""
+    while not has_ended(found := box.client.job(job)):
+        pass
+    return found
+
+
+def test_a_secret_reaches_the_command_and_is_masked_in_its_log_and_in_the_reason_of_a_failure(
+    box: Box, tmp_path: Path
+) -> None:
+    secret = "hf_abcdefgh-0123"
+    box.client.set_secret("HF_TOKEN", secret)
+    script = "echo token $HF_TOKEN; printf %s $HF_TOKEN | sha256sum > output/sum; test -e again && exit; echo no $HF_TOKEN; exit 3"
+    brought = {"secrets": ["HF_TOKEN"], "attempts_max": 1}
+    spec = parse_command({"command": ["sh", "-c", f"mkdir output; {script}"], **brought}, options=True)
+    box.start_node("node-1")
+    failed = as_ended(box, box.client.submit(spec).summary.id)
+    assert failed.summary.state == "failed" and "its last output: no ***" in failed.summary.because
+    (tmp_path / "again").touch()
+    code = upload(box.client, tmp_path, [tmp_path / "again"], [])
+    spec = parse_command({"command": ["sh", "-c", f"mkdir output; {script}"], **brought, **code}, options=True)
+    job = box.client.submit(spec).summary.id
+    assert until(box, job, has_ended).summary.state == "succeeded"
+    assert "token ***" in box.client.logs(job).text
+    (result,) = box.client.artifacts(job)
+    assert box.client.download(result, tmp_path).read_text().split()[0] == hashlib.sha256(secret.encode()).hexdigest()
+    seen = [box.client.logs(each.id).text + repr(box.client.job(each.id)) for each in box.client.jobs()]
+    assert not any(secret in each for each in seen)
+
+
+def test_packages_are_installed_for_the_first_job_that_wants_them_and_kept_for_the_next(
+    box: Box, tmp_path: Path
+) -> None:
+    with package_index() as index:
+        (tmp_path / "packages.txt").write_text(index.requirements())
+        brought = upload(box.client, tmp_path, [], [], tmp_path / "packages.txt")
+        script = "import os, smallest; os.system('smallest'); import torch"
+        box.start_node("node-1")
+        logs = []
+        for _ in range(2):
+            spec = parse_command({"command": ["python", "-c", script], "attempts_max": 1, **brought}, options=True)
+            job = box.client.submit(spec).summary.id
+            assert "No module named 'torch'" in as_ended(box, job).summary.because, "it has its packages alone"
+            logs.append(box.client.logs(job).text)
+        assert index.downloads == 1
+    assert "Successfully installed smallest-1.0" in logs[0] and "installed" not in logs[1]
+    assert all(f"its program says: {VALUE}" in log for log in logs)
+
+
+def test_packages_that_cannot_be_installed_fail_the_job_with_pips_own_words(box: Box, tmp_path: Path) -> None:
+    with package_index() as index:
+        (tmp_path / "packages.txt").write_text(index.requirements("nowhere-to-be-found"))
+        brought = upload(box.client, tmp_path, [], [], tmp_path / "packages.txt")
+        spec = parse_command({"command": ["true"], "attempts_max": 1, **brought}, options=True)
+        box.start_node("node-1")
+        job = box.client.submit(spec).summary.id
+        because = as_ended(box, job).summary.because
+    assert (
+        "the requirements cannot be installed: ERROR: No matching distribution found for nowhere-to-be-found" in because
+    )
+    assert "Could not find a version" in box.client.logs(job).text
 
 
 def test_the_stock_script_is_killed_twice_on_two_nodes_and_its_losses_continue(box: Box, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from gangline.adapters.host.trainer.process import start_program
 from gangline.adapters.host.trainer.run import ProcessRun
+from gangline.adapters.host.trainer.start import start_program
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_DONE
 from gangline.core.specs.kinds import KINDS

@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_STOPPED
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
 from tests.exec.as_job import CommandLine
 from tests.exec.chain import state_after
 from tests.exec.conftest import GANGLINE
@@ -152,6 +152,28 @@ def test_a_program_that_is_not_there_is_bad_input(line: Make) -> None:
     started = job.start()
     assert started.end() == EXIT_BAD_INPUT
     assert started.failure == "the command no-such-program was not found (check that it is installed, and in PATH)"
+
+
+def test_python_is_the_interpreter_that_the_job_names_and_programs_beside_it_come_first(
+    line: Make, tmp_path: Path
+) -> None:
+    beside = tmp_path / "another place"
+    beside.mkdir()
+    for name, says in {"snake3.12": "another interpreter", "launch": "its launcher"}.items():
+        (beside / name).write_text(f'#!/bin/sh\necho {says}: "$@"\n')
+        (beside / name).chmod(0o755)
+    python = str(beside / "snake3.12")
+    job = line(python=python)
+    job.spec["command"] = ["sh", "-c", "python a b; python3 c; launch"]
+    job = job.start()
+    assert job.end() == EXIT_DONE
+    assert "another interpreter: a b\nanother interpreter: c\nits launcher:" in job.text
+
+
+def test_an_interpreter_that_is_not_there_is_bad_input(line: Make) -> None:
+    job = line("-c", "pass", python="/nowhere/python3.12").start()
+    assert job.end() == EXIT_BAD_INPUT
+    assert job.failure == "there is no /nowhere/python3.12 that a run of this node can start (--python)"
 
 
 def test_one_that_wants_the_network_without_saying_so_is_told_how(line: Make) -> None:

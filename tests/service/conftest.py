@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 from gangline.adapters.hub import HuggingFaceHub
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.package import InstalledPackage
+from gangline.adapters.sealing import JweSealer
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.api.app import make_app
@@ -291,6 +292,7 @@ def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service
         new_id=lambda kind: f"{kind}-{next(counter):06d}",
         new_secret=lambda kind: f"gl_{kind}_secret-{next(counter)}",
         up_since_ms=0,
+        sealer=JweSealer(["a key of 32 characters, or longer"]),
         settings_of_pools={name: PoolSettings(price_usd_per_hour=PRICE / 1e6) for name in ("default", "cloud", "home")},
     )
     ensure_secret(deployment, OPERATOR, "operator", now_ms=0)

@@ -24,7 +24,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Join, Upload
 from gangline.ports.store import write
-from gangline.ports.trainer import Made, Pictures, RunResult, Saved
+from gangline.ports.trainer import Made, Pictures, RunAccess, RunResult, Saved
 from gangline.service.controller import Controller
 from gangline.service.fleet.nodes import gone
 from gangline.wire.agent import HttpServer
@@ -201,7 +201,7 @@ class ScriptedTrainer:
     def prepare(self) -> None:
         self.prepared += 1
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> ScriptedRun:
         self.runs.append(ScriptedRun(directory, list(self.script), slots=slots))
         return self.runs[-1]
 
@@ -542,7 +542,7 @@ class SavingTrainer(ScriptedTrainer):
     service: Service = field(kw_only=True)
     said: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> ScriptedRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> ScriptedRun:
         self.runs.append(SavingRun(directory, list(self.script), service=self.service, **self.said))
         return self.runs[-1]
 

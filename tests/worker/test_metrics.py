@@ -14,7 +14,7 @@ from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Commit, Done, Hold, Points, Stale
-from gangline.ports.trainer import Pictures, Saved
+from gangline.ports.trainer import Pictures, RunAccess, Saved
 from gangline.worker import metrics_buffer
 from gangline.worker.metrics_buffer import MetricsBuffer
 from gangline.worker.shipping import METRICS_EVERY_S
@@ -84,7 +84,7 @@ class SteadyTrainer:
     def prepare(self) -> None:
         """It starts at once."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> SteadyRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> SteadyRun:
         self.runs.append(SteadyRun(directory, []))
         return self.runs[-1]
 

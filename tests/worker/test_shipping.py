@@ -8,7 +8,7 @@ from gangline.core.runs.contract import Progress
 from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.prepared import latents_key
 from gangline.core.runs.proof import Proof
-from gangline.ports.trainer import Pictures
+from gangline.ports.trainer import Pictures, RunAccess
 from tests.conftest import file_at
 from tests.service.conftest import Service
 from tests.worker.test_agent import ScriptedRun, SlowTransfer, made, make_node
@@ -62,7 +62,7 @@ class SuddenTrainer:
     def prepare(self) -> None:
         """It starts at once."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> SuddenRun:
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> SuddenRun:
         asked_max = len(self.runs) + 1
         key = latents_key(self.service.spec(), {"torch": str(asked_max)})
         self.runs.append(SuddenRun(directory, [Progress(phase="preparing")], key=key, asked_max=asked_max))

@@ -1,17 +1,17 @@
-"""Routes for projects, keys and join tokens."""
+"""Routes for projects, keys, secrets and join tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from annotated_types import Ge, Gt, Le, MaxLen
 from fastapi import APIRouter
 
 from gangline.api.lanes import UserRoute
-from gangline.api.who import Admin, AdminOf, AdminReach, Now, Operator, ThisDeployment, ViewerOf
+from gangline.api.who import Admin, AdminOf, AdminReach, MemberOf, Now, Operator, ThisDeployment, ViewerOf
 from gangline.core import display
 from gangline.core.access import KeyRole
-from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView
-from gangline.service.access import access, projects
+from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView, SecretView
+from gangline.service.access import access, projects, secrets
 
 router = APIRouter(prefix="/v1", tags=["access"], route_class=UserRoute)
 
@@ -81,6 +81,34 @@ def list_keys(deployment: ThisDeployment, now: Now, reach: AdminReach) -> list[K
 def revoke_key(deployment: ThisDeployment, now: Now, reach: AdminReach, key: str) -> None:
     """Revoke a key at once and for good. Repeating this changes nothing. Needs an admin's key."""
     access.revoke_user_key(deployment, reach, key, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretValue:
+    """The value of a secret."""
+
+    value: str = field(repr=False)
+
+
+@router.put("/secrets/{secret}")
+def set_secret(deployment: ThisDeployment, now: Now, project: MemberOf, secret: str, wanted: SecretValue) -> SecretView:
+    """Keep a value, encrypted, that commands get as a variable of this name if they ask for it. It replaces an earlier one.
+
+    No answer ever has it. 422 if the name is not one of a variable, or the value has fewer than 8 characters or more than 32,768.
+    """
+    return secrets.keep_secret(deployment, project, secret, wanted.value, now)
+
+
+@router.get("/secrets")
+def list_secrets(deployment: ThisDeployment, project: ViewerOf) -> list[SecretView]:
+    """List the project's secrets, without their values."""
+    return secrets.secrets_of(deployment, project)
+
+
+@router.delete("/secrets/{secret}", status_code=204)
+def remove_secret(deployment: ThisDeployment, project: MemberOf, secret: str) -> None:
+    """Delete a secret. A job that needs it is paused when a node would get it. Repeating this changes nothing."""
+    secrets.forget_secret(deployment, project, secret)
 
 
 @router.get("/project")

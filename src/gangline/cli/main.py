@@ -65,6 +65,9 @@ COMMANDS = {
         "Show the project's share and budget. Operators change them with options, as with `gangline projects set`.",
     ),
     "keys": LazyCommand("gangline.cli.admin.keys:app", "Add, list and revoke the keys of a project."),
+    "secrets": LazyCommand(
+        "gangline.cli.admin.secrets:app", "Set, list and remove values that commands get in their environment."
+    ),
     "projects": LazyCommand(
         "gangline.cli.admin.projects:app", "Add, list and change projects, their shares and budgets (for operators)."
     ),

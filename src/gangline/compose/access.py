@@ -7,8 +7,11 @@ from pathlib import Path
 
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
+from gangline.core.server.programs import KEY_MIN, keys_of
 
 ACCESS = "access.json"
+SEALING_KEY = "secrets.key"
+LOST_KEY = "put it back from a backup; or remove it, and users set their secrets again"
 PRIVATE = 0o600
 
 
@@ -48,6 +51,23 @@ def keep_access(home: Path, url: str) -> Access:
     partial.write_text(json.dumps({name: getattr(access, name) for name in access.__slots__}, indent=1))
     partial.rename(home / ACCESS)
     return access
+
+
+def keep_sealing_keys(home: Path, given: str) -> list[str]:
+    """Return the keys that encrypt users' secrets: those of the settings, else that of the home, which is made once. Raises `UserError`."""
+    path = home / SEALING_KEY
+    if not given and not path.exists():
+        partial = home / f".{SEALING_KEY}"
+        partial.touch(PRIVATE)
+        partial.write_text(f"{new_secret('sealing')}\n")
+        partial.rename(path)
+    try:
+        keys = keys_of(given or path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}", hint=LOST_KEY) from None
+    if not keys or min(map(len, keys)) < KEY_MIN:
+        raise UserError(f"{path} holds no key", hint=LOST_KEY)
+    return keys
 
 
 def new_secret(kind: str) -> str:

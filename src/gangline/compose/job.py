@@ -2,10 +2,13 @@
 
 import json
 import os
+import shlex
+import shutil
 import signal
 import socket
 import sys
 import time
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,19 +18,21 @@ from gangline.adapters.host.results import LocalResults
 from gangline.adapters.host.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.compose.exec import exec_rules
-from gangline.core.errors import GanglineError
+from gangline.core.command.masking import Masking
+from gangline.core.errors import BadInput, GanglineError
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.core.specs.command import CommandSpec, command_hash, parse_command
 from gangline.exec.job.command_job import WORK, CommandJob, Endings, Silence, fail_input, lay_out_work
 from gangline.exec.job.contract_reports import STORE, ContractCheckpoints, StepReports
 from gangline.exec.job.previews import Previews
-from gangline.exec.plan import NICE, ExecPlan, Tools
+from gangline.exec.plan import NICE, ExecPlan, Summary, Tools
 from gangline.exec.run import Exec
 from gangline.exec.run_prefix import RunPrefix
 from gangline.posix import adopt_orphans
 
 ADDRESS = "the job's storage"
+BIN = "bin"
 NOT_FOR_COMMANDS = ("HF_HUB_OFFLINE", "TRANSFORMERS_VERBOSITY", "OMP_NUM_THREADS")
 """What a worker sets for its own trainers."""
 
@@ -38,6 +43,7 @@ def main(directory: Path) -> int:
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)  # a command saves and renders when it does
     spec = parse_command(json.loads((directory / contract.SPEC).read_text()))
+    told = read_from_agent()
     work = directory / WORK
     reports = StepReports(
         directory, lambda: [work / spec.checkpoints / contract.PROGRESS, work / contract.PROGRESS], spec.steps
@@ -45,22 +51,60 @@ def main(directory: Path) -> int:
     try:
         lay_out_work(directory)
         os.chdir(work)
-        set_environment(spec)
+        set_environment(spec, directory, told)
         find_program(spec.command[0])
-        return run_command_job(spec, directory, work, reports)
+        return run_command_job(spec, directory, work, reports, Masking(told.secrets.values()))
     except GanglineError as error:
         return fail_input(reports, error)
 
 
-def set_environment(spec: CommandSpec) -> None:
-    """Make the environment that the command inherits: programs of the worker's own environment come first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromAgent:
+    """What the agent tells on standard input: the values of secrets, and the folder of a virtual environment."""
+
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    environment: str = ""
+
+
+def read_from_agent() -> FromAgent:
+    """Read what the agent tells. What this program starts finds its standard input empty."""
+    text = sys.stdin.read()
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return FromAgent(**json.loads(text)) if text else FromAgent()
+
+
+def set_environment(spec: CommandSpec, directory: Path, told: FromAgent) -> None:
+    """Make the environment that the command inherits: programs of its virtual environment come first, or those beside its interpreter; then
+    those of the worker's own. Raises `BadInput` where there is no such interpreter."""
     for name in NOT_FOR_COMMANDS:
         os.environ.pop(name, None)
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    os.environ |= dict(setting.split("=", 1) for setting in spec.environment)
+    first = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    if told.environment:
+        first = [str(Path(told.environment, "bin")), *first]
+        os.environ["VIRTUAL_ENV"] = told.environment
+    elif spec.python:
+        first = [*beside_interpreter(spec.python, directory / BIN), *first]
+    if told.environment or spec.python:
+        os.environ.pop("PYTHONPATH", None)  # of the worker's own Python
+    os.environ["PATH"] = os.pathsep.join(first)
+    os.environ |= dict(setting.split("=", 1) for setting in spec.environment) | told.secrets
 
 
-def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: StepReports) -> int:
+def beside_interpreter(python: str, to: Path) -> list[str]:
+    """Write programs that are called `python` and start this interpreter. Return the folders of these, and of the interpreter."""
+    found = shutil.which(python)
+    if found is None:
+        raise BadInput(f"there is no {python} that a run of this node can start", hint="--python")
+    to.mkdir()
+    for name in ("python", "python3"):
+        with (to / name).open("w") as file:
+            file.write(f'#!/bin/sh\nexec {shlex.quote(found)} "$@"\n')
+        (to / name).chmod(0o755)
+    return [str(to), str(Path(found).absolute().parent)]
+
+
+def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: StepReports, masking: Masking) -> int:
     checkpoints = ContractCheckpoints(directory, command_hash(spec), reports.saved)
     reports.step = checkpoints.resume(directory / contract.RESUME)
     (directory / STORE).mkdir(exist_ok=True)
@@ -83,6 +127,9 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
     silence, endings = Silence(reports, spec.silent_s), Endings()
 
     def show(_stream: int, content: bytes) -> None:
+        print_masked(masking.feed(content))
+
+    def print_masked(content: bytes) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         reports.printed(content)
@@ -127,7 +174,13 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
         hung=lambda: silence.because,
         say=tell_log,
     )
-    return job(Exec(plan, tools))
+
+    def run() -> Summary:
+        ended = Exec(plan, tools)()
+        print_masked(masking.rest())
+        return ended
+
+    return job(run)
 
 
 def started(reports: StepReports, *given: object) -> KeptCommand:

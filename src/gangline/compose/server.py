@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline.compose.access import Access, keep_access, new_secret
+from gangline.compose.access import Access, keep_access, keep_sealing_keys, new_secret
 from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
@@ -86,8 +86,10 @@ def _deployed(
     trackers: "tuple[Tracker, ...]",
 ) -> "Iterator[Deployment]":
     """Open the store and the bytes of a home that is ours alone, and let in who has the secrets of it."""
+    from gangline.adapters.sealing import JweSealer
     from gangline.adapters.store import open_store
     from gangline.service.access.access import ensure_secret
+    from gangline.service.access.secrets import reseal
     from gangline.service.deployment import Deployment
 
     home = settings.server.home
@@ -111,11 +113,13 @@ def _deployed(
             fetcher=make_fetcher(home, settings),
             deliverer=make_deliverer(settings),
             fetching=settings.fetching,
+            sealer=JweSealer(keep_sealing_keys(home, settings.server.secrets_key)),
         )
         if not settings.server.objects:
             _refuse_two_folders(deployment)
         ensure_secret(deployment, access.operator_key, "operator", now_ms=store.now_ms())
         ensure_secret(deployment, access.join_token, "join", now_ms=store.now_ms())
+        reseal(deployment)
         yield deployment
     finally:
         store.close()

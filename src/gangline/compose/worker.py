@@ -49,6 +49,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     from gangline import __version__
     from gangline.adapters.cards import describe_gpu, gpu_memory_gb
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
+    from gangline.adapters.host.trainer.beneath import open_of_runs
     from gangline.adapters.host.trainer.isolation import find_isolation
     from gangline.adapters.host.trainer.process import ProcessTrainer
     from gangline.adapters.hub import NodesHub
@@ -76,9 +77,13 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=NodesTransfer(of.server, hub, rng),
+        transfer=NodesTransfer(of.server, hub, rng, opens=partial(open_of_runs, host.runs)),
         trainer=ProcessTrainer(
-            card=gpu.get("gpu", ""), cards=[card.id for card in cards], slots=slots, isolation=isolation
+            card=gpu.get("gpu", ""),
+            cards=[card.id for card in cards],
+            slots=slots,
+            isolation=isolation,
+            environments=cache.environments,
         ),
         host=host,
         rng=rng,
@@ -136,10 +141,12 @@ def slots_of(of: WorkerProgram, cards: "Sequence[Card]") -> int:
 def make_cache(of: WorkerProgram, home: Path) -> "Cache":
     """Make a worker's own cache, or the one that it shares with others of its machine. Raises `UserError` where its files cannot be
     linked into `home`."""
-    from gangline.adapters.host.cache import Cache
+    from gangline.adapters.host.cache import ENVIRONMENTS, Cache
+    from gangline.adapters.host.environments import Environments
 
-    folder = of.cache or home / "cache"
-    cache = Cache(existing(folder), round(of.cache_gb * 1e9) if of.cache_gb else None)
+    folder, limit = of.cache or home / "cache", round(of.cache_gb * 1e9) if of.cache_gb else None
+    # Runs pass through to environments, and a cache of its own is the worker's alone.
+    cache = Cache(existing(folder), limit, Environments((of.cache or home) / ENVIRONMENTS))
     if folder.stat().st_dev != home.stat().st_dev:
         raise UserError(f"the cache {folder} is on another disk than {home}", hint="choose both on one disk")
     return cache

@@ -3,6 +3,7 @@
 import re
 from typing import Literal
 
+from gangline.core.display import is_text
 from gangline.core.errors import BadInput
 
 KeyRole = Literal["viewer", "member", "admin", "operator"]
@@ -21,6 +22,10 @@ CALLED: dict[Role, str] = {
     "join": "a join token",
     "node": "a node's token",
 }
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+OWN = "GANGLINE_"
+SECRET_MIN, SECRET_MAX = 8, 32_768
+"""Characters of a secret; a shorter one could not be masked in a log without masking much else."""
 PROJECT_NAME = re.compile("[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
@@ -36,6 +41,22 @@ def as_secret(text: str, called: str) -> str:
             hint="copy it again, in one piece",
         )
     return secret
+
+
+def why_no_variable(name: str) -> str:
+    """Return why a job can have no variable of the environment of this name; empty if it can."""
+    if not VARIABLE.fullmatch(name) or name.startswith(OWN):
+        return f"{name!r} is not the name of a variable that a job may have: letters, digits and `_`, and not {OWN}…"
+    return ""
+
+
+def why_not_secret(value: str) -> str:
+    """Return why a text can be no secret of a command, without quoting it; empty if it can."""
+    if not SECRET_MIN <= len(value) <= SECRET_MAX:
+        return f"a secret has {SECRET_MIN} to {SECRET_MAX:,} characters, and this one has {len(value):,}"
+    return (
+        "a secret has no null character and nothing that is not Unicode" if "\0" in value or not is_text(value) else ""
+    )
 
 
 def is_project_name(text: str) -> bool:

@@ -244,6 +244,15 @@ class KeyView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretView:
+    """A secret of a project, without its value. One that is not `readable` was encrypted under a key that the server does not have."""
+
+    name: str
+    set_ms: int
+    readable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
     """A key that was just made. `secret` is shown only once, and in no log."""
 

@@ -110,7 +110,7 @@ class Assignment:
     """A job to work on.
 
     `inputs` are stored by content and have paths below `inputs/`; `resume` has checkpoints, newest first; `prepared` are files that the run
-    need not compute, if its numerics are those under which they were made.
+    need not compute, if its numerics are those under which they were made; `secrets` are the values of a command's secrets.
     """
 
     job: str
@@ -121,6 +121,7 @@ class Assignment:
     inputs: tuple[Stored, ...]
     resume: tuple[Resumable, ...]
     prepared: tuple[Offered, ...] = ()
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def slots(self) -> int:

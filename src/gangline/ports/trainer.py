@@ -1,6 +1,7 @@
 """Run a trainer in a directory that follows the trainer contract (`gangline.core.runs.contract`)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -98,6 +99,44 @@ class Run(Protocol):
         ...
 
 
+class Installing(Protocol):
+    """A virtual environment that is found, made, or made by another worker of this machine meanwhile."""
+
+    @property
+    def place(self) -> Path:
+        """Return the folder of the environment, which may be used once the exit code is 0, and until `release`."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """Return 0 once the environment can be used, another code if it cannot be made, None until then."""
+        ...
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        """Return at most `most` bytes of the run's log, to which it prints, from `first_byte` on."""
+        ...
+
+    def release(self) -> None:
+        """Stop making the environment, or using it. Repeated calls are no error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAccess:
+    """What a run may use besides its directory and its slots.
+
+    Where the network can be cut, only one that wants the `network` has it; only one that reads data sets in `buckets` has the node's keys
+    for them. A command has the values of its `secrets`, and the virtual `environment` that was made for it.
+    """
+
+    network: bool = False
+    buckets: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Path | None = None
+
+
+NO_ACCESS = RunAccess()
+
+
 class Trainer(Protocol):
     def prove(self) -> Proof | None:
         """Return what this node can do, found by loading the libraries and trying the GPU, once; None while that is not finished."""
@@ -107,8 +146,11 @@ class Trainer(Protocol):
         """Do in advance what a start would have to wait for and needs no job. Repeated calls are no error."""
         ...
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> Run:
-        """Start a run on these slots of the node: it sees their GPUs only, and has their share of the processor's cores. Where the network
-        can be cut, only one that wants the `network` has it; only one that reads data sets in `buckets` has the node's keys for them. Its
-        directory may be another one from then on: that of the run."""
+    def install(self, directory: Path) -> Installing:
+        """Begin to install the requirements among the inputs of a run that is laid out in `directory`."""
+        ...
+
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> Run:
+        """Start a run on these slots of the node: it sees their GPUs only, and has their share of the processor's cores. Its directory may
+        be another one from then on: that of the run."""
         ...

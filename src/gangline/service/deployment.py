@@ -8,6 +8,7 @@ from gangline.core.fleet.pools import PoolState, PoolTerms
 from gangline.core.policy import Policy
 from gangline.core.server.settings import PoolSettings
 from gangline.core.server.sources import FetchingSettings
+from gangline.ports.access.sealer import Sealer
 from gangline.ports.hub import Hub
 from gangline.ports.objects import Objects
 from gangline.ports.places.deliverer import Deliverer
@@ -44,7 +45,7 @@ class Deployment:
     `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name, and
     `open_pools` brings them up to date with their rows. `server` identifies this server among several over one store, and stays the same
     across restarts; `url` is where rented nodes reach it. A server without a `fetcher` fetches no photos, one without a `deliverer`
-    delivers no results.
+    delivers no results, one without a `sealer` keeps no secrets.
     """
 
     store: Store
@@ -63,5 +64,6 @@ class Deployment:
     trackers: tuple[Tracker, ...] = ()
     fetcher: Fetcher | None = None
     deliverer: Deliverer | None = None
+    sealer: Sealer | None = None
     fetching: FetchingSettings = field(default_factory=FetchingSettings)
     recent: Recent = field(default_factory=Recent)

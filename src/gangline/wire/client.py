@@ -18,7 +18,6 @@ from uuid import uuid4
 
 import httpx
 
-from gangline.core.access import KeyRole
 from gangline.core.display import is_text
 from gangline.core.errors import Damaged, Unreachable, UserError
 from gangline.core.files import File, is_safe_path
@@ -37,16 +36,12 @@ from gangline.core.views import (
     JobPage,
     JobSummary,
     JobView,
-    JoinTokenView,
-    KeyView,
     LogView,
     MetricsView,
-    NewJoinToken,
-    NewKey,
     ProgressView,
-    ProjectView,
 )
 from gangline.tls import trusted
+from gangline.wire.access_calls import AccessCalls
 from gangline.wire.fleet_calls import FleetCalls
 from gangline.wire.http import Http, parse_answer, parse_lines, path_of, problem_of
 from gangline.wire.problem import to_error
@@ -57,7 +52,7 @@ CHUNK = 1 << 20
 PATIENCE_S = 60.0
 
 
-class Client(FleetCalls):
+class Client(FleetCalls, AccessCalls):
     """A client. Methods raise `UserError` for what the caller can fix, and `Unreachable` if the server does not answer.
 
     `token` is a key; an operator's key reaches every project, and `project` selects one.
@@ -197,66 +192,6 @@ class Client(FleetCalls):
     def remove(self, job: str) -> RemovalView:
         """Delete a job that has ended, with its weights and logs and the photos that no other job uses. Its bills stay."""
         return parse_answer(RemovalView, self._http.ask("DELETE", path_of("jobs", job)))
-
-    def project(self) -> ProjectView:
-        """Return the project that the key belongs to, or `project` if the client was created with one."""
-        return parse_answer(ProjectView, self._http.ask("GET", "/v1/project"))
-
-    def projects(self) -> list[ProjectView]:
-        """Return all projects. Needs an operator's key."""
-        return parse_answer(list[ProjectView], self._http.ask("GET", "/v1/projects"))
-
-    def add_project(self, project: str) -> ProjectView:
-        """Create a project; an existing one stays as it is. Needs an operator's key."""
-        return parse_answer(ProjectView, self._http.ask("POST", "/v1/projects", {"project": project}))
-
-    def set_project(self, project: str, *, share: float = 1.0, budget_usd: float | None = None) -> ProjectView:
-        """Set a project's share and budget in US dollars; None means no limit. Needs an operator's key."""
-        body = {"share": share, "budget_usd": budget_usd}
-        return parse_answer(ProjectView, self._http.ask("PUT", path_of("projects", project), body))
-
-    def keys(self) -> list[KeyView]:
-        """Return the project's keys; for an operator without a project, all keys. Needs an admin's key."""
-        return parse_answer(list[KeyView], self._http.ask("GET", "/v1/keys"))
-
-    def add_key(self, name: str, role: KeyRole = "member", *, lasts_s: float | None = None) -> NewKey:
-        """Create a key that expires after `lasts_s` (None: never). Only this answer has its secret. Needs an admin's key."""
-        return parse_answer(
-            NewKey, self._http.ask("POST", "/v1/keys", {"name": name, "role": role, "lasts_s": lasts_s})
-        )
-
-    def revoke_key(self, key: str) -> None:
-        """Revoke a key, given its id, at once and for good. Needs an admin's key."""
-        self._http.ask("DELETE", path_of("keys", key))
-
-    def join_tokens(self) -> list[JoinTokenView]:
-        """Return all join tokens. Needs an operator's key."""
-        return parse_answer(list[JoinTokenView], self._http.ask("GET", "/v1/join-tokens"))
-
-    def add_join_token(
-        self,
-        name: str,
-        pool: str = "default",
-        *,
-        lasts_s: float | None = None,
-        price_usd_per_hour: float | None = None,
-        trust: int | None = None,
-        nodes_max: int | None = None,
-        nodes_per_hour: int | None = None,
-    ) -> NewJoinToken:
-        """Create a join token. Its secret is in the answer and never shown again. Needs an operator's key.
-
-        Price (0: free) and trust default to the pool's. At most `nodes_max` are here at once; `nodes_per_hour` join within an hour.
-        """
-        terms = {"price_usd_per_hour": price_usd_per_hour, "trust": trust}
-        limits = {"nodes_max": nodes_max, "nodes_per_hour": nodes_per_hour}
-        given = {name: value for name, value in (terms | limits).items() if value is not None}
-        body = {"name": name, "pool": pool, "lasts_s": lasts_s, **given}
-        return parse_answer(NewJoinToken, self._http.ask("POST", "/v1/join-tokens", body))
-
-    def revoke_join_token(self, join_token: str) -> None:
-        """Revoke a join token, given its id: no more nodes join with it, and those that did stay. Needs an operator's key."""
-        self._http.ask("DELETE", path_of("join-tokens", join_token))
 
     def events(self, job: str, after: int = 0) -> list[EventView]:
         return parse_answer(

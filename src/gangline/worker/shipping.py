@@ -11,12 +11,13 @@ from gangline.core.files import File
 from gangline.core.jobs.retry import retry_s
 from gangline.core.runs.metrics import POINTS_MAX
 from gangline.ports.server import Done, Folder, Keep, Log, Outcome, Points, Show, Stale, Succeeded
-from gangline.ports.trainer import Made, Pictures, Run
+from gangline.ports.trainer import Installing, Made, Pictures, Run
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.edges import NEWS, Activity, unless, wait
 from gangline.worker.metrics_buffer import MetricsBuffer
 from gangline.worker.move import AttemptFailed, LeaseLost, held
 
+Printing = Run | Installing
 LOG_EVERY_S = 2.0
 LOG_PIECE_BYTES = 64 * 1024
 LAST_WORDS_BYTES = 2000
@@ -42,12 +43,12 @@ class Shipping:
 
     def loops(self, run: Run) -> tuple[Activity[None], ...]:
         """Return the activities that run beside the trainer. Each ends when the trainer has ended and everything of its kind is sent."""
-        return self._ship_log(run), self._ship_metrics(run), self._ship_pictures(run), self._ship_prepared(run)
+        return self.ship_log(run), self._ship_metrics(run), self._ship_pictures(run), self._ship_prepared(run)
 
     # The log
 
-    def _ship_log(self, run: Run) -> Activity[None]:
-        """Send what the trainer prints, every few seconds, and all the rest once it has ended."""
+    def ship_log(self, run: Printing) -> Activity[None]:
+        """Send what the trainer, or an installation, prints, every few seconds, and all the rest once it has ended."""
         while True:
             ended = run.exit_code() is not None
             piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
@@ -58,7 +59,7 @@ class Shipping:
             else:
                 yield NEWS
 
-    def _send_log(self, run: Run, piece: bytes) -> Activity[None]:
+    def _send_log(self, run: Printing, piece: bytes) -> Activity[None]:
         live = self._live
         request = Log(first_byte=self._logged_bytes, text=piece.decode(errors="replace"))
         yield from held(live.edges, live.clock, lambda: live.edges.server.log(live.hold, request))
@@ -67,7 +68,7 @@ class Shipping:
         while live.clock.now_s < pause_ends_s and run.exit_code() is None:
             yield pause_ends_s
 
-    def last_words(self, run: Run) -> str:
+    def last_words(self, run: Printing) -> str:
         """Return the last line that the trainer printed."""
         lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")
         return lines.strip().splitlines()[-1] if lines.strip() else "none"

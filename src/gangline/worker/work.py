@@ -22,9 +22,9 @@ from pathlib import Path
 from gangline.core.display import as_words
 from gangline.core.errors import GanglineError
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_LEFT_OUT, EXIT_STOPPED
-from gangline.core.specs.kinds import reads_buckets, wants_network
+from gangline.core.specs.kinds import reads_buckets, wants_network, wants_packages
 from gangline.ports.server import Assignment, Done, Failed, Joined, Outcome, Refused, Released
-from gangline.ports.trainer import Run
+from gangline.ports.trainer import Installing, Run, RunAccess
 from gangline.worker.activities import Activities
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.checkpoints import Checkpoints
@@ -53,6 +53,7 @@ class AttemptWork:
         self._activities = Activities(self._live.clock)
         self._activities.begin(self._course())
         self._directory: Path | None = None
+        self._installing: Installing | None = None
         self._over = False
 
     def step(self, now_s: float) -> None:
@@ -113,11 +114,9 @@ class AttemptWork:
         shipping = Shipping(live)  # only now is it known from which step the attempt resumes
         checkpoints = Checkpoints(live, shipping)
         yield from unless(lambda: live.stopping, self._take_slots())
-        while left_out is not None and self._taken:
-            spec = live.assignment.spec
-            run = live.run = live.edges.trainer.start(
-                live.assignment.kind, directory, self._taken, network=wants_network(spec), buckets=reads_buckets(spec)
-            )
+        access = yield from self._access(directory, shipping)
+        while left_out is not None and access:
+            run = live.run = live.edges.trainer.start(live.assignment.kind, directory, self._taken, access)
             directory = self._directory = run.directory
             code = yield from self._supervise(run, shipping, checkpoints)
             run.kill()  # what it started and left would still write, while its result is read
@@ -142,6 +141,18 @@ class AttemptWork:
             self._taken = self._slots.take(self._live.assignment.slots) or ()
             if not self._taken:
                 yield self._live.clock.now_s
+
+    def _access(self, directory: Path, shipping: Shipping) -> Activity[RunAccess | None]:
+        """Return what the run may use, once its virtual environment is made; None if the node must stop. Raise `AttemptFailed`."""
+        live, spec = self._live, self._live.assignment.spec
+        access = RunAccess(network=wants_network(spec), buckets=reads_buckets(spec), secrets=live.assignment.secrets)
+        if wants_packages(spec) and not live.stopping:
+            made = self._installing = live.edges.trainer.install(directory)
+            yield from unless(lambda: live.stopping, shipping.ship_log(made))
+            if made.exit_code() and not live.stopping:
+                raise AttemptFailed("crashed", f"the requirements cannot be installed: {shipping.last_words(made)}")
+            access = replace(access, environment=made.place)
+        return None if live.stopping else access
 
     def _fetch(self, directory: Path) -> Activity[tuple[str, ...]]:
         live = self._live
@@ -176,6 +187,8 @@ class AttemptWork:
         live = self._live
         if live.run:
             live.run.kill()
+        if self._installing:
+            self._installing.release()
         live.edges.transfer.stop()
         if live.edges.transfer.idle:
             if self._directory:

@@ -75,6 +75,9 @@ ROUTES = {
     "POST /v1/keys": Entry("admin", 201, body={"name": "a"}),
     "GET /v1/keys": Entry("admin"),
     "DELETE /v1/keys/{key}": Entry("admin", 204, elsewhere=404),
+    "PUT /v1/secrets/{secret}": Entry("member", body={"value": "hf_abcdefgh"}),
+    "GET /v1/secrets": Entry("viewer"),
+    "DELETE /v1/secrets/{secret}": Entry("member", 204),
     "POST /v1/projects": Entry("operator", 201, body={"project": "new"}),
     "GET /v1/projects": Entry("operator"),
     "PUT /v1/projects/{project}": Entry("operator", body={}),
@@ -151,6 +154,7 @@ class House:
         ours = {"name": "ours", "base": asdict(service.spec().base)}
         assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
         assert service.ask("POST", "/v1/pools", json={"name": "rented", "driver": "shop"}).status_code == 201
+        service.ask("PUT", "/v1/secrets/HF_TOKEN", json={"value": "hf_abcdefgh"})
         service.ask("POST", f"/v1/jobs/{job}/pause")
         service.ask("POST", f"/v1/jobs/{ended}/cancel")
         revoked, expired = service.make_key("operator"), service.make_key("operator", lasts_s=1)
@@ -178,6 +182,7 @@ class House:
             "pool": "rented",
             "node": joined["another node"]["node"],
             "step": "10",
+            "secret": "HF_TOKEN",
             "name": "gangline-0.0.1-py3-none-any.whl",
         }
         self.bodies = {

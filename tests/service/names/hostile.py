@@ -48,6 +48,7 @@ BELOW_THE_DOOR = (
     "UPDATE credential SET pool = :text WHERE pool IS NOT NULL AND revoked_ms IS NULL",
     "UPDATE base SET family = :text, prediction_type = :text, licence = :text, because = :text",
     "UPDATE base SET name = :text WHERE name = 'other'",
+    "UPDATE secret SET name = :text WHERE name = 'OTHER'",
     "UPDATE mirror SET because = :text",
     "UPDATE tracked SET tracker = tracker || :text, because = :text",
     "UPDATE metric SET points = replace(points, 'own', :json)",
@@ -126,6 +127,7 @@ def _others(service: Service) -> dict[str, str]:
             BaseStatement(because="it"),
             service.now_ms,
         )
+    service.ask("PUT", "/v1/secrets/OTHER", json={"value": "a-secret-value"})
     key, token = service.make_key("member"), service.join_token()
     return {"key": key["key"]["id"], "join_token": token["join_token"]["id"], "project": service.add_project("other")}
 

@@ -1,4 +1,4 @@
-"""A node's cache: files named by their SHA-256, below a limit. Several workers of one machine may share it.
+"""A node's cache: files named by their SHA-256, and virtual environments, below a limit. Several workers of one machine may share it.
 
 A run uses a file through a hard link, so a file with two names is in use. A download holds a lock on its partial file.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gangline.adapters.host.environments import Environments
 from gangline.core.canonical import digest
 from gangline.core.files import File, is_sha256
 from gangline.core.fleet.cache import Cached, to_evict
@@ -22,12 +23,13 @@ SHARE_OF_DISK = 0.5
 FREE_BYTES_MIN = 2 * 2**30
 """Free space that the cache leaves to others."""
 
-BASES = "bases"
+BASES, ENVIRONMENTS = "bases", "environments"
 
 
 class Cache:
-    def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path, limit_bytes: int | None = None, environments: Environments | None = None) -> None:
         self.folder = folder
+        self.environments = environments or Environments(folder / ENVIRONMENTS)
         (folder / BASES).mkdir(parents=True, exist_ok=True)
         known = sum(each.bytes for each in self._look())
         self.limit_bytes = limit_bytes or round(SHARE_OF_DISK * (shutil.disk_usage(folder).free + known))
@@ -58,12 +60,16 @@ class Cache:
         """Evict files until there is room for this many more bytes. Files in use stay, so that a run keeps what it needs; the limit may be
         exceeded until it ends."""
         with self._alone():
-            found = self._look()
+            environments = list(self.environments.kept())
+            found = [*self._files(), *environments]
             size = sum(each.bytes for each in found)
             free = shutil.disk_usage(self.folder).free - FREE_BYTES_MIN
             limit = min(self.limit_bytes, size + max(0, free))
             for each in to_evict(found, room_bytes=room_bytes, limit_bytes=limit, now_s=time.time()):
-                (self.folder / each.name).unlink(missing_ok=True)
+                if each in environments:
+                    self.environments.evict(each.name)
+                else:
+                    (self.folder / each.name).unlink(missing_ok=True)
 
     def remember(self, base: str, files: tuple[File, ...]) -> None:
         """Record the files that runs on this node use of a base."""
@@ -89,6 +95,9 @@ class Cache:
             yield
 
     def _look(self) -> list[Cached]:
+        return [*self._files(), *self.environments.kept()]
+
+    def _files(self) -> list[Cached]:
         return [found for entry in os.scandir(self.folder) if (found := _cached(entry))]
 
 

@@ -7,12 +7,13 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPResponse
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import IO, TypeVar
 from urllib.parse import urljoin
 
 from gangline.adapters.transfer.connections import Connections, network, pieces
@@ -23,6 +24,7 @@ from gangline.core.jobs.retry import RETRY_S_FIRST, RETRY_S_MAX, retry_s
 from gangline.ports.server import Upload
 
 T = TypeVar("T")
+OpenSource = Callable[[Path], AbstractContextManager[IO[bytes]]]
 
 BUFFER_BYTES = 2**20
 SHORT_BYTES = 8 * PART_BYTES
@@ -57,14 +59,26 @@ class Busy(Unreachable):
         self.after_s = after_s
 
 
-class Carrier:
-    """Transfers single files. `server` is the base of URLs without a host; `threads` move the parts."""
+def open_anywhere(path: Path) -> AbstractContextManager[IO[bytes]]:
+    return path.open("rb", buffering=0)
 
-    def __init__(self, server: str, threads: ThreadPoolExecutor, patience: Patience, rng: Random) -> None:
+
+class Carrier:
+    """Transfers single files. `server` is the base of URLs without a host; `threads` move the parts; `opens` opens what is uploaded."""
+
+    def __init__(
+        self,
+        server: str,
+        threads: ThreadPoolExecutor,
+        patience: Patience,
+        rng: Random,
+        opens: OpenSource = open_anywhere,
+    ) -> None:
         self._server = server
         self._threads = threads
         self._patience = patience
         self._rng = rng
+        self._opens = opens
         self._connections = Connections(connect_s=patience.connect_s, stall_s=patience.stall_s)
 
     def close(self) -> None:
@@ -75,8 +89,8 @@ class Carrier:
         """Return the file's size and hashes. The whole file is hashed concurrently with the parts, and must match `file.sha256`: so an
         attestation of the parts holds for the whole. Raises `Damaged`."""
         self._refuse_if_closed()
-        whole = self._threads.submit(_hash, file, source, range(file.bytes))
-        parts = tuple(_hash(file, source, part) for part in part_ranges(file.bytes))
+        whole = self._threads.submit(self._hash, file, source, range(file.bytes))
+        parts = tuple(self._hash(file, source, part) for part in part_ranges(file.bytes))
         if whole.result() != file.sha256:
             raise Damaged(f"{file.path} has changed: it no longer matches its SHA-256")
         return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=parts if len(parts) > 1 else ())
@@ -84,7 +98,7 @@ class Carrier:
     def upload(self, grant: Grant, file: File, source: Path) -> None:
         self._refuse_if_closed()
         ranges = part_ranges(file.bytes) if len(grant.parts) > 1 else (range(file.bytes),)
-        with source.open("rb", buffering=0) as content:
+        with self._opens(source) as content:
             self._all(
                 partial(self._put, signed, file, content.fileno(), part)
                 for signed, part in zip(grant.parts, ranges, strict=True)
@@ -106,6 +120,13 @@ class Carrier:
             except RangesIgnored:
                 get(incoming, range(file.bytes), ranged=False)
             incoming.complete(durable=durable)
+
+    def _hash(self, file: File, source: Path, part: range) -> str:
+        hashed = hashlib.sha256()
+        with self._opens(source) as content:
+            for piece in _read(file, content.fileno(), part):
+                hashed.update(piece)
+        return hashed.hexdigest()
 
     def _put(self, signed: Signed, file: File, content: int, part: range) -> None:
         def once() -> None:
@@ -184,14 +205,6 @@ def _read(file: File, content: int, part: range) -> Iterator[memoryview]:
             raise Damaged(f"{file.path} became shorter")
         at += count
         yield buffer[:count]
-
-
-def _hash(file: File, source: Path, part: range) -> str:
-    hashed = hashlib.sha256()
-    with source.open("rb", buffering=0) as content:
-        for piece in _read(file, content.fileno(), part):
-            hashed.update(piece)
-    return hashed.hexdigest()
 
 
 def _with_length(signed: Signed, part: range) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
-from gangline.adapters.transfer.carrier import Carrier, Patience
+from gangline.adapters.transfer.carrier import Carrier, OpenSource, Patience, open_anywhere
 from gangline.core.errors import Denied, GanglineError
 from gangline.core.files import File, Grant, Signed
 from gangline.core.models.bases import ModelRole
@@ -53,12 +53,21 @@ class FutureTask(Generic[T]):
 
 class HttpTransfer:
     """The `transfer` port. `server` is the base of URLs without a host. `nice` is how far its threads lower their priority (setpriority(2),
-    which Linux applies to each thread)."""
+    which Linux applies to each thread); `opens` opens what is uploaded."""
 
-    def __init__(self, server: str, rng: Random, patience: Patience = PATIENCE, *, nice: int = 0) -> None:
+    def __init__(
+        self,
+        server: str,
+        rng: Random,
+        patience: Patience = PATIENCE,
+        *,
+        nice: int = 0,
+        opens: OpenSource = open_anywhere,
+    ) -> None:
         threads = partial(ThreadPoolExecutor, initializer=os.nice, initargs=(nice,))
         self._files = threads(FILES_AT_ONCE, thread_name_prefix="file")
-        self._new_carrier = partial(Carrier, server, threads(PARTS_AT_ONCE, thread_name_prefix="part"), patience, rng)
+        parts = threads(PARTS_AT_ONCE, thread_name_prefix="part")
+        self._new_carrier = partial(Carrier, server, parts, patience, rng, opens)
         self._carrier = self._new_carrier()
         self._under_way: list[Future[Any]] = []
 
@@ -89,10 +98,18 @@ class HttpTransfer:
 class NodesTransfer(HttpTransfer):
     """A transfer that also downloads from the hub."""
 
-    def __init__(self, server: str, hub: NodeHub, rng: Random, patience: Patience = PATIENCE) -> None:
-        super().__init__(server, rng, patience)
+    def __init__(
+        self,
+        server: str,
+        hub: NodeHub,
+        rng: Random,
+        patience: Patience = PATIENCE,
+        *,
+        opens: OpenSource = open_anywhere,
+    ) -> None:
+        super().__init__(server, rng, patience, opens=opens)
         self._hub = hub
-        self._apart = partial(NodesTransfer, server, hub, rng, patience)
+        self._apart = partial(NodesTransfer, server, hub, rng, patience, opens=opens)
 
     def apart(self) -> "NodesTransfer":
         return (

@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 from threading import Event
 
 from gangline.adapters.cards import gpu_memory_gb
-from gangline.adapters.host.trainer.process import MODULES, start_program
+from gangline.adapters.host.trainer.process import MODULES
 from gangline.adapters.host.trainer.run import ProcessRun
+from gangline.adapters.host.trainer.start import start_program
 from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.cli.jobs.scratch import ScratchPlan
 from gangline.cli.output import duration, say

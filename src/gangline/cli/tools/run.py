@@ -46,6 +46,12 @@ def run_command(
         ),
     ] = Path(),
     no_code: Annotated[bool, typer.Option("--no-code", help="Bring no code.")] = False,
+    requirements: Annotated[
+        Path | None,
+        typer.Option(
+            help="Install the packages of this file, as `pip install -r` does, into a virtual environment that the node keeps."
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the script).")] = "",
     detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
     server: ServerOption = None,
@@ -65,23 +71,34 @@ def run_command(
     wanted = with_options({}, settings | {"command": command}, needs)
     folders = [_data(each) for each in data or ()]
     files = [] if no_code else code_files(code)
-    stand_ins = [{"name": name, "files": [to_json(STAND_IN)]} for name, _ in folders]
-    parse_command(wanted | {"data": stand_ins}, options=True)  # before anything is uploaded
-    spec = parse_command(wanted | upload(client, code, files, folders), options=True)
+    stand_ins: dict[str, Any] = {"data": [{"name": name, "files": [to_json(STAND_IN)]} for name, _ in folders]}
+    if requirements:
+        if not requirements.is_file():
+            raise BadInput(f"--requirements: there is no file {requirements}")
+        stand_ins["requirements"] = to_json(STAND_IN)
+    parse_command(wanted | stand_ins, options=True)  # before anything is uploaded
+    spec = parse_command(wanted | upload(client, code, files, folders, requirements), options=True)
     submit_and_watch(client, spec, name, detach, output)
 
 
-def upload(client: "Client", code: Path, files: list[Path], folders: list[tuple[str, Path]]) -> dict[str, Any]:
+def upload(
+    client: "Client",
+    code: Path,
+    files: list[Path],
+    folders: list[tuple[str, Path]],
+    requirements: Path | None = None,
+) -> dict[str, Any]:
     """Upload code and data by content. Return the fields of the spec that name them."""
     brought = {name: sorted(path for path in folder.rglob("*") if path.is_file()) for name, folder in folders}
-    progress = UploadProgress(len(files) + sum(map(len, brought.values())))
+    progress = UploadProgress(len(files) + sum(map(len, brought.values())) + bool(requirements))
     if files:
         say(f"uploading {len(files)} files of code from {code.absolute()}")
 
     def send(paths: list[Path], root: Path) -> list[dict[str, Any]]:
         return [to_json(file) for file in _sent(client, paths, root, progress)]
 
-    return {
+    packages = {"requirements": send([requirements], requirements.parent)[0]} if requirements else {}
+    return packages | {
         "code": send(files, code),
         "data": [{"name": name, "files": send(brought[name], folder)} for name, folder in folders],
     }

@@ -106,7 +106,10 @@ def _as_json(outcome: ResumeCheck) -> dict[str, Any]:
 
 
 def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
-    from gangline.adapters.host.trainer.process import ProcessTrainer, start_program
+    from gangline.adapters.host.trainer.process import ProcessTrainer
+    from gangline.adapters.host.trainer.start import start_program
+    from gangline.compose.machine import own_secrets
+    from gangline.ports.trainer import RunAccess
 
     if command:
         named = command if any("{}" in part for part in command) else [*command, "{}"]
@@ -118,7 +121,13 @@ def _starter(command: list[str], kind: str | None) -> Callable[[Path], Any]:
             f"there is no trainer for a spec of kind {kind!r}" if kind else "there is nothing to run",
             hint=f"pass --spec with a spec of kind {' or '.join(sorted(KINDS))}, or --photos and --base, or a command after --",
         )
-    return partial(ProcessTrainer().start, kind)
+    trainer = ProcessTrainer()
+
+    def start(directory: Path) -> Any:
+        names = json.loads((directory / contract.SPEC).read_text()).get("secrets", ())
+        return trainer.start(kind, directory, access=RunAccess(secrets=own_secrets(names)))
+
+    return start
 
 
 def _from_spec(spec: Path | None, inputs: Path | None) -> tuple[Callable[[Path], None], str | None]:

@@ -15,6 +15,7 @@ from gangline.core.server.isolation import IsolationLevel
 
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+KEY_MIN = 32
 DATA_CACHE_GB = 100.0
 """Trainers, which read the variable themselves, have the same default."""
 DEFAULT_HOME = Path("~/.local/share/gangline")
@@ -29,6 +30,16 @@ def _why_no_secret(text: str) -> str:
             "cannot be a secret: it contains control characters or letters outside ASCII; copy it again, in one piece"
         )
     return ""
+
+
+def keys_of(text: str) -> list[str]:
+    """Return the keys of a text that separates them by commas."""
+    return [key for each in text.split(",") if (key := each.strip())]
+
+
+def _why_no_key(text: str) -> str:
+    short = any(len(key) < KEY_MIN for key in keys_of(text))
+    return f"needs {KEY_MIN} random characters or more: openssl rand -hex 32" if short else ""
 
 
 def _why_no_url(text: str) -> str:
@@ -113,6 +124,12 @@ class ServerProgram:
         SettingOrigin("GANGLINE_OBJECTS"),
         "The bucket for files, as s3://BUCKET/PREFIX; without it, they are kept in the home.",
     ] = ""
+    secrets_key: Annotated[
+        Annotated[str, Checked(_why_no_key)],
+        SettingOrigin("GANGLINE_SECRETS_KEY", secret=True),
+        "The key that encrypts users' secrets in the database, the same for all its servers; without it, one is made in the home. Of "
+        "several, separated by commas, the first encrypts and the others only decrypt.",
+    ] = field(default="", repr=False)
     wandb_project: Annotated[
         Word,
         SettingOrigin("GANGLINE_WANDB_PROJECT"),

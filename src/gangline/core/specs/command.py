@@ -1,12 +1,12 @@
 """The spec of a job that runs a command of its owner's: any program, with what it needs and how its checkpoints are recognised."""
 
-import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
+from gangline.core.access import OWN, VARIABLE, why_no_variable
 from gangline.core.canonical import digest
 from gangline.core.display import has_words
 from gangline.core.files import File, Files, is_safe_path
@@ -29,9 +29,9 @@ LayoutName = Literal[
     "accelerate", "kohya", "simpletuner", "lightning", "hf-trainer", "dcp", "onetrainer", "manifest", "files", "folder"
 ]
 """How a library writes its checkpoints (gangline.core.command.layout)."""
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-OWN = "GANGLINE_"
 SCRIPTS = (".py", ".sh")
+REQUIREMENTS = "requirements.txt"
+"""The name of that file among the inputs of a run."""
 WORDS_MAX, WORD_MAX = 4096, 32_768
 
 
@@ -47,18 +47,12 @@ def _why_no_setting(setting: str) -> str:
     return f"{name} begins with {OWN}, which is for the worker's own settings" if name.startswith(OWN) else ""
 
 
-def _why_no_variable(name: str) -> str:
-    if not VARIABLE.fullmatch(name) or name.startswith(OWN):
-        return f"{name!r} is not the name of a variable that a job may have: letters, digits and `_`, and not {OWN}…"
-    return ""
-
-
 def _why_no_word(word: str) -> str:
     return "has a null character" if "\0" in word else ""
 
 
 PathBelow = Annotated[str, MinLen(1), MaxLen(500), Checked(_why_no_path)]
-VariableName = Annotated[str, MinLen(1), MaxLen(200), Checked(_why_no_variable)]
+VariableName = Annotated[str, MinLen(1), MaxLen(200), Checked(why_no_variable)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +101,22 @@ class CommandSpec(PlacementSettings):
         MaxLen(64),
         Setting("Put these folders of files into the working directory.", RESULT, group=SettingGroup.FILES),
     ] = ()
+    requirements: Annotated[
+        File | None,
+        Setting(
+            "Install these packages of pip's into a virtual environment, which a node keeps for other jobs with the same file.",
+            RESULT,
+            group=SettingGroup.FILES,
+        ),
+    ] = None
+    python: Annotated[
+        str,
+        MaxLen(500),
+        Checked(_why_no_word),
+        Setting(
+            "Let `python` be this interpreter of the node, by its path or name (default: that of the worker).", RESULT
+        ),
+    ] = ""
     checkpoints: Annotated[
         PathBelow,
         Setting(
@@ -164,6 +174,13 @@ class CommandSpec(PlacementSettings):
             RESULT,
         ),
     ] = ()
+    secrets: Annotated[
+        tuple[VariableName, ...],
+        MaxLen(100),
+        Setting(
+            "Set the variable of this name to the project's secret of the same name (`gangline secrets set`).", RESULT
+        ),
+    ] = ()
     network: Annotated[
         bool,
         Setting("Let the command reach the network; in a sandbox it has none else.", PLACE),
@@ -204,7 +221,8 @@ class CommandSpec(PlacementSettings):
     def input_files(self) -> dict[str, File]:
         """Every file of a run's `inputs/`, by its path below it."""
         brought = {f"data/{folder.name}/{file.path}": file for folder in self.data for file in folder.files}
-        return {f"code/{file.path}": file for file in self.code} | brought
+        packages = {REQUIREMENTS: self.requirements} if self.requirements else {}
+        return {f"code/{file.path}": file for file in self.code} | brought | packages
 
     def model_files(self) -> dict[str, File]:
         """None of them is a model's to Gangline."""
@@ -231,6 +249,12 @@ def parse_command(value: object, *, options: bool = False) -> CommandSpec:
         Problem("data", "two folders have the same name"): len(set(names)) < len(names),
         Problem("data", "a folder lies in another one"): within,
         Problem("data", "a folder has the name of the folder of checkpoints"): spec.checkpoints in names,
+        Problem("python", "requirements are installed for the worker's own interpreter: give one of both"): bool(
+            spec.python and spec.requirements
+        ),
+        Problem("secrets", "a variable of that name is in the environment, too"): any(
+            setting.partition("=")[0] in spec.secrets for setting in spec.environment
+        ),
         Problem("step", "must contain {step} exactly once"): bool(spec.step) and not is_step_pattern(spec.step),
         Problem(
             "complete_when", "must be a pattern of paths below the folder of checkpoints; * does not match a slash"

@@ -167,5 +167,10 @@ def wants_network(task: Mapping[str, Any]) -> bool:
     return reads_buckets(task) or bool(task.get("network", False))
 
 
+def wants_packages(task: Mapping[str, Any]) -> bool:
+    """Return whether a task, as JSON, wants packages installed before it begins."""
+    return bool(task.get("requirements"))
+
+
 def needs_weights(spec: Spec | SampleSpec) -> TypeGuard[SampleSpec]:
     return "weights" in kind_of(spec).needs

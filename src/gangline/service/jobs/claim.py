@@ -2,21 +2,25 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from zlib import crc32
 
+from gangline.core.errors import BadInput
 from gangline.core.job import Node
 from gangline.core.jobs.claim import NOTHING, Choice, ClaimCandidate, Nothing, by_fair_share, choose, refusal
 from gangline.core.money.budget import UNPRICED_MICRO_USD, Purse, reservation
+from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import without_defaults
 from gangline.ports.server import Assignment, Hold, NoWork
 from gangline.ports.store import Row, guard, write
+from gangline.service.access.secrets import open_secrets
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.content.inputs import checkpoints_to_resume, inputs_of, prepared_for, resumable
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.scaling import give_back
 from gangline.service.fleet.speed import turned_away
 from gangline.service.jobs.samples import may_render_steps
+from gangline.service.jobs.steer import withhold
 from gangline.service.money import bill
 
 CANDIDATES_MAX = 16
@@ -48,7 +52,13 @@ def _try(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWo
         deployment.store.apply(write("node_seen", id=node_id, now=now_ms))
         give_back(deployment, node_id)
         return NoWork(because=found.because, locked_out=found.locked_out)
-    assignment = _take(deployment, node, found, now_ms)
+    try:
+        secrets = _secrets_for(deployment, found.job)
+    except BadInput as error:
+        deployment.recent.leave(found.job)
+        withhold(deployment, found.job.id, f"{error.message}; resume the job once it is set", now_ms)
+        return None
+    assignment = _take(deployment, node, found, secrets, now_ms)
     if not assignment:
         deployment.recent.lose(found.job, now_ms)
     return assignment
@@ -131,7 +141,17 @@ def as_candidate(row: Row) -> ClaimCandidate:
     return ClaimCandidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
 
 
-def _take(deployment: Deployment, node: Node, chosen: Chosen, now_ms: int) -> Assignment | None:
+def _secrets_for(deployment: Deployment, job: ClaimCandidate) -> dict[str, str]:
+    """Return the values of a command's secrets. Raise `BadInput` if one is not there any more, or cannot be decrypted."""
+    if KINDS[job.kind].ours:
+        return {}
+    spec = json.loads(deployment.store.load("job", id=job.id)[0]["spec"])
+    return open_secrets(deployment, job.project, spec.get("secrets", ()))
+
+
+def _take(
+    deployment: Deployment, node: Node, chosen: Chosen, secrets: dict[str, str], now_ms: int
+) -> Assignment | None:
     """Assign the job. Return None if the job changed since it was loaded, or the node's slot or the budget is gone."""
     job, because, reserve = chosen.job, chosen.choice.because, chosen.choice.reserve
     now_ms = max(now_ms, node.meter_ms)  # a concurrent request may have metered the node further
@@ -170,7 +190,8 @@ def _take(deployment: Deployment, node: Node, chosen: Chosen, now_ms: int) -> As
     )
     if not taken:
         return None
-    return _assignment(deployment, deployment.store.load("job", id=job.id)[0], hold, checkpoints, node, now_ms)
+    found = _assignment(deployment, deployment.store.load("job", id=job.id)[0], hold, checkpoints, node, now_ms)
+    return replace(found, secrets=secrets)
 
 
 def _assignment(

@@ -48,6 +48,15 @@ def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
     return _until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused")
 
 
+def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
+    """Pause a job that waits, as no node could run it. Return False if one took it meanwhile, or it does not wait any more."""
+
+    def act(job: Job, live: Row | None) -> bool | None:
+        return None if live else _move(deployment, job, "paused", because, now_ms)
+
+    return _until_done(deployment, job_id, act, leave=ENDED | {"paused"})
+
+
 def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
     """Put a paused job back into the queue. Return False if it was not paused. Raise `BadInput` if it has ended."""
 

@@ -11,12 +11,14 @@ from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from gangline.core.places.places import PhotoPlace, names_places
 from gangline.core.runs.proof import wanted_kind
+from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.kinds import needs_data_sets
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
+from gangline.service.access.secrets import check_secrets
 from gangline.service.attempts import WAITS, event
 from gangline.service.content.bases import pinned, with_base_named
 from gangline.service.content.blobs import check_here, listing, naming, record_blob, refuse_going
@@ -91,6 +93,8 @@ def queue(
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
     check_here(deployment, project, inputs)
     check_target(deployment, project, spec.deliver)
+    if isinstance(spec, CommandSpec):
+        check_secrets(deployment, project, spec.secrets)
     job = deployment.new_id("job")
     asked, awaited = awaiting(job, spec, places) if places else (spec_hash(spec), [])
     because = FETCHING if places else WAITS

@@ -12,7 +12,7 @@ from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED,
 from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
-from gangline.ports.trainer import Made, Pictures, Run, RunResult, Saved
+from gangline.ports.trainer import Installing, Made, Pictures, Run, RunAccess, RunResult, Saved
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.node.rendering import RENDER_S, SimRendering, picture
@@ -51,7 +51,10 @@ class SimTrainer:
     def prepare(self) -> None:
         """Do nothing: a simulated start takes `start_s`, whether prepared or not."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...], *, network: bool, buckets: bool) -> Run:
+    def install(self, directory: Path) -> Installing:
+        raise NotImplementedError("simulations run no commands")
+
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> Run:
         self.run = (
             SimRendering(self.world, self.host, self.machine, self.news, directory)
             if KINDS[kind].renders

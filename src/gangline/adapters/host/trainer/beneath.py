@@ -3,9 +3,12 @@
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from errno import ELOOP
 from pathlib import Path
 from typing import IO
+
+from gangline.core.errors import Damaged
 
 
 @contextmanager
@@ -24,6 +27,18 @@ def opened_beneath(root: Path, path: str) -> Iterator[IO[bytes]]:
     with os.fdopen(found, "rb") as file:
         if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(f"{path} is not a regular file")
+        yield file
+
+
+@contextmanager
+def open_of_runs(runs: Path, path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that a run left, as `opened_beneath` the folder of all runs. Raises `Damaged` where it is none any more."""
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(opened_beneath(runs, path.relative_to(runs).as_posix()))
+        except OSError as error:
+            why = "a link of a run is not followed" if error.errno == ELOOP else error.strerror or str(error)
+            raise Damaged(f"{path.name} cannot be read: {why}") from None
         yield file
 
 

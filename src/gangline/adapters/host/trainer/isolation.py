@@ -20,9 +20,16 @@ from gangline.core.server.isolation import LEVELS, IsolationLevel
 
 
 class Enclosing(Protocol):
-    def __call__(self, *, network: bool = False, buckets: bool = False) -> Enclosure:
+    def __call__(
+        self,
+        *,
+        network: bool = False,
+        buckets: bool = False,
+        shows: Path | None = None,
+        fills: Path | None = None,
+    ) -> Enclosure:
         """Make an enclosure for one run, where the network can be cut with it or without, and for one that reads buckets with the folder
-        in which such runs keep what they have read."""
+        in which such runs keep what they have read. It also `shows` a folder, and `fills` one that is empty."""
         ...
 
 
@@ -53,7 +60,7 @@ OF_ETC = (
 DEVICES = ("nvidia*", "nvidia-caps", "dri", "kfd", "infiniband")
 
 
-def _no_enclosure(**_: bool) -> Enclosure:
+def _no_enclosure(**_: object) -> Enclosure:
     return Bare()
 
 
@@ -107,7 +114,14 @@ def _own_users(runs: Path) -> Enclosing:
         user.give_back()
     if said:
         raise UserError(f"another user cannot start Python, or reach {runs}: {said}")
-    return lambda **_: OwnUser(RunsUser())
+
+    def make(*, fills: Path | None = None, **_: object) -> Enclosure:
+        user = RunsUser()
+        if fills:
+            user.give(fills)
+        return OwnUser(user)
+
+    return make
 
 
 def _sandboxes(runs: Path) -> Enclosing:
@@ -119,11 +133,17 @@ def _sandboxes(runs: Path) -> Enclosing:
     # A namespace of users has only one, so it is made where the worker could not make the others without.
     begins = [program, *([] if has_users else ["--unshare-user-try"])]
 
-    def make(*, network: bool = False, buckets: bool = False) -> Enclosure:
+    def make(
+        *, network: bool = False, buckets: bool = False, shows: Path | None = None, fills: Path | None = None
+    ) -> Enclosure:
         room = runs / f"room-{next(numbers)}"
         more = [*["--share-net"] * network, *(_cache_of_data() if buckets else [])]
+        for option, folder in (("--ro-bind", shows), ("--bind", fills)):
+            more += [*made_above(folder), option, str(folder), str(folder)] if folder else []
         # What reads buckets is a trainer of ours, and runs share the files of that cache: no user of one run could.
         user = RunsUser() if has_users and not buckets else None
+        if user and fills:
+            user.give(fills)
         return Sandbox([*begins, *view_of(runs.parent, room / ROOM_TMP), *more], room, user)
 
     enclosure = make()

@@ -1,42 +1,28 @@
-"""Start a trainer as a process of its own session, with a small environment: no token, no key, no user's settings.
-
-When the agent dies the kernel kills the trainer too (PR_SET_PDEATHSIG), so a node never trains without a lease to renew.
-"""
+"""The trainers of a node as processes; one stands by that has loaded the libraries."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
-from gangline.adapters.host.trainer.enclosures import Bare, Enclosure
+from gangline.adapters.host.environments import Environments
+from gangline.adapters.host.trainer.enclosures import Enclosure
+from gangline.adapters.host.trainer.installing import Installation
 from gangline.adapters.host.trainer.isolation import CACHE_OF_DATA, Isolation
 from gangline.adapters.host.trainer.run import LOG, ProcessRun
-from gangline.core.errors import BadInput
+from gangline.adapters.host.trainer.start import start_process, start_program
 from gangline.core.runs.proof import PROBE, Proof
 from gangline.core.specs.kinds import KINDS
-from gangline.posix import CORES, cores, die_with_parent
+from gangline.ports.trainer import NO_ACCESS, RunAccess
+from gangline.posix import CORES, cores
 
 MODULES = {name: kind.program for name, kind in KINDS.items() if kind.ours}
 STANDBY = "gangline.train.run.standby"
-PASSED_ON = (
-    "CUDA_VISIBLE_DEVICES",
-    "LANG",
-    "LD_LIBRARY_PATH",
-    "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_VISIBLE_DEVICES",
-    "OMP_NUM_THREADS",
-    "PATH",
-    "PYTHONPATH",
-    "TMPDIR",
-)
 OF_DATA = "GANGLINE_DATA_"
 """The prefix of variables in which a node's operator gives access to data sets in buckets. They reach the runs that read such, and no
 other secret of the node reaches any."""
@@ -48,15 +34,22 @@ class ProcessTrainer:
     """Starts each run in a standby process, which has loaded the libraries already: loading takes longer than downloading a checkpoint. The
     standby holds a few hundred megabytes of memory; it is started on demand if there is none. The first one proves what this machine can
     do; `card` is the driver's name of its first GPU. `cards` are the GPUs of the node's slots by their names in CUDA_VISIBLE_DEVICES; none
-    on a machine without."""
+    on a machine without; `environments` are where commands' packages are installed."""
 
     def __init__(
-        self, *, card: str = "", cards: Sequence[str] = (), slots: int = 1, isolation: Isolation | None = None
+        self,
+        *,
+        card: str = "",
+        cards: Sequence[str] = (),
+        slots: int = 1,
+        isolation: Isolation | None = None,
+        environments: Environments | None = None,
     ) -> None:
         self._card = card
         self._cards = cards
         self._slots = slots
         self._isolation = isolation or Isolation()
+        self._environments = environments
         self._standby: _Standby | None = None
         self._proving: _Proving | None = None
 
@@ -81,7 +74,7 @@ class ProcessTrainer:
         enclosure = self._isolation.make(network=buckets, buckets=buckets)
         # -P: no module in the working directory may shadow one of ours
         command = [sys.executable, "-P", "-m", STANDBY, *MODULES.values(), *options]
-        process = _start(
+        process = start_process(
             command,
             enclosure,
             below="/",
@@ -92,27 +85,26 @@ class ProcessTrainer:
         )
         return _Standby(process, enclosure)
 
+    def install(self, directory: Path) -> Installation:
+        assert self._environments, "a node has a folder for them"
+        return Installation(self._environments, self._isolation, directory)
+
     def start(
-        self,
-        kind: str,
-        directory: Path,
-        slots: tuple[int, ...] = (0,),
-        *,
-        network: bool = False,
-        buckets: bool = False,
+        self, kind: str, directory: Path, slots: tuple[int, ...] = (0,), access: RunAccess = NO_ACCESS
     ) -> ProcessRun:
         if kind in KINDS and not KINDS[kind].ours:
             program = [sys.executable, "-P", "-m", KINDS[kind].program, "."]
-            enclosure = self._isolation.make(network=network)
-            return start_program(program, directory, enclosure=enclosure, more=self._of_slots(slots))
-        standby = self._take_standby(buckets)
+            enclosure = self._isolation.make(network=access.network, shows=access.environment)
+            told = {"secrets": dict(access.secrets), "environment": str(access.environment or "")}
+            return start_program(program, directory, enclosure=enclosure, more=self._of_slots(slots), told=told)
+        standby = self._take_standby(access.buckets)
         (directory / LOG).touch()
         place = standby.enclosure.take(directory)
         order = {
             "module": MODULES[kind],
             "directory": str(place),
             "log": str(place / LOG),
-            "environment": self._of_slots(slots) | (self._keys_of_data() if buckets else {}),
+            "environment": self._of_slots(slots) | (self._keys_of_data() if access.buckets else {}),
         }
         assert standby.process.stdin
         with suppress(BrokenPipeError), standby.process.stdin as told:
@@ -182,65 +174,3 @@ def _proof_of(said: bytes) -> Proof:
     except ValueError:
         return Proof(kinds=(), problems={PROBE: "the process that loads the libraries died"})
     return Proof(kinds=tuple(told["kinds"]), problems=told["problems"], measured=told["measured"])
-
-
-def start_program(
-    command: Sequence[str],
-    directory: Path,
-    *,
-    below: Path | None = None,
-    enclosure: Enclosure | None = None,
-    more: Mapping[str, str] = MappingProxyType({}),
-) -> ProcessRun:
-    """Start any program that keeps the contract in `directory`; its working directory is `below`, else that. Its environment has `more`.
-    Raises `BadInput` if it cannot be started."""
-    enclosure = enclosure or Bare()
-    (directory / LOG).touch()
-    place = enclosure.take(directory)
-    with (place / LOG).open("ab") as log:
-        try:
-            process = _start(
-                command, enclosure, below=below or place, home=place, stdin=subprocess.DEVNULL, log=log, more=more
-            )
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise BadInput(
-                f"{command[0]} cannot be started: {why}", hint="check that it is installed, and in PATH"
-            ) from None
-    return ProcessRun(process, place, enclosure)
-
-
-def _start(
-    command: Sequence[str],
-    enclosure: Enclosure,
-    *,
-    below: str | Path,
-    home: str | Path,
-    stdin: int,
-    log: IO[bytes] | int,
-    more: Mapping[str, str] = MappingProxyType({}),
-    pass_fds: Sequence[int] = (),
-) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        enclosure.wrap(command, below),
-        cwd=below,
-        env={**_environment(home), **more},
-        stdin=stdin,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        pass_fds=pass_fds,
-        start_new_session=True,
-        preexec_fn=partial(_begin, enclosure.holds_back),  # noqa: PLW1509 - it makes two system calls
-        **enclosure.identity(),
-    )
-
-
-def _begin(holds_back: frozenset[int]) -> None:
-    die_with_parent()
-    signal.pthread_sigmask(signal.SIG_BLOCK, holds_back)
-
-
-def _environment(home: str | Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name in PASSED_ON}
-    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONUNBUFFERED": "1"}
-    return {"OMP_NUM_THREADS": "1"} | kept | quiet | {"HOME": str(home)}

@@ -61,3 +61,20 @@ WHERE id = :id
        OR nodes_max > (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.state <> 'gone'))
   AND (nodes_per_hour IS NULL
        OR nodes_per_hour > (SELECT COUNT(*) FROM node WHERE node.join_token = credential.id AND node.joined_ms > :since))
+
+-- name: put_secret
+INSERT INTO secret (project, name, sealed, set_ms) VALUES (:project, :name, :sealed, :now)
+ON CONFLICT (project, name) DO UPDATE SET sealed = excluded.sealed, set_ms = excluded.set_ms
+
+-- name: secrets
+-- List the secrets of a project; without a project, all.
+SELECT project, name, sealed, set_ms FROM secret
+WHERE CAST(:project AS TEXT) IS NULL OR project = :project
+ORDER BY project, name
+
+-- name: remove_secret
+DELETE FROM secret WHERE project = :project AND name = :name
+
+-- name: reseal_secret
+-- Replace what is encrypted under an older key, unless the value was set again meanwhile.
+UPDATE secret SET sealed = :sealed WHERE project = :project AND name = :name AND sealed = :before

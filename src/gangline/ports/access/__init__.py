@@ -1,0 +1,1 @@
+"""What keeps secrets from those who may read the database."""

@@ -1,0 +1,17 @@
+"""Encrypts the values of secrets under a key that is not in the database."""
+
+from typing import Protocol
+
+
+class Sealer(Protocol):
+    def seal(self, project: str, name: str, value: str) -> str:
+        """Return the value encrypted; only `open` for the same project and name returns it again."""
+        ...
+
+    def open(self, project: str, name: str, sealed: str) -> str | None:
+        """Return the value; None if it was sealed under a key that is not known here, for another name, or is damaged."""
+        ...
+
+    def is_current(self, sealed: str) -> bool:
+        """Return whether it was sealed under the key that `seal` uses."""
+        ...

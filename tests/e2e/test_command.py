@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,6 +148,18 @@ def test_packages_that_cannot_be_installed_fail_the_job_with_pips_own_words(box:
         "the requirements cannot be installed: ERROR: No matching distribution found for nowhere-to-be-found" in because
     )
     assert "Could not find a version" in box.client.logs(job).text
+
+
+def test_an_installation_that_gives_no_sign_of_life_is_ended_and_leaves_nothing(box: Box, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        (tmp_path / "packages.txt").write_text(f"--index-url http://127.0.0.1:{deaf.getsockname()[1]}/simple\nany\n")
+        brought = upload(box.client, tmp_path, [], [], tmp_path / "packages.txt")
+        spec = parse_command({"command": ["true"], "attempts_max": 1, "silent_s": 6, **brought}, options=True)
+        box.start_node("node-1")
+        job = box.client.submit(spec).summary.id
+        assert "the installation of the requirements has printed nothing for 6 s" in as_ended(box, job).summary.because
+    while [path for path in (tmp_path / "box").rglob("environments/*") if path.suffix != ".lock"]:
+        os.sched_yield()  # until the node has cleaned up
 
 
 def test_the_stock_script_is_killed_twice_on_two_nodes_and_its_losses_continue(box: Box, tmp_path: Path) -> None:

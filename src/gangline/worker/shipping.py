@@ -36,6 +36,7 @@ class Shipping:
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
         self._logged_bytes = 0
+        self._spoke_s = live.clock.now_s
         self._metrics_buffer = MetricsBuffer(live.from_step)
         self._metrics_due_s = live.clock.now_s
         self._shown: dict[int, Pictures] = {}
@@ -53,6 +54,7 @@ class Shipping:
             ended = run.exit_code() is not None
             piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
             if piece:
+                self._spoke_s = self._live.clock.now_s
                 yield from self._send_log(run, piece)
             elif ended:
                 break
@@ -67,6 +69,11 @@ class Shipping:
         pause_ends_s = live.clock.now_s + LOG_EVERY_S
         while live.clock.now_s < pause_ends_s and run.exit_code() is None:
             yield pause_ends_s
+
+    @property
+    def silent_for_s(self) -> float:
+        """Return for how many seconds nothing was printed."""
+        return self._live.clock.now_s - self._spoke_s
 
     def last_words(self, run: Printing) -> str:
         """Return the last line that the trainer printed."""

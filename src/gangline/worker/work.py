@@ -22,6 +22,7 @@ from pathlib import Path
 from gangline.core.display import as_words
 from gangline.core.errors import GanglineError
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_LEFT_OUT, EXIT_STOPPED
+from gangline.core.specs.command import SILENT_S
 from gangline.core.specs.kinds import reads_buckets, wants_network, wants_packages
 from gangline.ports.server import Assignment, Done, Failed, Joined, Outcome, Refused, Released
 from gangline.ports.trainer import Installing, Run, RunAccess
@@ -148,11 +149,20 @@ class AttemptWork:
         access = RunAccess(network=wants_network(spec), buckets=reads_buckets(spec), secrets=live.assignment.secrets)
         if wants_packages(spec) and not live.stopping:
             made = self._installing = live.edges.trainer.install(directory)
-            yield from unless(lambda: live.stopping, shipping.ship_log(made))
-            if made.exit_code() and not live.stopping:
-                raise AttemptFailed("crashed", f"the requirements cannot be installed: {shipping.last_words(made)}")
+            yield from unless(lambda: live.stopping, self._install(made, shipping))
             access = replace(access, environment=made.place)
         return None if live.stopping else access
+
+    def _install(self, made: Installing, shipping: Shipping) -> Activity[None]:
+        """Send what the installation prints until it has ended. Raise `AttemptFailed` if it fails or prints nothing for too long."""
+        silent_s: float = self._live.assignment.spec.get("silent_s", SILENT_S)
+        yield from unless(lambda: shipping.silent_for_s > silent_s, shipping.ship_log(made))
+        code = made.exit_code()
+        if code:
+            raise AttemptFailed("crashed", f"the requirements cannot be installed: {shipping.last_words(made)}")
+        if code is None:
+            said = f"the installation of the requirements has printed nothing for {silent_s:.0f} s"
+            raise AttemptFailed("crashed", said)
 
     def _fetch(self, directory: Path) -> Activity[tuple[str, ...]]:
         live = self._live

@@ -22,6 +22,7 @@ WORKER = (sys.executable, "-m", "gangline.cli.main", "worker")
 LOG = "worker.log"
 RECORD = "instance.json"
 GRACE_S = 30
+OF_SERVER, OF_PROVIDERS = ("GANGLINE_DATABASE_URL", "GANGLINE_SECRETS_KEY"), "GANGLINE_POOL_"
 ENDED_KEPT_S = 600
 log = logging.getLogger("gangline.fleet.local")
 
@@ -54,7 +55,7 @@ def start_node(
     with (home / LOG).open("ab") as output:
         process = subprocess.Popen(
             [*command, "--server", server, "--name", name, "--home", home],
-            env=os.environ | {"GANGLINE_TOKEN": join_token, "GANGLINE_NODE": node} | shown,
+            env=_of_a_node() | {"GANGLINE_TOKEN": join_token, "GANGLINE_NODE": node} | shown,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -62,6 +63,13 @@ def start_node(
             preexec_fn=die_with_parent,  # noqa: PLW1509 - one call into libc, which was loaded before
         )
     return LocalNode(name, process)
+
+
+def _of_a_node() -> dict[str, str]:
+    """Return the environment without what is the server's alone."""
+    return {
+        name: value for name, value in os.environ.items() if name not in OF_SERVER and not name.startswith(OF_PROVIDERS)
+    }
 
 
 def stop_all(nodes: Sequence[LocalNode]) -> None:

@@ -32,6 +32,7 @@ LayoutName = Literal[
 SCRIPTS = (".py", ".sh")
 REQUIREMENTS = "requirements.txt"
 """The name of that file among the inputs of a run."""
+SILENT_S = 3600.0
 WORDS_MAX, WORD_MAX = 4096, 32_768
 
 
@@ -196,7 +197,7 @@ class CommandSpec(PlacementSettings):
         Gt(0),
         Le(7 * 86_400),
         Setting("End an attempt that has neither printed nor saved anything for this long: it hangs.", WATCH, unit="s"),
-    ] = 3600.0
+    ] = SILENT_S
     exact: Annotated[
         Literal["off"],
         Setting("A command promises nothing about its last bits; `gangline verify-resume` compares them.", PLACE),

@@ -99,7 +99,9 @@ def test_a_secret_reaches_the_command_and_is_masked_in_its_log_and_in_the_reason
 ) -> None:
     secret = "hf_abcdefgh-0123"
     box.client.set_secret("HF_TOKEN", secret)
-    script = "echo token $HF_TOKEN; printf %s $HF_TOKEN | sha256sum > output/sum; test -e again && exit; echo no $HF_TOKEN; exit 3"
+    shows = "echo 'Steps: 10%|x| 4/40 [00:01<00:09]'"
+    ends = f"test -e again && {shows} && sleep 1 && exit; echo no $HF_TOKEN; exit 3"
+    script = f"echo token $HF_TOKEN; printf %s $HF_TOKEN | sha256sum > output/sum; {ends}"
     brought = {"secrets": ["HF_TOKEN"], "attempts_max": 1}
     spec = parse_command({"command": ["sh", "-c", f"mkdir output; {script}"], **brought}, options=True)
     box.start_node("node-1")
@@ -109,7 +111,8 @@ def test_a_secret_reaches_the_command_and_is_masked_in_its_log_and_in_the_reason
     code = upload(box.client, tmp_path, [tmp_path / "again"], [])
     spec = parse_command({"command": ["sh", "-c", f"mkdir output; {script}"], **brought, **code}, options=True)
     job = box.client.submit(spec).summary.id
-    assert until(box, job, has_ended).summary.state == "succeeded"
+    succeeded = until(box, job, has_ended).summary
+    assert (succeeded.state, succeeded.steps_done) == ("succeeded", "4/40")
     assert "token ***" in box.client.logs(job).text
     (result,) = box.client.artifacts(job)
     assert box.client.download(result, tmp_path).read_text().split()[0] == hashlib.sha256(secret.encode()).hexdigest()

@@ -13,6 +13,7 @@ import pytest
 
 from gangline.adapters.host import held
 from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.writers import has_writer
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.command.layout import Rules, is_result, lacks
@@ -499,3 +500,8 @@ def test_a_file_in_the_folder_itself_that_has_no_number_is_copied(out: Path) -> 
     assert held
     same = {path: at.stat().st_ino == (out / path).stat().st_ino for path, at in held.files.items()}
     assert same == {"dog_000000010.safetensors": True, "optimizer.pt": False}
+
+
+def test_a_file_that_is_renamed_while_it_is_looked_at_has_no_writer(tmp_path: Path) -> None:
+    """safetensors writes below another name and renames: between a list and a look the file is gone."""
+    assert not has_writer(tmp_path / ".tmpkgMMZX")

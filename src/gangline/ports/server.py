@@ -15,6 +15,7 @@ from gangline.core.files import IN_ONE_FOLDER, File, Files, Grant, SafePath, Sha
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
+from gangline.core.specs.fields import STEPS_MAX
 from gangline.core.specs.kinds import KINDS
 
 Id = Annotated[Name, MaxLen(100)]
@@ -170,11 +171,13 @@ class Beaten:
 class Beat:
     """A heartbeat: what the attempt is doing, from its claim to the last upload.
 
-    `training_s` is how long ago its first step was, in seconds; null before that.
+    `training_s` is how long ago its first step was, in seconds; null before that. `steps` is how many a command says that it has, once
+    that is known; 0 says nothing.
     """
 
     phase: Phase
     step: Count
+    steps: Annotated[int, Ge(0), Le(STEPS_MAX)] = 0
     training_s: Annotated[float, Ge(0), Le(10**9)] | None = None
     loss: float | None = None
     seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None

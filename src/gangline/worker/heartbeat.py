@@ -1,6 +1,9 @@
 """Send the heartbeats of an attempt: each renews the lease, and its answer may ask to stop, whatever else the node is waiting for."""
 
 from gangline.core.errors import Unreachable
+from gangline.core.runs.contract import Progress
+from gangline.core.specs.fields import STEPS_MAX
+from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import Beat, Stale
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.move import LeaseLost
@@ -17,6 +20,7 @@ class Heartbeat:
         self._live = live
         self.due_s = live.clock.now_s
         self._is_first = True
+        self._told_steps = 0
 
     def beat_if_due(self) -> None:
         """Send a heartbeat if one is due; the first training step makes one due at once. Raise `LeaseLost`."""
@@ -35,12 +39,14 @@ class Heartbeat:
         live = self._live
         share = live.edges.rng.random() if self._is_first else 1.0
         self.due_s, self._is_first = live.clock.now_s + live.joined.heartbeat_interval_s * share, False
+        beat = self._state()
         try:
-            answer = live.edges.server.beat(live.hold, self._state())
+            answer = live.edges.server.beat(live.hold, beat)
         except Unreachable:
             return
         if isinstance(answer, Stale):
             raise LeaseLost
+        self._told_steps = beat.steps or self._told_steps
         if answer.stop:
             live.ask_to_stop()
 
@@ -52,7 +58,13 @@ class Heartbeat:
         return Beat(
             phase=live.phase if live.phase == "uploading" else progress.phase,
             step=max(progress.step, live.from_step),
+            steps=self._news_of_steps(progress),
             training_s=None if live.first_step_s is None else live.clock.now_s - live.first_step_s,
             loss=progress.loss,
             seconds_per_step=progress.seconds_per_step,
         )
+
+    def _news_of_steps(self, progress: Progress) -> int:
+        """Return how many steps a command says that it has, until the server knows; the others' are in their specs."""
+        steps = 0 if KINDS[self._live.assignment.kind].ours else min(progress.steps, STEPS_MAX)
+        return steps if steps != self._told_steps else 0

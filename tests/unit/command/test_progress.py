@@ -8,8 +8,24 @@ from gangline.core.command.progress import Pace, StepReport, step_in_output, ste
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "  Total optimization steps = 24",
+        "  Gradient Accumulation steps = 1",
+        "Num warmup steps: 500",
+        "saves every 50 steps",
+    ],
+)
+def test_a_number_of_steps_is_no_step(line: str) -> None:
+    """Scripts print these at each start: taken for a step, such a number would never be taken back."""
+    assert step_in_output(line) is None
+
+
+@pytest.mark.parametrize(
     ("line", "report"),
     [
+        ("Steps: 12, loss 0.5", StepReport(step=12, loss=0.5)),
+        ("steps 12/40", StepReport(step=12, steps=40)),
         (
             " 37%|███▋      | 148/400 [01:02<01:46,  2.36it/s, loss=0.0831]",
             StepReport(step=148, steps=400, loss=0.0831),

@@ -31,7 +31,10 @@ def tells_writers(state: Path) -> bool:
 
 def has_writer(path: Path) -> bool:
     """Return whether a process has the file open for writing, as far as this user may look into processes."""
-    stat = path.stat()
+    try:
+        stat = path.stat()
+    except FileNotFoundError:  # it was renamed or deleted since it was listed
+        return False
     for handle in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
             found = handle.stat()

@@ -20,7 +20,8 @@ OF_TRAINING = re.compile(r"\W*|.*(step|train|epoch|iter).*", re.IGNORECASE)
 TIMED = re.compile(r"(?:\d+:)?\d+:\d\d<")
 """A bar of tqdm that has made a step says how long that took; bars of downloads count bytes with units, which `BAR` does not match."""
 STEP = re.compile(
-    r"\b(?:global[_ ])?(?:step|steps|iter|iteration)\b[\s:=#]*\[?(\d{1,12})(?:\s*(?:/|of)\s*(\d{1,12}))?", re.IGNORECASE
+    r"\b(?:global[_ ])?(?:step|iter|iteration|(steps))\b[\s:=#]*\[?(\d{1,12})(?:\s*(?:/|of)\s*(\d{1,12}))?",
+    re.IGNORECASE,
 )
 LOSS = re.compile(
     r"\b(?:train[_ ]|step[_ ]|avr[_ ]|avg[_ ]|average[_ ])?loss\b[\s:=]*([-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?)",
@@ -45,13 +46,13 @@ class StepReport:
 def step_in_output(line: str) -> StepReport | None:
     """Return the step that a printed line is about, if it is about one."""
     text = line[-LINE_MAX:]
+    loss = LOSS.search(text)
     if (bar := BAR.search(text)) and TIMED.search(text, bar.end()) and OF_TRAINING.fullmatch(text, 0, bar.start()):
         step, steps = int(bar[1]), int(bar[2])
-    elif said := STEP.search(text):
-        step, steps = int(said[1]), int(said[2] or 0)
-    else:
+    elif (said := STEP.search(text)) and (not said[1] or said[3] or loss):
+        step, steps = int(said[2]), int(said[3] or 0)
+    else:  # "Total optimization steps = 400" says how many there are, and none is done yet
         return None
-    loss = LOSS.search(text)
     return StepReport(step=step, steps=steps, loss=float(loss[1]) if loss else None)
 
 

@@ -7,9 +7,10 @@ checkpoints/000120/store        the newest checkpoint and all results so far, as
 output/                         the results of all attempts
 """
 
+import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,19 @@ NO_NETWORK = (
     "Failed to establish a new connection",
 )
 """What programs print that do not reach the network."""
+
+
+LAUNCHERS = re.compile(r"(?:subprocess\.CalledProcessError|torch\.distributed\.elastic\S*\.ChildFailedError)\b")
+"""What accelerate and torchrun end with if what they launched has failed: the command line again, or a box."""
+RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)(?::\s.*)?")
+
+
+def last_words(lines: Iterable[str]) -> str:
+    """Return the last line that was printed; the exception before a launcher's if it is a launcher that ended."""
+    said = [line.strip() for line in lines]
+    launcher = next((place for place, line in enumerate(said) if LAUNCHERS.match(line)), 0)
+    raised = [line for line in said[:launcher] if RAISED.fullmatch(line)]
+    return (raised or said or ["nothing"])[-1]
 
 
 def lay_out_work(directory: Path) -> None:
@@ -92,6 +106,7 @@ class CommandJob:
     def __call__(self, run: Callable[[], Summary]) -> int:
         """Return the exit code of the trainer contract."""
         ended = run()
+        self.reports.finish()
         self.checkpoints.look(ended=True)
         self.previews.look(self.reports.step, ended=True)
         if because := self.hung():
@@ -104,7 +119,7 @@ class CommandJob:
         return EXIT_DONE
 
     def _why(self, ended: Summary) -> Failure:
-        said = next((line.strip() for line in reversed(self.reports.last_lines)), "nothing")
+        said = last_words(self.reports.last_lines)
         because = f"{ended.because}; its last output: {said}"
         if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES:
             return Failure(kind="disk full", because=because)

@@ -6,11 +6,13 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from threading import Lock
+from typing import Any
 
 from gangline.core.command.lineage import CHECKPOINTS, RUNS, CommittedCheckpoint
 from gangline.core.command.progress import Pace, StepReport, step_in_output, step_in_report
@@ -23,31 +25,39 @@ WAITING_MAX = 2
 """The number of checkpoints that lie ready for the agent: one that it may be uploading, and the newest."""
 REPORT_EVERY_S = 0.5
 LOG = "log"
-LAST_LINES = 20
+LAST_LINES = 100
 
 
 class StepReports:
-    """Reports the steps of a command: from its own `progress.jsonl` if it writes one, else from what it prints and saves."""
+    """Reports the steps of a command: from its own `progress.jsonl` if it writes one, else from what it prints and saves.
+
+    What is said about a step is complete when the next one is mentioned: a bar of tqdm shows a new step with the loss of the one before at
+    first. So a point has the means over the steps that are over.
+    """
 
     def __init__(self, directory: Path, own: Callable[[], list[Path]], steps: int) -> None:
         self.spoke_s = time.monotonic()
         """When the command printed or saved last."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self.step = 0
         self._to = directory / contract.PROGRESS
         self._own = own
         self._read_to: dict[Path, int] = {}
-        self._steps = steps
-        self.step = 0
+        self._wanted = self._steps = steps
         self._phase: Phase = "starting"
         self._pace, self._speed = Pace(), None
         self._reported_s = 0.0
-        self._waiting: StepReport | None = None
+        self._newest: StepReport | None = None
+        self._over: list[StepReport] = []
+        self._loss_before: float | None = None
+        self._saved_step = 0
+        self._has_news = False
         self._line = ""
         self._lock = Lock()
 
     def begin(self) -> None:
         self._phase = "training"
-        self._write(Progress(phase="training", step=self.step, steps=self._steps))
+        self._write(self._progress())
 
     def printed(self, content: bytes) -> None:
         """Take note of what the command prints."""
@@ -66,17 +76,25 @@ class StepReports:
             for path in self._own():
                 for line in self._new_lines(path):
                     self._take(step_in_report(line))
-            if self._waiting and time.monotonic() - self._reported_s >= REPORT_EVERY_S:
-                self._report(self._waiting)
+            if self._has_news and time.monotonic() - self._reported_s >= REPORT_EVERY_S:
+                self._report()
 
     def saved(self, step: int) -> None:
+        """Take note of a checkpoint: the metrics up to it belong to it."""
         with self._lock:
             self.spoke_s = time.monotonic()
-            if self._waiting:
-                self._report(self._waiting)
-            self.step = max(self.step, step)
-            for phase in ("saving", self._phase):
-                self._write(Progress(phase=phase, step=self.step, steps=self._steps, seconds_per_step=self._speed))
+            if self._newest and self._newest.loss != self._loss_before:  # else its own loss may be still to come
+                self._end_step()
+            self._report()
+            self.step = self._saved_step = max(self.step, step)
+            self._write(self._progress(phase="saving"))
+            self._write(self._progress())
+
+    def finish(self) -> None:
+        """Report all that was said, as no more will be."""
+        with self._lock:
+            self._end_step()
+            self._report()
 
     def failed(self, failure: Failure) -> None:
         with self._to.open("a") as file:
@@ -94,33 +112,52 @@ class StepReports:
     def _take(self, report: StepReport | None) -> None:
         if report is None:
             return
-        now_s = time.monotonic()
+        now_s, newest = time.monotonic(), self._newest
         self._speed = self._pace.saw(now_s, report.step) or self._speed
-        self._waiting = report
+        self._steps = self._wanted or report.steps or self._steps
+        if newest and report.step > newest.step:
+            self._end_step()
+        elif newest and report.step == newest.step and report.loss is None:
+            report = replace(report, loss=newest.loss)
+        self._newest, self._has_news = report, True
         if now_s - self._reported_s >= REPORT_EVERY_S:
-            self._report(report)
+            self._report()
 
-    def _report(self, report: StepReport) -> None:
-        self._waiting, self._reported_s = None, time.monotonic()
-        self.step = max(self.step, report.step)
-        steps = self._steps or report.steps
-        speed = {"seconds_per_step": self._speed} if self._speed else {}
-        loss = {"loss": report.loss} if report.loss is not None else {}
-        metrics = report.metrics | loss | speed if report.step == self.step else {}
-        self._write(
-            Progress(
-                phase=self._phase,
-                step=self.step,
-                steps=steps,
-                loss=report.loss,
-                seconds_per_step=self._speed,
-                metrics=metrics,
-            )
-        )
+    def _end_step(self) -> None:
+        if self._newest and self._newest.step >= self.step:
+            self._over.append(self._newest)
+            self._loss_before = self._newest.loss
+        self._newest = None
+
+    def _report(self) -> None:
+        """Report the means over the steps that are over, and how far the command is.
+
+        What is said about a step after it was saved goes into the next mean: an attempt that resumes from there measures nothing twice.
+        """
+        self._has_news, self._reported_s = False, time.monotonic()
+        over = self._over
+        if over and over[-1].step > self._saved_step:
+            self._over, self.step = [], over[-1].step
+            speed = {"seconds_per_step": self._speed} if self._speed else {}
+            self._write(self._progress(loss=over[-1].loss, metrics=means(over) | speed))
+        if self._newest:
+            self.step = max(self.step, self._newest.step)
+            self._write(self._progress(loss=self._newest.loss))
+
+    def _progress(self, **facts: Any) -> Progress:
+        known: dict[str, Any] = {"phase": self._phase, "seconds_per_step": self._speed}
+        return Progress(**known | facts, step=self.step, steps=self._steps)
 
     def _write(self, progress: Progress) -> None:
         with self._to.open("a") as file:
             file.write(json.dumps(asdict(progress)) + "\n")
+
+
+def means(reports: Sequence[StepReport]) -> dict[str, float]:
+    """Return the mean of each metric over the steps that have it."""
+    found = [each.metrics | ({} if each.loss is None else {"loss": each.loss}) for each in reports]
+    names = dict.fromkeys(name for each in found for name in each)
+    return {name: fmean(each[name] for each in found if name in each) for name in names}
 
 
 class ContractCheckpoints:

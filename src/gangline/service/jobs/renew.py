@@ -23,6 +23,8 @@ def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int
     )
     if not held:
         return LOST
+    if beat.steps:
+        deployment.store.apply(write("count_steps", attempt=hold.attempt, steps=beat.steps))
     return Beaten(stop=held[0]["stop"] or _without_money(deployment, held[0], now_ms))
 
 

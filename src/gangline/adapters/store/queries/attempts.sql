@@ -11,6 +11,10 @@ UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step 
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
 
+-- name: count_steps
+-- Record how many steps a command says that it has.
+UPDATE job SET steps = :steps WHERE id = (SELECT job FROM attempt WHERE id = :attempt) AND kind = 'command'
+
 -- name: extend_reservation
 -- Extend the reservation that was read: of two requests that saw the same one, the second reads again, so that no dollar is reserved
 -- twice.

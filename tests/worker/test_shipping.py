@@ -1,6 +1,6 @@
 """What a trainer leaves beside its checkpoints reaches the server, also what it wrote in its last moment."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +8,11 @@ from gangline.core.runs.contract import Progress
 from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.prepared import latents_key
 from gangline.core.runs.proof import Proof
-from gangline.ports.trainer import Pictures, RunAccess
+from gangline.ports.server import RESULTS_MAX
+from gangline.ports.trainer import Pictures, RunAccess, RunResult
 from tests.conftest import file_at
 from tests.service.conftest import Service
-from tests.worker.test_agent import ScriptedRun, SlowTransfer, made, make_node
+from tests.worker.test_agent import ScriptedRun, ScriptedTrainer, SlowTransfer, made, make_node
 
 LOOKS = 12
 """So often the node asks whether a trainer has ended until each of its loops has asked twice."""
@@ -86,3 +87,27 @@ def test_whenever_a_trainer_ends_what_it_wrote_last_is_shipped(service: Service,
 
 def artifacts(service: Service, job: str) -> set[str]:
     return {row["path"] for row in service.store.load("artifacts", job=job)}
+
+
+class ManyRun(ScriptedRun):
+    """It ends well, with more files than a result may have."""
+
+    def result(self) -> RunResult:
+        (file,) = super().result().output
+        return RunResult(tuple(replace(file, path=str(number)) for number in range(RESULTS_MAX + 1)), ())
+
+
+@dataclass
+class ManyTrainer(ScriptedTrainer):
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> ScriptedRun:
+        return ManyRun(directory, list(self.script))
+
+
+def test_a_result_of_too_many_files_fails_its_attempt_and_the_reason_says_so(service: Service, tmp_path: Path) -> None:
+    """The server refuses such an outcome: a job that only said it again would never end."""
+    node: Any = make_node(service, tmp_path, SlowTransfer(service))
+    object.__setattr__(node.agent._edges, "trainer", ManyTrainer([Progress(phase="training")]))
+    job = service.submit()
+    while not (attempts := service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]) or not attempts[0]["ended_ms"]:
+        node.step()
+    assert "a result could not be uploaded: it has 1,001 files, and a result may have 1,000" in attempts[0]["because"]

@@ -282,10 +282,13 @@ class Points:
             raise ValueError("the steps of points must ascend")
 
 
+RESULTS_MAX = 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     outcome: Literal["succeeded"] = "succeeded"
-    output: Annotated[Files, MinLen(1), MaxLen(1000)]
+    output: Annotated[Files, MinLen(1), MaxLen(RESULTS_MAX)]
     samples: Annotated[Files, MaxLen(10_000)] = ()
 
 

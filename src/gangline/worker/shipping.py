@@ -10,7 +10,7 @@ from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.files import File
 from gangline.core.jobs.retry import retry_s
 from gangline.core.runs.metrics import POINTS_MAX
-from gangline.ports.server import Done, Folder, Keep, Log, Outcome, Points, Show, Stale, Succeeded
+from gangline.ports.server import RESULTS_MAX, Done, Folder, Keep, Log, Outcome, Points, Show, Stale, Succeeded
 from gangline.ports.trainer import Installing, Made, Pictures, Run
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.edges import NEWS, Activity, unless, wait
@@ -182,6 +182,9 @@ class Shipping:
             yield self._live.clock.now_s
         if not result.output:
             raise AttemptFailed("no result", "its output folder is empty")
+        if (count := len(result.output)) > RESULTS_MAX:  # the server would refuse all of it, each time
+            because = f"it has {count:,} files, and a result may have {RESULTS_MAX:,}: pack them into one, with tar for example"
+            raise AttemptFailed("upload failed", because)
         shown = {file.path for pictures in self._shown.values() for file in pictures.files}
         samples = tuple(file for file in result.samples if file.path not in shown)
         folders: tuple[tuple[Folder, tuple[File, ...]], ...] = (("output", result.output), ("samples", samples))

@@ -120,7 +120,8 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
         grace_s=spec.grace_s,
         any_script=True,
     )
-    workspace = LocalWorkspace(work / spec.checkpoints, plan.rules)
+    within = directory.resolve()
+    workspace = LocalWorkspace(work / spec.checkpoints, plan.rules, within)
     workspace.log.touch()  # the log is this program's own output
     adopt_orphans()
     previews = Previews(directory)
@@ -148,6 +149,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
             plan.rules,
             tuple(work / path for path in spec.results),
             workspace.is_written,
+            within,
         ),
         start=partial(started, reports),
         notifier=endings,

@@ -144,8 +144,8 @@ class ResultUploader:
         self._reported_s = None
         self._report_arrived(self._now_s())
         lacking = [*self._files.unreadable(), *self._failed]
-        for path in self._files.unreadable():
-            self._reporter.warn(f"{path} cannot be read, so it is not uploaded")
+        for what in self._files.unreadable():
+            self._reporter.warn(f"{what}, so it is not uploaded")
         for path in self._files.missing():
             self._reporter.warn(f"--results {path} does not exist")
         return not lacking and not self._uploader.overtaken

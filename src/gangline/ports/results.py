@@ -35,7 +35,7 @@ class ResultFiles(Protocol):
         ...
 
     def unreadable(self) -> list[str]:
-        """Return the paths that the last scan could not read."""
+        """Return what the last scan did not read, each path with the reason."""
         ...
 
     def missing(self) -> list[Path]:

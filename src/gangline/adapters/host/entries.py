@@ -18,6 +18,7 @@ from gangline.core.command.results import FileMark
 from gangline.core.command.step import STATES
 
 LINKED, UNREADABLE = "is a link to a folder, which is not followed", "cannot be read"
+OUTSIDE = "is a link out of the run, which is not followed"
 Entries = dict[str, tuple[os.stat_result, str]]
 """Files by their paths, each with its stat and, if it cannot be held, the reason."""
 
@@ -42,11 +43,19 @@ def files_at(place: Path) -> Iterator[str]:
             yield path
 
 
-def entries_at(place: Path) -> Iterator[tuple[str, os.stat_result, str]]:
+def leads_out(place: Path, within: Path | None) -> bool:
+    """Return whether a path is, or lies behind, a symbolic link out of the folder `within`; None has no outside."""
+    return within is not None and not place.resolve().is_relative_to(within)
+
+
+def entries_at(place: Path, within: Path | None = None) -> Iterator[tuple[str, os.stat_result, str]]:
     """Yield the path below a folder, the stat and, for what cannot be looked into, the reason; a file has the empty path. What disappears
-    in the meantime is skipped, and so is anything that is neither a file nor a folder."""
+    in the meantime is skipped, and so is anything that is neither a file nor a folder. Links out of `within` are not followed."""
     with suppress(FileNotFoundError, NotADirectoryError):
         stat = place.stat()
+        if leads_out(place, within):
+            yield "", stat, OUTSIDE
+            return
         if modes.S_ISREG(stat.st_mode):
             yield "", stat, ""
         if not modes.S_ISDIR(stat.st_mode):
@@ -58,13 +67,15 @@ def entries_at(place: Path) -> Iterator[tuple[str, os.stat_result, str]]:
             return
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                for path, below, odd in entries_at(place / entry.name):
+                for path, below, odd in entries_at(place / entry.name, within):
                     yield f"{entry.name}/{path}", below, odd
             else:
-                yield from entry_of(entry, stat)
+                yield from entry_of(entry, stat, within)
 
 
-def entry_of(entry: os.DirEntry[str], folder: os.stat_result) -> Iterator[tuple[str, os.stat_result, str]]:
+def entry_of(
+    entry: os.DirEntry[str], folder: os.stat_result, within: Path | None = None
+) -> Iterator[tuple[str, os.stat_result, str]]:
     try:
         stat = entry.stat()
     except PermissionError:
@@ -72,7 +83,9 @@ def entry_of(entry: os.DirEntry[str], folder: os.stat_result) -> Iterator[tuple[
     except OSError:  # it was deleted, or is a link to nothing or to itself
         return
     else:
-        if modes.S_ISDIR(stat.st_mode):
+        if entry.is_symlink() and leads_out(Path(entry.path), within):
+            yield entry.name, stat, OUTSIDE
+        elif modes.S_ISDIR(stat.st_mode):
             yield entry.name, stat, LINKED
         elif modes.S_ISREG(stat.st_mode):
             yield entry.name, stat, ""

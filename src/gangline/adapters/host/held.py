@@ -70,8 +70,10 @@ class HeldCheckpoint:
         *,
         before: Version | None = None,
         due: frozenset[str] | None = None,
+        within: Path | None = None,
     ) -> None:
-        """`before` is the version that was taken last, maybe by an earlier process; `due` are the kinds of files that its siblings had."""
+        """`before` is the version that was taken last, maybe by an earlier process; `due` are the kinds of files that its siblings had.
+        Links out of `within` are not followed."""
         self.at = at
         self.name = at.name
         self.folder = at.is_dir()
@@ -81,6 +83,7 @@ class HeldCheckpoint:
         self._inode = at.stat().st_ino if self.folder else 0
         self._store = store
         self._is_written = is_written
+        self._within = within
         self._files: dict[str, _File] = {}
         self._here: set[str] = set()
         self.marks: dict[str, FileMark] = {}
@@ -233,7 +236,7 @@ class HeldCheckpoint:
         shutil.rmtree(self._store, ignore_errors=True)
 
     def _entries(self) -> Entries:
-        return {path: (stat, odd) for path, stat, odd in entries_at(self.at)}
+        return {path: (stat, odd) for path, stat, odd in entries_at(self.at, self._within)}
 
     def _notice_next(self, here: Entries) -> None:
         """Start the next version when a complete file is written again: what was there until now was a version, taken or not.

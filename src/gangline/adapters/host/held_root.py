@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gangline.adapters.host.entries import Entries, entry_of
+from gangline.adapters.host.entries import Entries, entry_of, leads_out
 from gangline.adapters.host.held import HeldCheckpoint, Version
 from gangline.core.command.candidate import ROOT
 from gangline.core.command.root import newest_in_root, whole_folder
@@ -28,8 +28,9 @@ class HeldRoot(HeldCheckpoint):
         *,
         belongs: Callable[[str], bool] | None,
         before: Version | None = None,
+        within: Path | None = None,
     ) -> None:
-        super().__init__(at, store, is_written, now_s, before=before)
+        super().__init__(at, store, is_written, now_s, before=before, within=within)
         self.name = ROOT
         self._settles_s = self.settles_s = ROOT_SETTLES_S
         self._belongs = belongs
@@ -56,11 +57,13 @@ class HeldRoot(HeldCheckpoint):
 
     def _beside(self, belongs: Callable[[str], bool]) -> Entries:
         found, self._read = Entries(), 0
+        if leads_out(self.at, self._within):
+            return found
         with suppress(FileNotFoundError), os.scandir(self.at) as entries:
             for entry in entries:
                 self._read += 1
                 if belongs(entry.name) and not entry.is_dir():
-                    found |= {path: (stat, odd) for path, stat, odd in entry_of(entry, self.at.stat())}
+                    found |= {path: (stat, odd) for path, stat, odd in entry_of(entry, self.at.stat(), self._within)}
         return found
 
     def _leave(self, here: Entries) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from gangline.adapters.host.entries import UNREADABLE, copy, entries_at, link, mark_of, told_at
+from gangline.adapters.host.entries import OUTSIDE, UNREADABLE, copy, entries_at, leads_out, link, mark_of, told_at
 from gangline.core.command.candidate import CheckpointCandidate, SeenFile, path_below
 from gangline.core.command.completeness import is_complete_file
 from gangline.core.command.layout import Rules
@@ -26,16 +26,23 @@ NOTES, HOLDING = "sent.jsonl", "sending"
 
 class LocalResults:
     """The results in the folder `root` and at the paths `besides`; its own files are in `state`. `is_written` returns whether a process has
-    a file open for writing."""
+    a file open for writing. Links out of `within` are not followed."""
 
     def __init__(
-        self, root: Path, state: Path, rules: Rules, besides: Sequence[Path], is_written: Callable[[Path], bool]
+        self,
+        root: Path,
+        state: Path,
+        rules: Rules,
+        besides: Sequence[Path],
+        is_written: Callable[[Path], bool],
+        within: Path | None = None,
     ) -> None:
         self._root = root
         self._state = state
         self._rules = rules
         self._besides = besides
         self._is_written = is_written
+        self._within = within
         self._unreadable: list[str] = []
         self._has_own = False
         self._heads: dict[Path, tuple[FileMark, Any]] = {}
@@ -111,6 +118,9 @@ class LocalResults:
             notes.write("".join(f"\n{row}" for row in rows))
 
     def _names(self) -> list[str]:
+        if leads_out(self._root, self._within):
+            self._unreadable.append(f"{self._root.name} {OUTSIDE}")
+            return []
         with suppress(FileNotFoundError), os.scandir(self._root) as entries:
             return sorted(entry.name for entry in entries if not entry.is_symlink() and not entry.name.startswith("."))
         return []
@@ -123,9 +133,9 @@ class LocalResults:
     def _marks(self, at: Path, name: str) -> dict[str, FileMark]:
         """Return the marks of the files at a path, by their paths below it."""
         found = dict[str, FileMark]()
-        for path, stat, odd in entries_at(at):
-            if odd == UNREADABLE:
-                self._unreadable.append(path_below(name, path))
+        for path, stat, odd in entries_at(at, self._within):
+            if odd in (UNREADABLE, OUTSIDE):
+                self._unreadable.append(f"{path_below(name, path)} {odd}")
             elif not odd:
                 found[path] = mark_of(stat)
         return found

@@ -38,11 +38,13 @@ many files there are: between two scans, a look checks only what it was notified
 
 
 class LocalWorkspace:
-    """The checkpoint folder `root`. Raises `UserError` if it cannot be used, or if another `gangline exec` uses it."""
+    """The checkpoint folder `root`; links out of `within` are not followed. Raises `UserError` if it cannot be used, or if another
+    `gangline exec` uses it."""
 
-    def __init__(self, root: Path, rules: Rules) -> None:
+    def __init__(self, root: Path, rules: Rules, within: Path | None = None) -> None:
         self.root = root
         self.rules = rules
+        self._within = within
         self.state = make_folders(root)
         self._lock = lock(self.state / "lock", root)
         self._store = self.state / "held"
@@ -147,14 +149,16 @@ class LocalWorkspace:
                 self._held[name] = self._root(store, now_s)
             else:
                 before, due = self._versions.of(name, partial(_marks_at, at)), self._versions.due(name)
-                self._held[name] = HeldCheckpoint(at, store, self.is_written, now_s, before=before, due=due)
+                self._held[name] = HeldCheckpoint(
+                    at, store, self.is_written, now_s, before=before, due=due, within=self._within
+                )
                 self._news.watch(at)
             self._held[name].look(now_s)
 
     def _root(self, store: Path, now_s: float) -> HeldRoot:
         belongs = None if self.rules.layout == "folder" else partial(is_in_root, self.rules)
         before = self._versions.of(ROOT, partial(_marks_at, self.root))
-        return HeldRoot(self.root, store, self.is_written, now_s, belongs=belongs, before=before)
+        return HeldRoot(self.root, store, self.is_written, now_s, belongs=belongs, before=before, within=self._within)
 
     def _missed(self) -> list[HeldCheckpoint]:
         """Return the checkpoints that were deleted since the last look and still count; forget those that were deleted before it."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from gangline.core.errors import BadInput, GanglineError
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.core.specs.command import CommandSpec, command_hash, parse_command
-from gangline.exec.job.command_job import WORK, CommandJob, Endings, Silence, fail_input, lay_out_work
+from gangline.exec.job.command_job import WORK, CommandJob, Endings, Silence, fail_around, lay_out_work
 from gangline.exec.job.contract_reports import STORE, ContractCheckpoints, StepReports
 from gangline.exec.job.previews import Previews
 from gangline.exec.plan import NICE, ExecPlan, Summary, Tools
@@ -54,8 +55,8 @@ def main(directory: Path) -> int:
         set_environment(spec, directory, told)
         find_program(spec.command[0])
         return run_command_job(spec, directory, work, reports, Masking(told.secrets.values()))
-    except GanglineError as error:
-        return fail_input(reports, error)
+    except (GanglineError, OSError) as error:
+        return fail_around(reports, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
     checkpoints = ContractCheckpoints(directory, command_hash(spec), reports.saved)
     reports.step = checkpoints.resume(directory / contract.RESUME)
     (directory / STORE).mkdir(exist_ok=True)
-    objects = FolderObjects(directory / STORE)
+    objects = FolderObjects(directory / STORE, waits_for_room=False)
     rng, now_ms = Random(directory.name), lambda: time.time_ns() // 1_000_000  # noqa: S311 - jitter, not a secret
     prefix = RunPrefix(
         objects=objects, transfer=FolderTransfer(objects, nice=NICE), address=ADDRESS, rng=rng, now_ms=now_ms
@@ -131,8 +132,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
         print_masked(masking.feed(content))
 
     def print_masked(content: bytes) -> None:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        write_log(content)
         reports.printed(content)
 
     def look(_status: str) -> None:
@@ -174,6 +174,7 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
         previews=previews,
         endings=endings,
         hung=lambda: silence.because,
+        was_full=lambda: objects.was_full,
         say=tell_log,
     )
 
@@ -191,7 +192,12 @@ def started(reports: StepReports, *given: object) -> KeptCommand:
 
 
 def tell_log(text: str) -> None:
-    print(f"gangline: {text}", flush=True)  # noqa: T201
+    write_log(f"gangline: {text}\n".encode())
+
+
+def write_log(content: bytes) -> None:
+    with suppress(OSError):  # a full disk costs the log some lines, and the command nothing
+        os.write(sys.stdout.fileno(), content)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from errno import EIO
+from errno import EDQUOT, EIO, ENOSPC
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
@@ -26,6 +26,7 @@ T = TypeVar("T")
 AT_ONCE = 4
 BUFFER_BYTES = 1 << 20
 COMING = ".coming"
+FULL = frozenset({ENOSPC, EDQUOT})
 DEAD_S = 3600.0
 """A partial file that has not grown for this long is abandoned."""
 
@@ -35,8 +36,12 @@ class FolderObjects:
 
     creates_only = True
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, waits_for_room: bool = True) -> None:
+        """A full disk is raised as `Unreachable`, so that a writer waits for room; without `waits_for_room` as the OSError that it is, and
+        `was_full` remembers it."""
         self.root = root
+        self.was_full = False
+        self._waits_for_room = waits_for_room
 
     def in_parts(self, bytes: int) -> bool:
         return False
@@ -143,6 +148,9 @@ class FolderObjects:
         except IsADirectoryError:
             raise Damaged(f"{key} in {self.root} is a folder") from None
         except OSError as error:
+            if error.errno in FULL and not self._waits_for_room:
+                self.was_full = True
+                raise
             raise Unreachable(f"{self.root} cannot be used: {error.strerror}") from None
 
     def _name(self, coming: Path, key: str) -> None:

@@ -27,6 +27,8 @@ from gangline.exec.run_prefix import RunPrefix
 
 WORK = "work"
 DISK_FULL_BYTES = 16 * 2**20
+DISK_FULL = ("No space left on device", "Disk quota exceeded")
+"""What programs print that find the disk full; by the time that they have ended, some of it may be free again."""
 NO_NETWORK = (
     "Temporary failure in name resolution",
     "Name or service not known",
@@ -91,7 +93,7 @@ class Endings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandJob:
-    """`run` runs the command; `hung` says whether it was stopped because it gave no sign of life."""
+    """`run` runs the command; `hung` says why it was stopped if it gave no sign of life, `was_full` whether the store met a full disk."""
 
     spec: CommandSpec
     directory: Path
@@ -101,6 +103,7 @@ class CommandJob:
     previews: Previews
     endings: Endings
     hung: Callable[[], str]
+    was_full: Callable[[], bool]
     say: Callable[[str], None]
 
     def __call__(self, run: Callable[[], Summary]) -> int:
@@ -115,13 +118,17 @@ class CommandJob:
             return EXIT_STOPPED
         if ended.exit_code:
             return self._fail(self._why(ended))
+        if self.was_full() and self.prefix.end_of(max(self.prefix.claims())).get("code") != 0:
+            return self._fail(
+                Failure(kind="disk full", because=f"{ended.because}, but there is no room for its results")
+            )
         self._hand_over()
         return EXIT_DONE
 
     def _why(self, ended: Summary) -> Failure:
         said = last_words(self.reports.last_lines)
         because = f"{ended.because}; its last output: {said}"
-        if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES:
+        if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES or says_full(self.reports.last_lines):
             return Failure(kind="disk full", because=because)
         if not self.spec.network and any(words in line for line in self.reports.last_lines for words in NO_NETWORK):
             because += "; it may have wanted the network, which it has only where it was submitted with --network"
@@ -147,8 +154,17 @@ class CommandJob:
         shutil.rmtree(output / KEPT, ignore_errors=True)
 
 
-def fail_input(reports: StepReports, error: GanglineError) -> int:
-    """Report what is wrong with the job itself. Return the exit code."""
+def says_full(lines: Iterable[str]) -> bool:
+    return any(words in line for line in lines for words in DISK_FULL)
+
+
+def fail_around(reports: StepReports, error: GanglineError | OSError) -> int:
+    """Report an error before or after the command: the disk is full, or something is wrong with the job itself. Return the exit code."""
+    if says_full([str(error)]):
+        reports.failed(Failure(kind="disk full", because=str(error)))
+        return EXIT_FAILED
+    if isinstance(error, OSError):
+        raise error
     hint = f" ({error.hint})" if error.hint else ""
     reports.failed(Failure(kind="bad data", because=f"{error.message}{hint}"))
     return EXIT_BAD_INPUT

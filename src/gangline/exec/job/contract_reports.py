@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,6 +26,8 @@ WAITING_MAX = 2
 REPORT_EVERY_S = 0.5
 LOG = "log"
 LAST_LINES = 100
+RESERVE, RESERVE_BYTES = "reserve", 256 * 1024
+"""A file that is deleted at the end, so that there is room to say why where the disk is full."""
 
 
 class StepReports:
@@ -41,6 +43,9 @@ class StepReports:
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.step = 0
         self._to = directory / contract.PROGRESS
+        self._reserve = directory / RESERVE
+        with suppress(OSError):
+            self._reserve.write_bytes(bytes(RESERVE_BYTES))
         self._own = own
         self._read_to: dict[Path, int] = {}
         self._wanted = self._steps = steps
@@ -97,8 +102,8 @@ class StepReports:
             self._report()
 
     def failed(self, failure: Failure) -> None:
-        with self._to.open("a") as file:
-            file.write(json.dumps({"failure": asdict(failure)}) + "\n")
+        self._reserve.unlink(missing_ok=True)
+        self._append({"failure": asdict(failure)})
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
         with suppress(OSError), path.open("rb") as file:
@@ -149,8 +154,15 @@ class StepReports:
         return Progress(**known | facts, step=self.step, steps=self._steps)
 
     def _write(self, progress: Progress) -> None:
-        with self._to.open("a") as file:
-            file.write(json.dumps(asdict(progress)) + "\n")
+        self._append(asdict(progress))
+
+    def _append(self, report: Mapping[str, Any]) -> None:
+        """Write a line, or nothing where the disk is full: half a line would spoil the next one, too."""
+        line = json.dumps(report).encode() + b"\n"
+        with suppress(OSError), self._to.open("ab", buffering=0) as file:
+            before = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(before)
 
 
 def means(reports: Sequence[StepReport]) -> dict[str, float]:
@@ -191,7 +203,7 @@ class ContractCheckpoints:
 
     def look(self, *, ended: bool = False) -> None:
         """Make the checkpoint that waits, if there is room for it, or if the command has ended."""
-        with self._lock:
+        with self._lock, suppress(OSError):  # the disk is full: the next look tries again
             self._make(ended=ended)
 
     def _make(self, *, ended: bool = False) -> None:

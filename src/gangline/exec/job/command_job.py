@@ -33,6 +33,7 @@ NO_NETWORK = (
     "Temporary failure in name resolution",
     "Name or service not known",
     "Network is unreachable",
+    "Connection refused",
     "Could not resolve host",
     "ConnectionError",
     "Failed to establish a new connection",

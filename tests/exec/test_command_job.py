@@ -1,8 +1,10 @@
 """A command as a job: what `gangline exec` promises of a command holds on nodes that vanish, too."""
 
+import io
 import json
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -258,6 +260,25 @@ for step in range(begin + 1, 5):
     assert {path for path in results if path.startswith("epoch")} == {f"epoch-{step}.txt" for step in range(1, 5)}
     assert results["epoch-1.txt"] == b"made after 0" and results["epoch-4.txt"] == b"made after 2"
     assert {f"elsewhere/{step}.log" for step in range(1, 5)} <= results.keys()
+
+
+def test_of_many_results_the_smallest_are_packed(line: Make) -> None:
+    script = """
+import pathlib
+for number in range(1005):
+    place = pathlib.Path("output", str(number % 7), f"{number}.txt")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("x" * number)
+"""
+    started = line("-c", script).start()
+    results = started.succeed()
+    assert len(results) == 1000
+    with tarfile.open(fileobj=io.BytesIO(results.pop("other_files.tar"))) as archive:
+        packed = {each.name: archive.extractfile(each) for each in archive}
+        assert sorted(packed) == [f"{number}/{number}.txt" for number in range(6)]
+        assert [len(file.read()) for file in packed.values() if file] == list(range(6))
+    assert len(results.keys() | packed.keys()) == 1005
+    assert "gangline: 6 of its results are in other_files.tar: a job may have 1,000 files" in started.text
 
 
 def test_where_the_checkpoint_is_all_that_it_left_it_is_the_result(line: Make) -> None:

@@ -21,9 +21,11 @@ from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, 
 from gangline.core.specs.command import CommandSpec
 from gangline.exec.fetch import KEPT, Fetch
 from gangline.exec.job.contract_reports import ContractCheckpoints, StepReports
+from gangline.exec.job.packing import REST, pack_rest
 from gangline.exec.job.previews import Previews
 from gangline.exec.plan import Summary
 from gangline.exec.run_prefix import RunPrefix
+from gangline.ports.server import RESULTS_MAX
 
 WORK = "work"
 DISK_FULL_BYTES = 16 * 2**20
@@ -153,6 +155,8 @@ class CommandJob:
             except NotFound:
                 (output / "finished.txt").write_text("The command ended with exit code 0 and left no files.\n")
         shutil.rmtree(output / KEPT, ignore_errors=True)
+        if packed := pack_rest(output, RESULTS_MAX):
+            self.say(f"{packed:,} of its results are in {REST}: a job may have {RESULTS_MAX:,} files")
 
 
 def says_full(lines: Iterable[str]) -> bool:

@@ -1,0 +1,18 @@
+"""Pack results of which there are more than the service lists one by one."""
+
+import tarfile
+from pathlib import Path
+
+REST = "other_files.tar"
+
+
+def pack_rest(output: Path, most: int) -> int:
+    """Pack the smallest files into one archive, so that at most this many files are left. Return how many are packed."""
+    found = sorted((path.stat().st_size, path) for path in output.rglob("*") if path.is_file())
+    packed = [path for _, path in found[: len(found) - most + 1]] if len(found) > most else []
+    if packed:
+        with tarfile.open(output / REST, "x") as archive:
+            for path in sorted(packed):
+                archive.add(path, path.relative_to(output))
+                path.unlink()
+    return len(packed)

@@ -194,11 +194,15 @@ class ScriptedTrainer:
     runs: list[ScriptedRun] = field(default_factory=list)
     prepared: int = 0
     proofs: list[Proof | None] = field(default_factory=list)
+    full_disks: int = 0
 
     def prove(self) -> Proof | None:
         return self.proofs.pop(0) if self.proofs else Proof()
 
     def prepare(self) -> None:
+        if self.full_disks:
+            self.full_disks -= 1
+            raise OSError(ENOSPC, "No space left on device")
         self.prepared += 1
 
     def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> ScriptedRun:
@@ -385,6 +389,16 @@ def test_a_node_that_asks_for_work_has_a_trainer_stand_by(node: Node) -> None:
     for _ in range(3):
         node.step()
     assert node.trainer.prepared == before, "a node at work needs its memory"
+
+
+def test_a_node_whose_disk_is_full_takes_no_job_until_a_trainer_can_stand_by(node: Node) -> None:
+    node.service.submit()
+    node.trainer.full_disks = 3
+    node.step()
+    assert node.agent.news == ["no trainer can be started here: No space left on device; trying again"]
+    while not node.trainer.runs:
+        node.step()
+    assert node.trainer.full_disks == 0 and node.agent.news.count(node.agent.news[0]) == 1
 
 
 @dataclass

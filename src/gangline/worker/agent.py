@@ -143,7 +143,12 @@ class Agent:
         if not self._proven and not self._prove():
             self._next_s = now_s + PROVE_EVERY_S
             return
-        self._edges.trainer.prepare()
+        try:
+            self._edges.trainer.prepare()
+        except OSError as error:
+            why = f"no trainer can be started here: {error.strerror or error}"
+            self._retry(now_s, f"{why}; trying again", waits_for=why, most_s=REFUSED_S_MAX)
+            return
         try:
             self._joined = self._joined or self._do_join()
             if not self.stopped:

@@ -17,6 +17,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes,
     probes_of_bases,
     probes_of_bytes,
+    probes_of_commands,
     probes_of_heirs,
     probes_of_metrics,
     probes_of_places,

@@ -150,6 +150,12 @@ def test_a_node_that_is_starting_is_what_a_job_waits_for_whatever_it_will_comput
     )
 
 
+def test_what_a_node_that_is_starting_isolates_is_not_known_yet() -> None:
+    starting = replace(OTHER, state="starting", machine="", kinds=",lora,")
+    waits = "waits for a node: node-b is starting"
+    assert why(replace(CANDIDATE, kind="command", wanted="command/sandbox"), nodes=[starting]) == waits
+
+
 @pytest.mark.parametrize(
     ("need", "sentence"),
     [

@@ -14,6 +14,7 @@ from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.parsing import to_json
 from gangline.core.specs.command import CommandSpec, parse_command
+from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
@@ -92,7 +93,7 @@ def upload(
     brought = {name: sorted(path for path in folder.rglob("*") if path.is_file()) for name, folder in folders}
     progress = UploadProgress(len(files) + sum(map(len, brought.values())) + bool(requirements))
     if files:
-        say(f"uploading {len(files)} files of code from {code.absolute()}")
+        say(f"uploading {counted(len(files), 'file')} of code from {code.absolute()}")
 
     def send(paths: list[Path], root: Path) -> list[dict[str, Any]]:
         return [to_json(file) for file in _sent(client, paths, root, progress)]

@@ -8,6 +8,7 @@ from gangline.core.jobs.claim import ClaimCandidate, locked_out, mismatch, to_re
 from gangline.core.jobs.supply import Supply, needs_of, what_helps
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
+from gangline.core.runs.proof import kinds_text
 
 NODES_NAMED_MAX = 3
 
@@ -71,7 +72,8 @@ def _misfit(job: ClaimCandidate, node: Node, banned: frozenset[str], now_ms: int
     if node.machine in banned:
         job = replace(job, banned=True)
     elif node.state == "starting":
-        job = replace(job, numerics="")  # its numerics are known only once it has joined
+        # its numerics, its libraries and its isolation are known only once it has joined
+        job, node = replace(job, numerics=""), replace(node, kinds=kinds_text((job.wanted,)))
     return mismatch(job, _idle(node), now_ms)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangline.exec.job import contract_reports
-from gangline.exec.job.command_job import last_words
+from gangline.exec.job.command_job import reason_printed
 from gangline.exec.job.contract_reports import StepReports
 
 Said = tuple[int, float | None]
@@ -80,7 +80,7 @@ def test_the_reason_of_a_failure_is_the_exception_and_not_what_its_launcher_says
         "Traceback (most recent call last):",
         "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
     ]
-    assert last_words(lines) == lines[1]
-    assert last_words(["an exception of no launcher", "ValueError: no"]) == "ValueError: no"
-    assert last_words([lines[3]]) == lines[3]
-    assert last_words([]) == "nothing"
+    assert reason_printed(lines) == lines[1]
+    assert reason_printed(["an exception of no launcher", "ValueError: no"]) == "ValueError: no"
+    assert reason_printed([lines[3]]) == lines[3]
+    assert reason_printed([]) == "nothing"

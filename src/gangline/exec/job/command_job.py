@@ -48,7 +48,7 @@ LAUNCHERS = re.compile(r"(?:subprocess\.CalledProcessError|torch\.distributed\.e
 RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)(?::\s.*)?")
 
 
-def last_words(lines: Iterable[str]) -> str:
+def reason_printed(lines: Iterable[str]) -> str:
     """Return the last line that was printed; the exception before a launcher's if it is a launcher that ended."""
     said = [line.strip() for line in lines]
     launcher = next((place for place, line in enumerate(said) if LAUNCHERS.match(line)), 0)
@@ -129,9 +129,9 @@ class CommandJob:
         return EXIT_DONE
 
     def _why(self, ended: Summary) -> Failure:
-        said = last_words(self.reports.last_lines)
+        said = reason_printed(self.reports.last_lines)
         because = f"{ended.because}; its last output: {said}"
-        if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES or says_full(self.reports.last_lines):
+        if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES or prints_disk_full(self.reports.last_lines):
             return Failure(kind="disk full", because=because)
         if not self.spec.network and any(words in line for line in self.reports.last_lines for words in NO_NETWORK):
             because += "; it may have wanted the network, which it has only where it was submitted with --network"
@@ -159,13 +159,13 @@ class CommandJob:
             self.say(f"{packed:,} of its results are in {REST}: a job may have {RESULTS_MAX:,} files")
 
 
-def says_full(lines: Iterable[str]) -> bool:
+def prints_disk_full(lines: Iterable[str]) -> bool:
     return any(words in line for line in lines for words in DISK_FULL)
 
 
 def fail_around(reports: StepReports, error: GanglineError | OSError) -> int:
     """Report an error before or after the command: the disk is full, or something is wrong with the job itself. Return the exit code."""
-    if says_full([str(error)]):
+    if prints_disk_full([str(error)]):
         reports.failed(Failure(kind="disk full", because=str(error)))
         return EXIT_FAILED
     if isinstance(error, OSError):

@@ -35,6 +35,8 @@ class Enclosing(Protocol):
 
 CACHE_OF_DATA = "GANGLINE_DATA_CACHE"
 BWRAP = "bwrap"
+PIP_CONF = "/etc/pip.conf"
+"""Where a node says which index packages come from."""
 NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 LOADS = "gangline"
 """A user for runs, or a sandbox, must be able to load this."""
@@ -140,6 +142,7 @@ def _sandboxes(runs: Path) -> Enclosing:
         more = [*["--share-net"] * network, *(_cache_of_data() if buckets else [])]
         for option, folder in (("--ro-bind", shows), ("--bind", fills)):
             more += [*made_above(folder), option, str(folder), str(folder)] if folder else []
+        more += ["--ro-bind-try", PIP_CONF, PIP_CONF] if fills else []
         # What reads buckets is a trainer of ours, and runs share the files of that cache: no user of one run could.
         user = RunsUser() if has_users and not buckets else None
         if user and fills:

@@ -1,10 +1,11 @@
 """Routes for projects, keys, secrets and join tokens."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le, MaxLen
 from fastapi import APIRouter
+from pydantic import WithJsonSchema
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import Admin, AdminOf, AdminReach, MemberOf, Now, Operator, ThisDeployment, ViewerOf
@@ -85,9 +86,9 @@ def revoke_key(deployment: ThisDeployment, now: Now, reach: AdminReach, key: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretValue:
-    """The value of a secret."""
+    """The value of a secret, a text. Another one is refused where no message can quote it."""
 
-    value: str = field(repr=False)
+    value: Annotated[Any, WithJsonSchema({"type": "string"})] = field(repr=False)
 
 
 @router.put("/secrets/{secret}")

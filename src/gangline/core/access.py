@@ -50,8 +50,10 @@ def why_no_variable(name: str) -> str:
     return ""
 
 
-def why_not_secret(value: str) -> str:
-    """Return why a text can be no secret of a command, without quoting it; empty if it can."""
+def why_not_secret(value: object) -> str:
+    """Return why a value can be no secret of a command, without quoting it; empty if it can."""
+    if not isinstance(value, str):
+        return "a secret is a text"
     if not SECRET_MIN <= len(value) <= SECRET_MAX:
         return f"a secret has {SECRET_MIN} to {SECRET_MAX:,} characters, and this one has {len(value):,}"
     return (

@@ -262,5 +262,6 @@ def _said(found: Mapping[str, Any], named_values: str) -> str:
     said = (
         SAID[kind].format_map(limits | {"named_values": named_values}) if kind in SAID else said[:1].lower() + said[1:]
     )
-    short = isinstance(given, int | float | str) and len(str(given)) <= GIVEN_MAX
+    # a text in place of all fields may be a secret's value, which was to be in one
+    short = isinstance(given, int | float | str if found["loc"] else int | float) and len(str(given)) <= GIVEN_MAX
     return said + f", not {given}" * (short and said.startswith(("must be", "should be")))

@@ -119,6 +119,14 @@ def test_what_can_be_no_secret_is_refused_without_quoting_it(
     assert value[:6] not in answer.text or value == "short"
 
 
+@pytest.mark.parametrize(
+    "body", [{"value": [VALUE]}, {"value": {"a": VALUE}}, {"other": VALUE}, {"value": 31415926}, VALUE, [VALUE]]
+)
+def test_a_body_of_another_shape_is_refused_without_quoting_it(service: Service, body: object) -> None:
+    answer = service.ask("PUT", "/v1/secrets/HF_TOKEN", json=body)
+    assert answer.status_code == 422 and VALUE not in answer.text and "31415926" not in answer.text
+
+
 def test_after_a_rotation_the_new_key_is_enough(service: Service) -> None:
     keep(service)
     both = with_keys(service, OTHER_KEY, KEY)

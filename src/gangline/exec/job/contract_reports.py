@@ -106,6 +106,8 @@ class StepReports:
         self._append({"failure": asdict(failure)})
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
+        if not path.is_file():  # to open a pipe would wait for who writes to it
+            return
         with suppress(OSError), path.open("rb") as file:
             file.seek(self._read_to.setdefault(path, 0))
             for line in file:

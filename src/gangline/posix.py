@@ -4,8 +4,10 @@ import ctypes
 import fcntl
 import os
 import select
+import shutil
 import signal
 import struct
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -195,3 +197,11 @@ class FolderNews:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder as far as that is possible, however deep it is: Python's own deletion calls itself for each folder."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)

@@ -121,6 +121,28 @@ def test_a_package_that_stays_is_stopped_and_is_no_environment(
     assert [path.name for path in (home / "runs").iterdir()] == ["first"]
 
 
+def test_what_a_killed_worker_left_half_is_deleted_by_the_next_one_unless_it_is_being_made(home: Path) -> None:
+    environments = Environments(home / "environments")
+    left, made = (environments.find(sha256 * 64) for sha256 in "ab")
+    for each in (left, made):
+        (each.place / "bin").mkdir(parents=True)
+    assert made.hold(alone=True)
+    Environments(home / "environments")
+    assert not left.place.exists() and made.place.exists()
+    made.let_go()
+
+
+def test_what_a_package_leaves_open_to_others_is_closed(home: Path) -> None:
+    kept = Environments(home / "environments").find("a" * 64)
+    kept.place.mkdir()
+    (kept.place / "open.py").write_text("")
+    (kept.place / "open.py").chmod(0o6777)
+    assert kept.hold(alone=True)
+    kept.complete()
+    assert (kept.place / "open.py").stat().st_mode & 0o7777 == 0o755
+    kept.let_go()
+
+
 @pytest.mark.parametrize("level", ["none"])
 def test_what_a_killed_worker_left_is_made_anew(
     home: Path, isolation: Isolation, environments: Environments, index: Index

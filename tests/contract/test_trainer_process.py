@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from gangline.adapters.host.trainer import process as trainer_process
-from gangline.adapters.host.trainer.beneath import open_of_runs
+from gangline.adapters.host.trainer.beneath import files_beneath, open_of_runs
 from gangline.adapters.host.trainer.process import ProcessTrainer
 from gangline.adapters.host.trainer.run import ProcessRun
 from gangline.core.errors import Damaged
 from gangline.core.files import File
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
 from gangline.core.runs.metrics import Point, Reading
+from gangline.posix import remove_tree
 from tests.processes import is_running
 
 PROGRAM = """
@@ -288,6 +289,34 @@ def test_a_run_on_a_machine_without_cards_and_with_one_slot_is_told_of_neither(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert seen_by(ProcessTrainer(), directory, (0,)) == (None, None)
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "1e999", "NaN"])
+def test_a_number_that_no_float_can_be_ends_no_agent(run: ProcessRun, value: str) -> None:
+    """A command may write into its run's directory."""
+    with (run.directory / "progress.jsonl").open("a") as file:
+        file.write(f'{{"phase": "training", "step": 4, "steps": 9, "loss": {value}, "seconds_per_step": {value}}}\n')
+        file.write(
+            f'{{"phase": "training", "step": 5, "steps": 9, "loss": 0.5, "metrics": {{"a": {value}, "b": 1}}}}\n'
+        )
+    run.progress()
+    readings = run.take_readings()
+    assert all(reading.point.values.get("a") is None for reading in readings)
+
+
+def test_folders_however_deep_are_deleted(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    handle = os.open(tmp_path / "run", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=handle)
+        inner = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+    with pytest.raises(Damaged, match="too deep"):
+        files_beneath(tmp_path / "run")
+    remove_tree(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_uploaded_of_a_run_lies_below_it_and_behind_no_link(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ class CommandLine:
     spec: dict[str, Any]
     code: tuple[Path, ...] = ()
     started: list[StartedJob] = field(default_factory=list)
+    told: dict[str, Any] | None = None
 
     def start(self) -> StartedJob:
         directory = self.root / f"node-{len(self.started)}"
@@ -102,7 +103,7 @@ class CommandLine:
         arrived = [step for each in self.started if each.arrived.exists() for step in sorted(each.arrived.iterdir())]
         if arrived:
             shutil.copytree(arrived[-1], directory / contract.RESUME / arrived[-1].name)
-        run = start_program(PROGRAM, directory)
+        run = start_program(PROGRAM, directory, told=self.told)
         self.started.append(StartedJob(run, self.root / f"arrived-{len(self.started)}"))
         return self.started[-1]
 

@@ -13,6 +13,7 @@ from threading import Event
 import pytest
 
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, EXIT_STOPPED
+from gangline.exec.job.packing import REST, pack_rest
 from tests.exec.as_job import CommandLine
 from tests.exec.chain import state_after
 from tests.exec.conftest import GANGLINE
@@ -279,6 +280,32 @@ for number in range(1005):
         assert [len(file.read()) for file in packed.values() if file] == list(range(6))
     assert len(results.keys() | packed.keys()) == 1005
     assert "gangline: 6 of its results are in other_files.tar: a job may have 1,000 files" in started.text
+
+
+def test_a_result_that_has_the_archives_name_stays_beside_it(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", REST):
+        (tmp_path / "output").mkdir(exist_ok=True)
+        (tmp_path / "output" / name).write_text("x" * 9 if name == REST else "x")
+    assert pack_rest(tmp_path / "output", 2) == 3
+    assert sorted(path.name for path in (tmp_path / "output").iterdir()) == [REST, "other_files_2.tar"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["output"]
+
+
+def test_a_secret_in_pieces_is_masked_although_the_other_stream_writes_between(line: Make) -> None:
+    """As the agent does, the values are on standard input."""
+    script = """
+import os, sys, time
+value = os.environ["HF_TOKEN"]
+for piece, stream in ((value[:9], sys.stdout), (" 37%|bar", sys.stderr), (value[9:], sys.stdout)):
+    print(piece, end="", file=stream, flush=True)
+    time.sleep(0.3)
+print(flush=True)
+"""
+    job = line("-c", script, secrets=["HF_TOKEN"])
+    job.told = {"secrets": {"HF_TOKEN": "hf_SECRET1234abcdef"}}
+    started = job.start()
+    started.succeed()
+    assert "***" in started.text and "SECRET" not in started.text and "1234" not in started.text
 
 
 def test_where_the_checkpoint_is_all_that_it_left_it_is_the_result(line: Make) -> None:

@@ -1,10 +1,12 @@
 """What a command's job reports of its steps: bars of tqdm as diffusers' scripts draw them, lines, and checkpoints between them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from gangline.core.command.masking import Masking
 from gangline.exec.job import contract_reports
 from gangline.exec.job.command_job import reason_printed
 from gangline.exec.job.contract_reports import StepReports
@@ -71,6 +73,43 @@ def test_the_number_of_steps_that_it_prints_is_kept(reports: StepReports, tmp_pa
     reports.saved(4)
     rows = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert {row["steps"] for row in rows[1:]} == {40}
+
+
+def test_garbage_in_its_own_reports_is_left_alone(reports: StepReports, tmp_path: Path) -> None:
+    own = tmp_path / "own.jsonl"
+    reports._own = lambda: [own]
+    huge = "1" + "0" * 400
+    lines = [
+        f'{{"step": 1, "loss": 1.7e308, "x": {huge}}}',
+        '{"step": 2, "loss": 1.7e308}',
+        "[" * 100_000,
+        "x" * 3_000_000,
+    ]
+    own.write_text("\n".join([*lines, '{"step": 3, "loss": 1e999}', '{"step": 4, "loss": 0.5}', '{"step": 5}', ""]))
+    reports.look()
+    reports.finish()
+    assert said(tmp_path)[-1] == (5, None) or said(tmp_path)[-1] == (4, 0.5)
+    assert (4, 0.5) in said(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_its_own_reports_holds_nothing_up(reports: StepReports, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "own.jsonl")
+    reports._own = lambda: [tmp_path / "own.jsonl"]
+    reports.look()
+    reports.printed(b"step 1/4 loss: 0.5\n")
+    reports.finish()
+    assert said(tmp_path) == [(1, 0.5)]
+
+
+def test_a_secret_is_no_name_of_a_metric(tmp_path: Path) -> None:
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"step": 1, "hf_abcdefgh": 1.0, "lr": 0.5}\n')
+    made = StepReports(tmp_path, lambda: [own], 0, Masking(["hf_abcdefgh"]).hides)
+    made.begin()
+    made.look()
+    made.finish()
+    text = (tmp_path / "progress.jsonl").read_text()
+    assert '"lr"' in text and "hf_abcdefgh" not in text
 
 
 def test_the_reason_of_a_failure_is_the_exception_and_not_what_its_launcher_says_of_it() -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -46,15 +47,16 @@ def main(directory: Path) -> int:
     spec = parse_command(json.loads((directory / contract.SPEC).read_text()))
     told = read_from_agent()
     work = directory / WORK
+    hides = Masking(told.secrets.values()).hides
     reports = StepReports(
-        directory, lambda: [work / spec.checkpoints / contract.PROGRESS, work / contract.PROGRESS], spec.steps
+        directory, lambda: [work / spec.checkpoints / contract.PROGRESS, work / contract.PROGRESS], spec.steps, hides
     )
     try:
         lay_out_work(directory)
         os.chdir(work)
         set_environment(spec, directory, told)
         find_program(spec.command[0])
-        return run_command_job(spec, directory, work, reports, Masking(told.secrets.values()))
+        return run_command_job(spec, directory, work, reports, told.secrets)
     except (GanglineError, OSError) as error:
         return fail_around(reports, error)
 
@@ -105,7 +107,9 @@ def beside_interpreter(python: str, to: Path) -> list[str]:
     return [str(to), str(Path(found).absolute().parent)]
 
 
-def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: StepReports, masking: Masking) -> int:
+def run_command_job(
+    spec: CommandSpec, directory: Path, work: Path, reports: StepReports, secrets: Mapping[str, str]
+) -> int:
     checkpoints = ContractCheckpoints(directory, command_hash(spec), reports.saved)
     reports.step = checkpoints.resume(directory / contract.RESUME)
     (directory / STORE).mkdir(exist_ok=True)
@@ -128,8 +132,11 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
     previews = Previews(directory)
     silence, endings = Silence(reports, spec.silent_s), Endings()
 
-    def show(_stream: int, content: bytes) -> None:
-        print_masked(masking.feed(content))
+    # A value comes in pieces in one stream, whatever the other has between them.
+    maskings = {stream: Masking(secrets.values()) for stream in (1, 2)}
+
+    def show(stream: int, content: bytes) -> None:
+        print_masked(maskings[stream].feed(content))
 
     def print_masked(content: bytes) -> None:
         write_log(content)
@@ -180,7 +187,8 @@ def run_command_job(spec: CommandSpec, directory: Path, work: Path, reports: Ste
 
     def run() -> Summary:
         ended = Exec(plan, tools)()
-        print_masked(masking.rest())
+        for masking in maskings.values():
+            print_masked(masking.rest())
         return ended
 
     return job(run)

@@ -107,6 +107,11 @@ class Installing(Protocol):
         """Return the folder of the environment, which may be used once the exit code is 0, and until `release`."""
         ...
 
+    @property
+    def waits(self) -> bool:
+        """Return whether it waits for another job of this machine that makes the environment, or has not begun."""
+        ...
+
     def exit_code(self) -> int | None:
         """Return 0 once the environment can be used, another code if it cannot be made, None until then."""
         ...

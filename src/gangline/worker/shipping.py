@@ -54,7 +54,7 @@ class Shipping:
             ended = run.exit_code() is not None
             piece = _whole_lines(run.printed(self._logged_bytes, LOG_PIECE_BYTES))
             if piece:
-                self._spoke_s = self._live.clock.now_s
+                self.hear()
                 yield from self._send_log(run, piece)
             elif ended:
                 break
@@ -69,6 +69,10 @@ class Shipping:
         pause_ends_s = live.clock.now_s + LOG_EVERY_S
         while live.clock.now_s < pause_ends_s and run.exit_code() is None:
             yield pause_ends_s
+
+    def hear(self) -> None:
+        """Count the seconds of silence from now on."""
+        self._spoke_s = self._live.clock.now_s
 
     @property
     def silent_for_s(self) -> float:

@@ -156,7 +156,13 @@ class AttemptWork:
     def _install(self, made: Installing, shipping: Shipping) -> Activity[None]:
         """Send what the installation prints until it has ended. Raise `AttemptFailed` if it fails or prints nothing for too long."""
         silent_s: float = self._live.assignment.spec.get("silent_s", SILENT_S)
-        yield from unless(lambda: shipping.silent_for_s > silent_s, shipping.ship_log(made))
+
+        def hangs() -> bool:
+            if made.waits:
+                shipping.hear()
+            return shipping.silent_for_s > silent_s
+
+        yield from unless(hangs, shipping.ship_log(made))
         code = made.exit_code()
         if code:
             raise AttemptFailed("crashed", f"the requirements cannot be installed: {shipping.last_words(made)}")

@@ -17,6 +17,7 @@ from gangline.core.specs.command import parse_command
 from gangline.ports.server import Assignment, NoWork
 from gangline.service.access.secrets import open_secrets, reseal, secrets_of
 from gangline.service.jobs.claim import claim
+from gangline.service.jobs.submit import submit as submit_job
 from tests.conftest import Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.served import serving
@@ -99,6 +100,18 @@ def test_a_job_whose_secret_is_removed_is_paused_and_runs_once_it_is_set_again(s
     keep(service, value="set-again")
     assert service.ask("POST", f"/v1/jobs/{job}/resume").status_code == 200
     assert service.claim(service.join("node-b", measured={"isolation": "uid"})).secrets == {"HF_TOKEN": "set-again"}
+
+
+def test_many_jobs_that_lack_a_secret_hold_up_no_other_project(service: Service, node: str) -> None:
+    keep(service)
+    lacking = [submit(service, "HF_TOKEN") for _ in range(30)]
+    service.add_project("other")
+    job = submit_job(service.deployment, "other", spec_of(), name="", request=None, now_ms=service.now_ms)
+    service.ask("DELETE", "/v1/secrets/HF_TOKEN")
+    assert service.claim(node).job == job, "in the first claim"
+    paused = [each for each in lacking if service.state(each) == "paused"]
+    refused = service.ask("POST", f"/v1/jobs/{paused[0]}/resume")
+    assert refused.status_code == 422 and "this project has no secret HF_TOKEN" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(

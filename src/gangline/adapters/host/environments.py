@@ -8,7 +8,6 @@ HASH.lock    held alone by who makes or deletes it, and together by the runs tha
 import fcntl
 import json
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from gangline.core.canonical import digest
 from gangline.core.files import is_sha256
 from gangline.core.fleet.cache import Cached
+from gangline.posix import remove_tree
 
 PASSABLE = 0o011
 
@@ -52,6 +52,8 @@ class KeptEnvironment:
             for name in (*folders, *names):  # a link to a folder is among the folders, and is not walked
                 os.chown(name, os.geteuid(), os.getegid(), dir_fd=handle, follow_symlinks=False)
                 found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):  # no package may let other users write to it
+                    os.chmod(name, stat.S_IMODE(found.st_mode) & 0o755 | 0o444, dir_fd=handle)
                 size += found.st_blocks * 512
             os.fchown(handle, os.geteuid(), os.getegid())
             os.fchmod(handle, 0o755)
@@ -66,7 +68,7 @@ class KeptEnvironment:
     def delete(self) -> None:
         """Delete it. Only who holds it alone may call this."""
         self._record.unlink(missing_ok=True)
-        shutil.rmtree(self.place, ignore_errors=True)
+        remove_tree(self.place)
 
     def let_go(self) -> None:
         if self._lock is not None:
@@ -90,6 +92,11 @@ class Environments:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        for place in folder.iterdir():  # what an agent left that was killed
+            if is_sha256(place.name) and not (kept := KeptEnvironment(folder, place.name)).is_complete:
+                if kept.hold(alone=True) and not kept.is_complete:
+                    kept.delete()
+                kept.let_go()
 
     def make_passable(self) -> None:
         """Let other users pass through to what they may read: a run that has a user of its own starts programs here."""

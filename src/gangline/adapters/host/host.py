@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import secrets
-import shutil
 import stat
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +17,7 @@ from gangline.core.files import File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import checkpoint_name
 from gangline.core.specs.spec import with_defaults
+from gangline.posix import remove_tree
 
 
 class LocalHost:
@@ -95,7 +95,7 @@ class LocalHost:
 
     def discard(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
         else:
             path.unlink(missing_ok=True)
 

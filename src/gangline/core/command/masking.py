@@ -21,6 +21,9 @@ class Masking:
         self._any = re.compile(b"|".join(map(re.escape, self._secrets)) or rb"\b\B")
         self._held = b""
 
+    def hides(self, text: str) -> bool:
+        return self._any.search(text.encode(errors="replace")) is not None
+
     def feed(self, content: bytes) -> bytes:
         """Return what can be shown so far."""
         content, shown, at = self._held + content, b"", 0

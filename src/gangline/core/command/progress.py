@@ -53,7 +53,7 @@ def step_in_output(line: str) -> StepReport | None:
         step, steps = int(said[2]), int(said[3] or 0)
     else:  # "Total optimization steps = 400" says how many there are, and none is done yet
         return None
-    return StepReport(step=step, steps=steps, loss=float(loss[1]) if loss else None)
+    return StepReport(step=step, steps=steps, loss=_finite(loss[1]) if loss else None)
 
 
 def step_in_report(line: bytes) -> StepReport | None:
@@ -75,8 +75,15 @@ def step_in_report(line: bytes) -> StepReport | None:
     )
 
 
+def _finite(text: str) -> float | None:
+    return number if math.isfinite(number := float(text)) else None
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an int that no float can be
+        return False
 
 
 class Pace:

@@ -254,7 +254,7 @@ def parse_report(value: object) -> Progress | Failure:
             save_s=_positive(value.get("save_s")),
             metrics=sound(value.get("metrics")),
         )
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
+    except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise Damaged(f"a line is malformed: {type(error).__name__} {error}".rstrip()) from None
 
 
@@ -267,7 +267,7 @@ def _count(value: object) -> int:
 
 def _number(value: object) -> float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
+        return None if value is None else float(value)
     raise TypeError(f"{value!r} is not a number")
 
 

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ WAITING_MAX = 2
 REPORT_EVERY_S = 0.5
 LOG = "log"
 LAST_LINES = 100
+LINE_BYTES = 2**20
+"""A line of a command's own reports that is longer is none."""
 RESERVE, RESERVE_BYTES = "reserve", 256 * 1024
 """A file that is deleted at the end, so that there is room to say why where the disk is full."""
 
@@ -37,7 +40,9 @@ class StepReports:
     first. So a point has the means over the steps that are over.
     """
 
-    def __init__(self, directory: Path, own: Callable[[], list[Path]], steps: int) -> None:
+    def __init__(
+        self, directory: Path, own: Callable[[], list[Path]], steps: int, hides: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self.spoke_s = time.monotonic()
         """When the command printed or saved last."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -47,6 +52,7 @@ class StepReports:
         with suppress(OSError):
             self._reserve.write_bytes(bytes(RESERVE_BYTES))
         self._own = own
+        self._hides = hides
         self._read_to: dict[Path, int] = {}
         self._wanted = self._steps = steps
         self._phase: Phase = "starting"
@@ -106,12 +112,12 @@ class StepReports:
         self._append({"failure": asdict(failure)})
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
-        if not path.is_file():  # to open a pipe would wait for who writes to it
-            return
-        with suppress(OSError), path.open("rb") as file:
+        with suppress(OSError), open(path, "rb", opener=_nonblocking) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return
             file.seek(self._read_to.setdefault(path, 0))
-            for line in file:
-                if not line.endswith(b"\n"):
+            while line := file.readline(LINE_BYTES):
+                if not line.endswith(b"\n") and len(line) < LINE_BYTES:
                     break
                 self._read_to[path] += len(line)
                 yield line
@@ -119,6 +125,9 @@ class StepReports:
     def _take(self, report: StepReport | None) -> None:
         if report is None:
             return
+        report = replace(
+            report, metrics={name: value for name, value in report.metrics.items() if not self._hides(name)}
+        )
         now_s, newest = time.monotonic(), self._newest
         self._speed = self._pace.saw(now_s, report.step) or self._speed
         self._steps = self._wanted or report.steps or self._steps
@@ -167,11 +176,19 @@ class StepReports:
                 file.truncate(before)
 
 
+def _nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block
+
+
 def means(reports: Sequence[StepReport]) -> dict[str, float]:
     """Return the mean of each metric over the steps that have it."""
     found = [each.metrics | ({} if each.loss is None else {"loss": each.loss}) for each in reports]
     names = dict.fromkeys(name for each in found for name in each)
-    return {name: fmean(each[name] for each in found if name in each) for name in names}
+    means = dict[str, float]()
+    for name in names:
+        with suppress(OverflowError):  # no float can be their sum
+            means[name] = fmean(each[name] for each in found if name in each)
+    return means
 
 
 class ContractCheckpoints:

@@ -1,7 +1,8 @@
 """Claim: a node asks for work and gets one job, which no other node gets."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields, replace
 from zlib import crc32
 
@@ -25,6 +26,8 @@ from gangline.service.money import bill
 
 CANDIDATES_MAX = 16
 """The number of jobs that one query loads for a decision, however long the queue is."""
+WITHHELD_MAX = 4
+"""The number of jobs of a project that are paused in one claim, as they lack a secret, before it looks at the next project."""
 CANDIDATE_COLUMNS = tuple(field.name for field in fields(ClaimCandidate) if field.name != "banned")
 
 
@@ -32,17 +35,19 @@ def claim(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoW
     if deployment.recent.is_time_to_reap(now_ms):
         end_overdue(deployment, now_ms)
     with deployment.recent.claiming():
+        withheld = Counter[str]()
         for _ in range(TRIES_MAX):
-            answer = _try(deployment, node_id, now_ms)
+            answer = _try(deployment, node_id, now_ms, withheld)
             if answer:
                 return answer
     return NoWork(because="other nodes were faster each time; ask again")
 
 
-def _try(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork | None:
+def _try(deployment: Deployment, node_id: str, now_ms: int, withheld: Counter[str]) -> Assignment | NoWork | None:
     """Try to claim once. Return None if other nodes were faster."""
     node = load_node(deployment, node_id)
-    found = refusal(node, now_ms) or _choose(deployment, node, now_ms)
+    passed = {project for project, times in withheld.items() if times >= WITHHELD_MAX}
+    found = refusal(node, now_ms) or _choose(deployment, node, now_ms, passed)
     if found is None:
         return None
     if isinstance(found, Chosen) and (why := turned_away(deployment, node, found.job.id, now_ms)):
@@ -50,12 +55,15 @@ def _try(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWo
         found = Nothing(why)
     if isinstance(found, Nothing):
         deployment.store.apply(write("node_seen", id=node_id, now=now_ms))
+        if passed and not found.locked_out:  # there may be more: this node is not given back
+            return NoWork(because="waiting jobs that lack a secret were paused; ask again")
         give_back(deployment, node_id)
         return NoWork(because=found.because, locked_out=found.locked_out)
     try:
         secrets = _secrets_for(deployment, found.job)
     except BadInput as error:
         deployment.recent.leave(found.job)
+        withheld[found.job.project] += 1
         withhold(deployment, found.job.id, f"{error.message}; resume the job once it is set", now_ms)
         return None
     assignment = _take(deployment, node, found, secrets, now_ms)
@@ -74,10 +82,12 @@ class Chosen:
         return self.choice.job
 
 
-def _choose(deployment: Deployment, node: Node, now_ms: int) -> Chosen | Nothing | None:
+def _choose(deployment: Deployment, node: Node, now_ms: int, passed: Set[str]) -> Chosen | Nothing | None:
     """Return the job to claim, or why there is none; None if other claims are taking all the jobs that would do."""
     said, busy = NOTHING, False
     for purse, rows in _offered(deployment, node, now_ms):
+        if purse.project in passed:  # it may have any number of jobs that lack a secret
+            continue
         jobs = [as_candidate(row) for row in rows]
         free = [job for job in jobs if not deployment.recent.is_taken(job, now_ms)]
         busy = busy or len(free) < len(jobs)

@@ -10,6 +10,7 @@ from gangline.core.jobs.failure import Verdict, canceled
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.store import Row, guard, write
+from gangline.service.access.secrets import check_secrets
 from gangline.service.attempts import TRIES_MAX, WAITS, as_job, conclude, event, moving
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
@@ -58,7 +59,10 @@ def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> 
 
 
 def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
-    """Put a paused job back into the queue. Return False if it was not paused. Raise `BadInput` if it has ended."""
+    """Put a paused job back into the queue. Return False if it was not paused. Raise `BadInput` if it has ended, or lacks a secret."""
+    row = deployment.store.load("job", id=job_id)[0]
+    if not KINDS[row["kind"]].ours:
+        check_secrets(deployment, row["project"], json.loads(row["spec"]).get("secrets", ()))
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] != "paused":

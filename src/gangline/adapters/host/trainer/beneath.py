@@ -45,6 +45,14 @@ def open_of_runs(runs: Path, path: Path) -> Iterator[IO[bytes]]:
 def files_beneath(folder: Path) -> list[str]:
     """Return the paths of all regular files below a folder, sorted; what lies behind a symbolic link is left out."""
     found = list[str]()
+    try:
+        _collect(folder, found)
+    except RecursionError:
+        raise Damaged(f"the folders in {folder.name} are too deep") from None
+    return sorted(found)
+
+
+def _collect(folder: Path, found: list[str]) -> None:
     with suppress(OSError):
         if stat.S_ISDIR(folder.lstat().st_mode):
             for at, _, names, handle in os.fwalk(folder):
@@ -52,4 +60,3 @@ def files_beneath(folder: Path) -> list[str]:
                     with suppress(FileNotFoundError):
                         if stat.S_ISREG(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
                             found.append((Path(at) / name).relative_to(folder).as_posix())
-    return sorted(found)

@@ -5,7 +5,6 @@ An enclosure is made before its run is known, as a process that stands by waits 
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Protocol
 
 from gangline.adapters.host.trainer.users import GONE_S_MAX, RunsUser, UserOfProcess
 from gangline.core.server.isolation import IsolationLevel
-from gangline.posix import eldest_child
+from gangline.posix import eldest_child, remove_tree
 
 ROOM_RUN, ROOM_TMP = "run", "tmp"
 SETPRIV = "setpriv"
@@ -163,7 +162,7 @@ class Sandbox(Bare):
     def discard(self) -> None:
         if self._user:
             self._user.give_back()
-        shutil.rmtree(self._room / ROOM_TMP, ignore_errors=True)
+        remove_tree(self._room / ROOM_TMP)
         with suppress(OSError):  # it has the run, or is gone already
             self._room.rmdir()
 

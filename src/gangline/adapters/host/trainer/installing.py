@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from gangline.adapters.host.environments import Environments, KeptEnvironment
@@ -10,8 +11,10 @@ from gangline.adapters.host.trainer.beneath import opened_beneath
 from gangline.adapters.host.trainer.isolation import Isolation
 from gangline.adapters.host.trainer.run import LOG, described_file
 from gangline.adapters.host.trainer.start import start_process
+from gangline.core.errors import Damaged
 from gangline.core.runs import contract
 from gangline.core.specs.command import REQUIREMENTS
+from gangline.posix import remove_tree
 
 PIP = "-m pip install --no-input --no-cache-dir --disable-pip-version-check --progress-bar off --root-user-action ignore -r"
 INSTALL = f'umask 022 && "$0" -m venv "$1" && exec "$1/bin/python" {PIP} {REQUIREMENTS}'
@@ -34,6 +37,10 @@ class Installation:
         self._process: subprocess.Popen[bytes] | None = None
         self._code: int | None = None
         (directory / LOG).touch()
+
+    @property
+    def waits(self) -> bool:
+        return self._process is None and self._code is None
 
     @property
     def place(self) -> Path:
@@ -63,25 +70,32 @@ class Installation:
             if self._kept.is_complete:  # it may have been deleted before it was held
                 self._kept.use()
                 return 0
-        elif self._kept.hold(alone=True):
+        elif not self._kept.is_complete and self._kept.hold(alone=True) and not self._kept.is_complete:
             self._begin()
         return None
 
     def _begin(self) -> None:
+        runs, around = self._directory.parent, self._directory.with_name(f"{self._directory.name}-installs")
         if self._isolation.level == "uid":
             self._environments.make_passable()
         self._kept.delete()  # what an agent left that was killed
-        self.place.mkdir()
-        around = self._directory.with_name(f"{self._directory.name}-installs")
-        around.mkdir(mode=0o700)
-        shutil.copyfile(self._requirements, around / REQUIREMENTS)
-        self._enclosure = self._isolation.make(network=True, fills=self.place)
-        self._around = self._enclosure.take(around)
-        command = ["/bin/sh", "-c", INSTALL, sys.executable, str(self.place)]
-        with (self._directory / LOG).open("ab") as log:
-            self._process = start_process(
-                command, self._enclosure, below=self._around, home=self._around, stdin=subprocess.DEVNULL, log=log
-            )
+        with ExitStack() as undo:
+            undo.callback(self._kept.delete)
+            self.place.mkdir()
+            undo.callback(remove_tree, around)
+            around.mkdir(mode=0o700)
+            shutil.copyfile(self._requirements, around / REQUIREMENTS)
+            self._enclosure = self._isolation.make(network=True, fills=self.place)
+            undo.callback(self._enclosure.discard)
+            inside = self._enclosure.take(around)
+            self._around = runs / inside.relative_to(runs).parts[0]
+            undo.callback(remove_tree, self._around)
+            command = ["/bin/sh", "-c", INSTALL, sys.executable, str(self.place)]
+            with (self._directory / LOG).open("ab") as log:
+                self._process = start_process(
+                    command, self._enclosure, below=inside, home=inside, stdin=subprocess.DEVNULL, log=log
+                )
+            undo.pop_all()
 
     def _look(self, process: "subprocess.Popen[bytes]") -> int | None:
         code = process.poll()
@@ -89,7 +103,11 @@ class Installation:
             return None
         self._end()
         if code == 0:
-            self._kept.complete()
+            try:
+                self._kept.complete()
+            except (OSError, RecursionError) as error:
+                self._kept.delete()
+                raise Damaged(f"the installed packages cannot be taken over: {error}") from None
             self._kept.hold(alone=False)
         else:
             self._kept.delete()
@@ -98,6 +116,5 @@ class Installation:
     def _end(self) -> None:
         assert self._process
         self._enclosure.kill(self._process)
-        runs = self._directory.parent
-        shutil.rmtree(runs / self._around.relative_to(runs).parts[0], ignore_errors=True)
+        remove_tree(self._around)
         self._process = None

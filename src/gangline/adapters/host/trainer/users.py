@@ -3,7 +3,6 @@
 import fcntl
 import os
 import pwd
-import shutil
 import stat
 import subprocess
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from gangline.core.errors import UserError
-from gangline.posix import processes_of
+from gangline.posix import processes_of, remove_tree
 
 UIDS = range(60_706, 61_184)
 """Systemd's table of users and groups leaves these to nobody, and they exist in every container (below 65,536)."""
@@ -115,6 +114,6 @@ def _remove_owned(folder: Path, uid: int) -> None:
                 if entry.stat(follow_symlinks=False).st_uid != uid:
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
+                    remove_tree(Path(entry.path))
                 else:
                     Path(entry.path).unlink()

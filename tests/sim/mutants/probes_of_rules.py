@@ -593,6 +593,16 @@ def jobs_that_are_too_dear_hide_none_that_is_not(bench: Bench) -> None:
 
 
 @probe()
+def one_budget_pays_for_the_nodes_of_all_kinds_of_jobs_together(bench: Bench) -> None:
+    bench.budget(2.5 * RESERVED / 1e6)
+    for seed, resolution in ((1, 256), (2, 256), (3, 512), (4, 512)):
+        bench.submit(seed=seed, resolution=resolution)
+    bench.tend()
+    bench.tend()
+    assert len(bench.rented()) == 2
+
+
+@probe()
 def without_money_and_without_nodes_the_owner_hears_of_the_money(bench: Bench) -> None:
     job = bench.submit()
     bench.budget(0)

@@ -1,10 +1,13 @@
 """A worker of two slots trains two jobs at once, with real processes: each with the bits that it has alone."""
 
+import os
+import signal
 from pathlib import Path
 
 from gangline.adapters.pools.local import WORKER, start_node
 from gangline.cli.admin.box import Box
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
+from gangline.core.views import JobView
 from gangline.train.run.digest import tensors_digest
 from tests.conftest import SUBJECT, file_at
 from tests.e2e.test_death import SETTINGS, box, digest_of, has_ended, submit, trainers_below, until
@@ -12,8 +15,7 @@ from tests.train.conftest import finish, lay_out, small_spec
 
 __all__ = ["box"]
 SEEDS = (1, 2)
-LONG = {"steps": 150, "checkpoint_every_steps": 50}
-"""Longer than the second trainer takes to load its libraries, on a busy machine too."""
+LONG = {"steps": 60, "checkpoint_every_steps": 20}
 
 
 def alone(folder: Path, seed: int) -> str:
@@ -28,7 +30,18 @@ def test_two_jobs_train_at_once_on_one_worker_with_the_bits_that_each_has_alone(
     box.nodes["pair"] = start_node(
         name="pair", home=box.home / "pair", server=box.url, join_token=box.join_token, command=command
     )
-    until(box, jobs[1], lambda _: len(trainers_below(box.home / "pair")) == 2)
+    held = set[int]()
+
+    def both_are_there(_: JobView) -> bool:
+        """Hold the first one until the second has loaded its libraries, so that they train at once however busy the machine is."""
+        for trainer in {*trainers_below(box.home / "pair")} - held:
+            os.kill(trainer, signal.SIGSTOP)
+            held.add(trainer)
+        return len(held) == 2
+
+    until(box, jobs[1], both_are_there)
+    for trainer in held:
+        os.kill(trainer, signal.SIGCONT)
     ended = [until(box, job, has_ended) for job in jobs]
     assert [len(job.attempts) for job in ended] == [1, 1]
     first, second = (job.attempts[0] for job in ended)

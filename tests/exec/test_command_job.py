@@ -286,7 +286,7 @@ def test_a_result_that_has_the_archives_name_stays_beside_it(tmp_path: Path) -> 
     for name in ("a", "b", "c", REST):
         (tmp_path / "output").mkdir(exist_ok=True)
         (tmp_path / "output" / name).write_text("x" * 9 if name == REST else "x")
-    assert pack_rest(tmp_path / "output", 2) == 3
+    assert pack_rest(tmp_path / "output", 2) == (3, "other_files_2.tar")
     assert sorted(path.name for path in (tmp_path / "output").iterdir()) == [REST, "other_files_2.tar"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["output"]
 

@@ -6,13 +6,12 @@
 """
 
 import json
-import math
 import re
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from gangline.core.runs.contract import COUNT_MAX
+from gangline.core.runs.metrics import is_finite
 
 BAR = re.compile(r"\d{1,3}%\|[^|]{0,300}\|\s*(\d{1,12})/(\d{1,12})\s*\[")
 OF_TRAINING = re.compile(r"\W*|.*(step|train|epoch|iter).*", re.IGNORECASE)
@@ -68,22 +67,15 @@ def step_in_report(line: bytes) -> StepReport | None:
     steps = value.get("steps")
     steps = steps if type(steps) is int and 0 <= steps <= COUNT_MAX else 0
     numbers = {
-        name: float(each) for name, each in value.items() if _is_number(each) and name not in ("step", "steps", "loss")
+        name: float(each) for name, each in value.items() if is_finite(each) and name not in ("step", "steps", "loss")
     }
     return StepReport(
-        step=step, steps=steps, loss=value["loss"] if _is_number(value.get("loss")) else None, metrics=numbers
+        step=step, steps=steps, loss=value["loss"] if is_finite(value.get("loss")) else None, metrics=numbers
     )
 
 
 def _finite(text: str) -> float | None:
-    return number if math.isfinite(number := float(text)) else None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an int that no float can be
-        return False
+    return number if is_finite(number := float(text)) else None
 
 
 class Pace:

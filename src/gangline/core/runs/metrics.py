@@ -86,12 +86,13 @@ def sound(found: object) -> dict[str, float]:
     if not isinstance(found, dict):
         return {}
     numbers = {
-        name: value for name, value in found.items() if isinstance(name, str) and is_name(name) and _is_number(value)
+        name: value for name, value in found.items() if isinstance(name, str) and is_name(name) and is_finite(value)
     }
     return {name: float(f"{value:.{DIGITS}g}") for name, value in list(numbers.items())[:NAMES_MAX]}
 
 
-def _is_number(value: object) -> bool:
+def is_finite(value: object) -> bool:
+    """Return whether a JSON value is a number that a float can be."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an int that no float can be

@@ -21,7 +21,7 @@ from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_FAILED, 
 from gangline.core.specs.command import CommandSpec
 from gangline.exec.fetch import KEPT, Fetch
 from gangline.exec.job.contract_reports import ContractCheckpoints, StepReports
-from gangline.exec.job.packing import REST, pack_rest
+from gangline.exec.job.packing import pack_rest
 from gangline.exec.job.previews import Previews
 from gangline.exec.plan import Summary
 from gangline.exec.run_prefix import RunPrefix
@@ -155,8 +155,9 @@ class CommandJob:
             except NotFound:
                 (output / "finished.txt").write_text("The command ended with exit code 0 and left no files.\n")
         shutil.rmtree(output / KEPT, ignore_errors=True)
-        if packed := pack_rest(output, RESULTS_MAX):
-            self.say(f"{packed:,} of its results are in {REST}: a job may have {RESULTS_MAX:,} files")
+        packed, archive = pack_rest(output, RESULTS_MAX)
+        if packed:
+            self.say(f"{packed:,} of its results are in {archive}: a job may have {RESULTS_MAX:,} files")
 
 
 def prints_disk_full(lines: Iterable[str]) -> bool:

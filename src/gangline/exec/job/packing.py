@@ -8,17 +8,18 @@ from pathlib import Path
 REST = "other_files.tar"
 
 
-def pack_rest(output: Path, most: int) -> int:
-    """Pack the smallest files into one archive, so that at most this many files are left. Return how many are packed."""
+def pack_rest(output: Path, most: int) -> tuple[int, str]:
+    """Pack the smallest files into one archive, so that at most this many files are left. Return how many are packed, and the
+    archive's name."""
     found = sorted((path.stat().st_size, path) for path in output.rglob("*") if path.is_file())
-    packed = [path for _, path in found[: len(found) - most + 1]] if len(found) > most else []
-    if packed:
-        with tarfile.open(output.with_name(f".{REST}"), "w") as archive:
-            for path in sorted(packed):
-                archive.add(path, path.relative_to(output))
-                path.unlink()
-        output.with_name(f".{REST}").rename(_free(output / REST))
-    return len(packed)
+    if len(found) <= most:
+        return 0, ""
+    packed, partial = [path for _, path in found[: len(found) - most + 1]], output.with_name(f".{REST}")
+    with tarfile.open(partial, "w") as archive:
+        for path in sorted(packed):
+            archive.add(path, path.relative_to(output))
+            path.unlink()
+    return len(packed), partial.rename(_free(output / REST)).name
 
 
 def _free(place: Path) -> Path:

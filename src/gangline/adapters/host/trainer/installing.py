@@ -18,7 +18,6 @@ from gangline.posix import remove_tree
 
 PIP = "-m pip install --no-input --no-cache-dir --disable-pip-version-check --progress-bar off --root-user-action ignore -r"
 INSTALL = f'umask 022 && "$0" -m venv "$1" && exec "$1/bin/python" {PIP} {REQUIREMENTS}'
-LAST_WORDS_BYTES = 2000
 
 
 class Installation:

@@ -123,3 +123,15 @@ def test_the_reason_of_a_failure_is_the_exception_and_not_what_its_launcher_says
     assert reason_printed(["an exception of no launcher", "ValueError: no"]) == "ValueError: no"
     assert reason_printed([lines[3]]) == lines[3]
     assert reason_printed([]) == "nothing"
+
+
+def test_an_exception_on_standard_error_is_the_reason_though_standard_output_was_read_after_it(tmp_path: Path) -> None:
+    made = StepReports(tmp_path, list, 0)
+    made.printed(b"x" * 5000)
+    made.printed(b"Traceback (most recent call last):\nOSError: [Errno 28] No space left", 2)
+    made.printed(b"x" * 5000 + b"\n")
+    made.printed(b" on device\n", 2)
+    assert reason_printed(made.last_lines, made.last_errors) == "OSError: [Errno 28] No space left on device"
+    made.printed(b"\r100%|####| 24/24\n", 2)
+    made.printed(b"error: the learning rate is no number\n")
+    assert reason_printed(made.last_lines, made.last_errors) == "error: the learning rate is no number"

@@ -136,11 +136,11 @@ def run_command_job(
     maskings = {stream: Masking(secrets.values()) for stream in (1, 2)}
 
     def show(stream: int, content: bytes) -> None:
-        print_masked(maskings[stream].feed(content))
+        print_masked(stream, maskings[stream].feed(content))
 
-    def print_masked(content: bytes) -> None:
+    def print_masked(stream: int, content: bytes) -> None:
         write_log(content)
-        reports.printed(content)
+        reports.printed(content, stream)
 
     def look(_status: str) -> None:
         reports.look()
@@ -187,8 +187,8 @@ def run_command_job(
 
     def run() -> Summary:
         ended = Exec(plan, tools)()
-        for masking in maskings.values():
-            print_masked(masking.rest())
+        for stream, masking in maskings.items():
+            print_masked(stream, masking.rest())
         return ended
 
     return job(run)

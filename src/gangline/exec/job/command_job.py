@@ -48,9 +48,12 @@ LAUNCHERS = re.compile(r"(?:subprocess\.CalledProcessError|torch\.distributed\.e
 RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)(?::\s.*)?")
 
 
-def reason_printed(lines: Iterable[str]) -> str:
-    """Return the last line that was printed; the exception before a launcher's if it is a launcher that ended."""
-    said = [line.strip() for line in lines]
+def reason_printed(lines: Iterable[str], errors: Iterable[str] = ()) -> str:
+    """Return the last line that was printed; an exception that ends those on standard error; and the exception before a launcher's if it is
+    a launcher that ended."""
+    said, on_stderr = ([line.strip() for line in some] for some in (lines, errors))
+    if on_stderr and RAISED.fullmatch(on_stderr[-1]):
+        said = on_stderr
     launcher = next((place for place, line in enumerate(said) if LAUNCHERS.match(line)), 0)
     raised = [line for line in said[:launcher] if RAISED.fullmatch(line)]
     return (raised or said or ["nothing"])[-1]
@@ -129,7 +132,7 @@ class CommandJob:
         return EXIT_DONE
 
     def _why(self, ended: Summary) -> Failure:
-        said = reason_printed(self.reports.last_lines)
+        said = reason_printed(self.reports.last_lines, self.reports.last_errors)
         because = f"{ended.because}; its last output: {said}"
         if shutil.disk_usage(self.directory).free < DISK_FULL_BYTES or prints_disk_full(self.reports.last_lines):
             return Failure(kind="disk full", because=because)

@@ -33,6 +33,9 @@ RESERVE, RESERVE_BYTES = "reserve", 256 * 1024
 """A file that is deleted at the end, so that there is room to say why where the disk is full."""
 
 
+STDOUT, STDERR = 1, 2
+
+
 class StepReports:
     """Reports the steps of a command: from its own `progress.jsonl` if it writes one, else from what it prints and saves.
 
@@ -46,6 +49,8 @@ class StepReports:
         self.spoke_s = time.monotonic()
         """When the command printed or saved last."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self.last_errors: deque[str] = deque(maxlen=LAST_LINES)
+        """Those of `last_lines` that came on standard error: of two streams it is not known which line was printed first."""
         self.step = 0
         self._to = directory / contract.PROGRESS
         self._reserve = directory / RESERVE
@@ -63,20 +68,23 @@ class StepReports:
         self._loss_before: float | None = None
         self._saved_step = 0
         self._has_news = False
-        self._line = ""
+        self._begun = {STDOUT: "", STDERR: ""}
         self._lock = Lock()
 
     def begin(self) -> None:
         self._phase = "training"
         self._write(self._progress())
 
-    def printed(self, content: bytes) -> None:
+    def printed(self, content: bytes, stream: int = STDOUT) -> None:
         """Take note of what the command prints."""
         with self._lock:
             self.spoke_s = time.monotonic()
-            *lines, self._line = (self._line + content.decode(errors="replace")).replace("\r", "\n").split("\n")
-            self._line = self._line[-4096:]
-            self.last_lines.extend(line for line in lines if line.strip())
+            text = self._begun[stream] + content.decode(errors="replace")
+            *lines, begun = text.replace("\r", "\n").split("\n")
+            self._begun[stream] = begun[-4096:]
+            said = [line for line in lines if line.strip()]
+            self.last_lines.extend(said)
+            self.last_errors.extend(said if stream == STDERR else ())
             if not self._read_to:
                 for line in lines:
                     self._take(step_in_output(line))

@@ -26,7 +26,7 @@ from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.core.specs.command import CommandSpec, command_hash, parse_command
 from gangline.exec.job.command_job import WORK, CommandJob, Endings, Silence, fail_around, lay_out_work
-from gangline.exec.job.contract_reports import STORE, ContractCheckpoints, StepReports
+from gangline.exec.job.contract_reports import STDERR, STDOUT, STORE, ContractCheckpoints, StepReports
 from gangline.exec.job.previews import Previews
 from gangline.exec.plan import NICE, ExecPlan, Summary, Tools
 from gangline.exec.run import Exec
@@ -133,7 +133,7 @@ def run_command_job(
     silence, endings = Silence(reports, spec.silent_s), Endings()
 
     # A value comes in pieces in one stream, whatever the other has between them.
-    maskings = {stream: Masking(secrets.values()) for stream in (1, 2)}
+    maskings = {stream: Masking(secrets.values()) for stream in (STDOUT, STDERR)}
 
     def show(stream: int, content: bytes) -> None:
         print_masked(stream, maskings[stream].feed(content))

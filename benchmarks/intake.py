@@ -1,6 +1,7 @@
 """What the trainer is given in a second, beside what a card consumes: `python benchmarks/loader.py intake` runs this.
 
-The trainer's own `ScratchBatches`: rows are read in their order, latents drawn, noise and timesteps made, captions dropped and tokenised.
+The trainer's own `ScratchBatches`, made ahead as in a run: rows are read in their order, latents drawn, noise and timesteps made, captions
+dropped and tokenised.
 Stable Diffusion 2's shapes: 4 channels of 32² and 64², captions of twelve words, a batch of 256, one rank, as the trainer has it.
 """
 
@@ -124,6 +125,7 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
     from gangline.data.dataset import open_data_set
     from gangline.data.place import DataPlace
     from gangline.train.model.base import base_at
+    from gangline.train.run.prefetch import Prefetcher
     from gangline.train.run.ranks import Ranks
     from gangline.train.scratch.batches import ScratchBatches
 
@@ -136,7 +138,8 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
         caption_drop=0.1,
     )
     device = torch.device("cpu")
-    intake = ScratchBatches(spec, base_at(base, spec, device, torch.float32), [data], Ranks(), device)
+    made_of = ScratchBatches(spec, base_at(base, spec, device, torch.float32), [data], Ranks())
+    intake = Prefetcher(lambda step: [made_of.batch(step)], spec.steps, device)
     for step in range(1, WARM + 1):
         intake.step(step)
     started_s, started_cpu_s = time.perf_counter(), time.process_time()
@@ -144,6 +147,7 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
         intake.step(step)
     took_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
     intake.close()
+    made_of.close()
     # the step that was made ahead while the last warm one was awaited is not in this time
     made = (STEPS - 1) * BATCH
     return Taken(resolution=resolution, rate=made / took_s, cpu_ms=cpu_s / made * 1e3)

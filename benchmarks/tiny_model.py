@@ -40,13 +40,12 @@ from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.images.grid import GridRow, draw_grid
 from gangline.sim.timeline import HUES
-from gangline.train.model.base import LoadedBase
+from gangline.train.model.base import LoadedBase, base_at
 from gangline.train.model.sample import render
 from gangline.train.model.text import condition, embed, embed_all, tokenize, with_silence
 from gangline.train.run.ranks import Ranks
 from gangline.train.scratch.batches import ScratchBatch, ScratchBatches
 from gangline.train.scratch.denoiser import in_floats
-from gangline.train.scratch.trainer import base_at
 
 HELD_OUT = "sha256 < '08'"
 FIRST = "category in ('Smileys and Emotion', 'Animals and Nature', 'Food and Drink')"
@@ -124,7 +123,7 @@ def measured(
         pipeline = StableDiffusionXLPipeline.from_pretrained(folder)
         pipeline.load_lora_weights(lora)
         base.__dict__["unet"] = pipeline.unet
-    samples, rows = ScratchBatches(spec, base, [data], Ranks(), torch.device("cpu")).held_out()
+    samples, rows = ScratchBatches(spec, base, [data], Ranks()).held_out()
     pieces = list(samples.pieces(AT_A_TIME))
     losses = torch.cat([error_of_noise(base, piece) for piece in pieces])
     back = torch.cat([decibels(through(base, latents_of(base, piece)), in_floats(piece)) for piece in pieces])

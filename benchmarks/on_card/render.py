@@ -32,7 +32,7 @@ def both(scale: Scale, sampler: str) -> Rows:
     steps = 2 if scale.tiny else 50
     what = f"{scale.side}², {steps} steps of {sampler}"
     with lora_run(scale, sample_sampler=sampler, sample_steps=steps) as directory:
-        spec = RunDirectory(directory).read_lora()
+        spec = RunDirectory(directory).read_training()
         numerics.choose_kernels(repeatable=True)
         device = numerics.device()
         dtype = numerics.dtype_of(spec.precision, device)

@@ -97,11 +97,12 @@ class Stepped:
     """A LoRA in training as its trainer has it, whose steps are taken here one after another."""
 
     def __init__(self, run: Path) -> None:
-        from tests.train.learners import learner_of
+        from tests.train.learners import learner_of, take_step
 
         from gangline.train.run.contract import RunDirectory
 
         self.lora, self._batches = learner_of(RunDirectory(run))
+        self._take_step = take_step
         self._step = 0
 
     def seconds_a_step(self, count: int) -> float:
@@ -109,7 +110,7 @@ class Stepped:
 
     def _take(self) -> None:
         self._step += 1
-        self.lora.step(self._step, self._batches.step(self._step))
+        self._take_step(self.lora, self._batches, self._step)
 
 
 @contextmanager

@@ -31,25 +31,24 @@ def cases_of(scale: Scale, kinds: dict[str, dict[str, Any]]) -> Iterator[Case]:
 
 def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, Any]) -> Rows:
     """As its trainer takes a step, but for the data set that is read meanwhile (benchmarks/loader.py measures that)."""
-    from gangline.core.specs.phases import TrainingPhase
-    from gangline.core.specs.scratch import moment_of_step
+    from gangline.core.specs.phases import TrainingPhase, moment_of_step
+    from gangline.train.learning.learner import Learner
     from gangline.train.model.base import base_at
     from gangline.train.run import numerics
     from gangline.train.run.contract import RunDirectory
     from gangline.train.run.ranks import Ranks
     from gangline.train.scratch.denoiser import Denoiser
-    from gangline.train.scratch.learner import Learner
 
     count = 2 if scale.tiny else 8
     phase = TrainingPhase(steps=count, resolution=side, batch_size=batch, latents="required")
     with scratch_run(scale, phases=(phase,), **settings) as directory:
-        spec = RunDirectory(directory).read_scratch()
+        spec = RunDirectory(directory).read_training()
         numerics.choose_kernels(repeatable=spec.exact != "off")
         device = numerics.device()
         dtype = numerics.dtype_of(spec.precision, device)
         base = base_at(scale.sd2.folder, spec, device, dtype)
         learner = Learner(Denoiser(base, spec), spec, Ranks(), device, dtype)
-        samples, at = samples_of(learner, side, batch), moment_of_step(spec, 1)
+        samples, at = [samples_of(learner, side, batch)], moment_of_step(spec.phases, 1)
         learner.fit(at, samples)
         counted_from_nothing()  # but for what was tried
         seconds_each(lambda: learner.step(at, samples), 2)
@@ -71,6 +70,7 @@ def samples_of(learner: Any, side: int, batch: int) -> Any:
     latent_side = side // learner.network.base.latent_factor
     shape = (batch, config.in_channels, latent_side, latent_side)
     return ScratchBatch(
+        share=torch.full((batch,), 1 / batch, device=device),
         numbers=torch.arange(batch, device=device),
         pixels=None,
         posterior=torch.rand(batch, 2, *shape[1:], device=device),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     train_lora: Any  # its types are in its module, which imports this one
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec", "train_lora"]
 
 _FROM = {

@@ -1,23 +1,33 @@
 """One way to a LoRA that takes its first step, for tests and benchmarks. It imports nothing that only tests need."""
 
-from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.batches import LoraBatches
-from gangline.train.lora.inputs import gather
-from gangline.train.lora.trainer import Lora, base_of, sources
+import torch
+
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.phases import moment_of_step
+from gangline.train.learning.learner import Learner
+from gangline.train.lora.batches import LoraBatch
+from gangline.train.lora.trainer import prepare_lora
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.prefetch import Prefetcher
+from gangline.train.run.ranks import Ranks
+from gangline.train.trainer import Place
 
 
-def learner_of(run: RunDirectory) -> tuple[Lora, LoraBatches]:
-    """What `train` takes its first step with, and what it is fed."""
-    spec = run.read_lora()
+def learner_of(run: RunDirectory) -> tuple[Learner, Prefetcher[LoraBatch]]:
+    """What the trainer takes its first step with, and what it is fed."""
+    spec = run.read_training()
+    assert isinstance(spec, LoraSpec)
     numerics.choose_kernels(repeatable=spec.exact != "off")
     device = numerics.device()
-    dtype = numerics.dtype_of(spec.precision, device)
-    base = base_of(run, spec, device, dtype)
-    fingerprint = numerics.fingerprint(device, dtype, spec)
-    inputs = gather(run, base, spec, fingerprint, Orders())
-    assert inputs is not None
-    base.forget("vae", *([] if spec.train_text_encoder else ["text_encoders"]))
-    lora = Lora(base, spec, Adapter(base, spec), fingerprint | {"data": inputs.digest})
-    return lora, LoraBatches(sources(base, spec, inputs), device)
+    place = Place(ranks=Ranks(), device=device, dtype=numerics.dtype_of(spec.precision, device))
+    training = prepare_lora(run, spec, place, Orders())
+    assert training is not None
+    return Learner(training.network, spec, place.ranks, device, place.dtype), training.batches
+
+
+def take_step(learner: Learner, batches: Prefetcher[LoraBatch], step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As the trainer does."""
+    moment, samples = moment_of_step(learner.spec.phases, step), list(batches.step(step))
+    learner.fit(moment, samples)
+    return learner.step(moment, samples)

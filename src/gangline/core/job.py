@@ -116,7 +116,10 @@ JOB_MOVES: Mapping[tuple[JobState | New, JobState], str] = {
     ("paused", "failed"): "its photos cannot be fetched",
     ("paused", "canceled"): "its owner cancels it",
     ("running", "queued"): "interrupted, released, or failed with tries left",
-    ("running", "paused"): "its owner paused it, and the node has handed it back",
+    (
+        "running",
+        "paused",
+    ): "its owner paused it, and the node has handed it back, or its checkpoint needs an older node",
     ("running", "succeeded"): "its result is stored",
     ("running", "failed"): "confirmed to be bad, or failed attempts_max times",
     ("running", "canceled"): "its owner cancels it",

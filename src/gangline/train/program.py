@@ -18,6 +18,7 @@ from gangline.core.runs.contract import (
     TrainerFailureKind,
 )
 from gangline.data.place import KeyRefused, says_full
+from gangline.train.checkpoints.manifest import OtherFormat
 from gangline.train.checkpoints.prepared import LeftOut
 from gangline.train.log import write_whole_lines
 from gangline.train.run.contract import Orders, RunDirectory, obey_no_more
@@ -53,6 +54,8 @@ def failure_kind(error: Exception) -> TrainerFailureKind:
             return "no gradient"
         case OtherNumerics():
             return "other numerics"
+        case OtherFormat():
+            return "too old" if error.newer else "other format"
         case _ if is_out_of_memory(error):
             return "out of memory"
         case _:

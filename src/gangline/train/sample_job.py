@@ -6,17 +6,13 @@
 import sys
 from collections.abc import Iterable, Iterator
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-
 from gangline.core.errors import BadInput, Damaged
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PHOTOS, SAMPLES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.spec import SampleSpec
-from gangline.train.checkpoints import checkpoint
-from gangline.train.checkpoints.shards import averaged_or_not
+from gangline.train.checkpoints.stored import averaged_or_not
 from gangline.train.lora import trainer as lora
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.comparison import render_comparison
@@ -27,6 +23,7 @@ from gangline.train.program import main
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.scratch.denoiser import Denoiser
+from gangline.train.tensors import Tensors
 
 
 def render_job(run: RunDirectory, orders: Orders) -> int:
@@ -56,7 +53,7 @@ def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator
         take_weights(adapter, run)
     else:
         adapter.start_from(run.inputs / "result" / DIFFUSERS_FILE, base)
-    with adapter.as_result(None):
+    with adapter.at_rest():
         spoken = embed_all(base, texts) if spec.train_text_encoder else before
         run.report_phase("rendering")
         pictures: Iterable[object] = (
@@ -86,13 +83,18 @@ def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator
     yield from render_step(base, spec, texts, spoken, run.output, task.step)
 
 
-def take_parts(network: Denoiser, run: RunDirectory) -> None:
-    """Load the checkpoint's trained parts, averaged if it has averages. Raise `BadInput` if they are damaged or of another model."""
-    network.requires_grad_(False).eval()
+def learned(run: RunDirectory) -> Tensors:
+    """Return the weights of the checkpoint, averaged if it has averages. Raise `BadInput` if they cannot be read."""
     try:
-        found = averaged_or_not(run.inputs / "checkpoint")
+        return averaged_or_not(run.inputs / "checkpoint")
     except Damaged as error:
         raise BadInput(f"the checkpoint's weights cannot be read: {error.message}") from None
+
+
+def take_parts(network: Denoiser, run: RunDirectory) -> None:
+    """Load the checkpoint's trained parts. Raise `BadInput` if they are damaged or of another model."""
+    network.requires_grad_(False).eval()
+    found = learned(run)
     for part, module in network.parts.items():
         own = {name.removeprefix(f"{part}."): tensor for name, tensor in found.items() if name.startswith(f"{part}.")}
         lacking = [name for name, _ in module.named_parameters() if name not in own]
@@ -102,13 +104,8 @@ def take_parts(network: Denoiser, run: RunDirectory) -> None:
 
 
 def take_weights(adapter: Adapter, run: RunDirectory) -> None:
-    """Load the weights that would be the result: averaged ones if the checkpoint has them. Raise `BadInput` if they are of another LoRA."""
-    folder = run.inputs / "checkpoint"
-    averaged = folder / checkpoint.AVERAGED
-    try:
-        found = load_file(averaged if averaged.exists() else folder / checkpoint.WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise BadInput(f"the checkpoint's weights cannot be read: {error}") from None
+    """Load the checkpoint's LoRA. Raise `BadInput` if it is damaged or another one."""
+    found = learned(run)
     if found.keys() != adapter.weights.keys():
         raise BadInput("the checkpoint's weights belong to another LoRA")
     adapter.load(found)

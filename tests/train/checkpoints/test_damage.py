@@ -17,8 +17,8 @@ import pytest
 import torch
 from safetensors.torch import save as to_safetensors
 
-from gangline.train.checkpoints import checkpoint
-from gangline.train.checkpoints.checkpoint import read_manifest
+from gangline.train.checkpoints import shards
+from gangline.train.checkpoints.manifest import read_manifest
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.train.conftest import finish, lay_out, report_of, small_spec
@@ -50,21 +50,23 @@ Damage = Callable[[Path], object]
 REJECTED: dict[str, Damage] = {
     "everything in it gone": lambda at: [path.unlink() for path in each(at)],
     "every file empty": lambda at: [path.write_bytes(b"") for path in each(at)],
-    "the weights empty": lambda at: (at / "weights.safetensors").write_bytes(b""),
-    "the weights missing": lambda at: (at / "weights.safetensors").unlink(),
-    "the weights truncated": lambda at: truncate(at / "weights.safetensors"),
-    "a bit of the weights flipped": lambda at: flip_a_bit(at / "weights.safetensors"),
-    "the optimiser empty": lambda at: (at / "optimizer.safetensors").write_bytes(b""),
-    "the optimiser missing": lambda at: (at / "optimizer.safetensors").unlink(),
-    "the optimiser truncated": lambda at: truncate(at / "optimizer.safetensors"),
-    "a bit of the optimiser flipped": lambda at: flip_a_bit(at / "optimizer.safetensors"),
+    "the weights empty": lambda at: (at / "weights-00000.safetensors").write_bytes(b""),
+    "the weights missing": lambda at: (at / "weights-00000.safetensors").unlink(),
+    "the weights truncated": lambda at: truncate(at / "weights-00000.safetensors"),
+    "a bit of the weights flipped": lambda at: flip_a_bit(at / "weights-00000.safetensors"),
+    "the optimiser empty": lambda at: (at / "optimizer-00000.safetensors").write_bytes(b""),
+    "the optimiser missing": lambda at: (at / "optimizer-00000.safetensors").unlink(),
+    "the optimiser truncated": lambda at: truncate(at / "optimizer-00000.safetensors"),
+    "a bit of the optimiser flipped": lambda at: flip_a_bit(at / "optimizer-00000.safetensors"),
+    "the note of what is where missing": lambda at: (at / "rank-00000.json").unlink(),
+    "a bit of that note flipped": lambda at: flip_a_bit(at / "rank-00000.json"),
     "the numbers missing": lambda at: (at / "numbers.json").unlink(),
     "the numbers empty": lambda at: (at / "numbers.json").write_bytes(b""),
     "a bit of the numbers flipped": lambda at: flip_a_bit(at / "numbers.json"),
     "weights and optimiser exchanged": lambda at: [
-        (at / "weights.safetensors").rename(at / "other"),
-        (at / "optimizer.safetensors").rename(at / "weights.safetensors"),
-        (at / "other").rename(at / "optimizer.safetensors"),
+        (at / "weights-00000.safetensors").rename(at / "other"),
+        (at / "optimizer-00000.safetensors").rename(at / "weights-00000.safetensors"),
+        (at / "other").rename(at / "optimizer-00000.safetensors"),
     ],
     "the manifest gone": lambda at: (at / "manifest.json").unlink(),
     "the manifest empty": lambda at: (at / "manifest.json").write_bytes(b""),
@@ -81,7 +83,7 @@ REJECTED: dict[str, Damage] = {
 }
 HARMLESS: dict[str, Damage] = {
     "an extra file": lambda at: (at / "extra.safetensors").write_bytes(b"left by somebody"),
-    "an extra file by a name of ours": lambda at: (at / "averaged.safetensors").write_bytes(b"left by somebody"),
+    "an extra file by a name of ours": lambda at: (at / "averaged-00000.safetensors").write_bytes(b"left by somebody"),
     "a folder of no step beside it": lambda at: at.with_name("latest").mkdir(),
     "a save beside it that had just begun": lambda at: at.with_name("000012").mkdir(),
 }
@@ -131,16 +133,16 @@ def test_the_log_says_which_checkpoint_was_rejected_and_why(
     tmp_path: Path, uninterrupted: RunDirectory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = resumable(tmp_path / "run", uninterrupted)
-    flip_a_bit(run.resume / NEWEST / "weights.safetensors")
+    flip_a_bit(run.resume / NEWEST / "weights-00000.safetensors")
     finish(run)
     said = capfd.readouterr().err
-    assert f"checkpoint {NEWEST} is rejected: weights.safetensors does not match its SHA-256" in said
+    assert f"checkpoint {NEWEST} is rejected: weights-00000.safetensors does not match its SHA-256" in said
 
 
 def test_with_no_good_checkpoint_a_run_begins_anew(tmp_path: Path, uninterrupted: RunDirectory) -> None:
     run = resumable(tmp_path / "run", uninterrupted)
     for step in (OLDER, NEWEST):
-        flip_a_bit(run.resume / step / "weights.safetensors")
+        flip_a_bit(run.resume / step / "weights-00000.safetensors")
     finish(run)
     assert step_gone_on_from(run) == 0
     assert same_bits(run, uninterrupted)
@@ -176,7 +178,7 @@ def kill_in_save(run: RunDirectory, step: str, byte: int) -> int:
     child = os.fork()
     if child == 0:
         try:
-            checkpoint.save_file = lambda tensors, path: path.write_bytes(to_safetensors(tensors))
+            shards.save_file = lambda tensors, path: path.write_bytes(to_safetensors(tensors))
             KilledAtByte(run.checkpoints / step, byte)
             run_lora_trainer(run, Orders())
         except BaseException:

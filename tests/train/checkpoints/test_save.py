@@ -6,41 +6,50 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from gangline.core.runs.contract import EXIT_DONE
-from gangline.train.checkpoints.checkpoint import CheckpointIdentity, CheckpointSaver, Snapshot, load_checkpoint
+from gangline.train.checkpoints.manifest import CheckpointIdentity
+from gangline.train.checkpoints.shards import ShardSaver
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders
-from gangline.train.run.optimiser import OptimizerState
+from gangline.train.run.ranks import Ranks
+from gangline.train.tensors import Tensors
 from tests.disks import run_on_a_disk_of
 from tests.train.conftest import lay_out, small_spec
 
 IDENTITY = CheckpointIdentity(spec_hash="a" * 64, fingerprint={}, exact=True)
 
 
-def snapshot_of(weight: torch.Tensor, moment: torch.Tensor) -> Snapshot:
-    return Snapshot(weights={"w": weight}, optimizer=OptimizerState({"w/exp_avg": moment}, {}))
+def saver_in(folder: Path) -> ShardSaver:
+    return ShardSaver(folder, Ranks(), after=0)
+
+
+def tensors_of(weight: torch.Tensor, moment: torch.Tensor) -> Tensors:
+    return {"weights/w": weight, "optimizer/w/exp_avg": moment}
 
 
 def test_training_goes_on_while_a_checkpoint_is_written_and_does_not_show_in_it(tmp_path: Path) -> None:
-    saver, weight, moment = CheckpointSaver(tmp_path), torch.ones(1000, 1000), torch.zeros(1000, 1000)
+    saver, weight, moment = saver_in(tmp_path), torch.ones(1000, 1000), torch.zeros(1000, 1000)
     for step in (1, 2, 3):
-        saver.save(step, IDENTITY, snapshot_of(weight, moment))
+        saver.save(step, IDENTITY, tensors_of(weight, moment), {})
         weight += 1
         moment -= 1
     saver.wait()
+    assert saver.written == 3
     for step in (1, 2, 3):
-        state = load_checkpoint(tmp_path / f"{step:06d}", IDENTITY.spec_hash)
-        assert (state.snapshot.weights["w"] == step).all()
-        assert (state.snapshot.optimizer.tensors["w/exp_avg"] == 1 - step).all()
+        stored = load_file(tmp_path / f"{step:06d}" / "weights-00000.safetensors")
+        stored |= load_file(tmp_path / f"{step:06d}" / "optimizer-00000.safetensors")
+        assert (stored["weights/w"] == step).all()
+        assert (stored["optimizer/w/exp_avg"] == 1 - step).all()
 
 
 def test_what_went_wrong_with_a_save_is_told_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("no folder")
-    saver = CheckpointSaver(tmp_path / "taken")
-    saver.save(1, IDENTITY, snapshot_of(torch.ones(1), torch.ones(1)))
+    saver = saver_in(tmp_path / "taken")
+    saver.save(1, IDENTITY, tensors_of(torch.ones(1), torch.ones(1)), {})
     with pytest.raises(OSError):
-        saver.save(2, IDENTITY, snapshot_of(torch.ones(1), torch.ones(1)))
+        saver.save(2, IDENTITY, tensors_of(torch.ones(1), torch.ones(1)), {})
 
 
 def test_told_to_save_a_trainer_saves_and_goes_on_and_says_how_long_it_was_held_up(tmp_path: Path) -> None:

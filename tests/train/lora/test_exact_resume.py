@@ -12,7 +12,7 @@ from safetensors import safe_open
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.parsing import InvalidSpec
 from gangline.core.runs.contract import EXIT_DONE
-from gangline.train.checkpoints.checkpoint import read_manifest
+from gangline.train.checkpoints.manifest import read_manifest
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.program import failure_kind
 from gangline.train.run.contract import Orders, RunDirectory

@@ -8,11 +8,12 @@ import torch
 from PIL import Image
 
 from gangline.core.specs.lora import LoraSpec
-from gangline.train.lora.batches import LoraBatches
-from gangline.train.lora.trainer import Lora
+from gangline.train.learning.learner import Learner
+from gangline.train.lora.batches import LoraBatch
+from gangline.train.run.prefetch import Prefetcher
 from tests.conftest import SUBJECT, file_at
 from tests.train.conftest import lay_out, small_spec
-from tests.train.learners import learner_of
+from tests.train.learners import learner_of, take_step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a card")
 
@@ -39,16 +40,16 @@ ONE_BY_ONE: dict[str, dict[str, Any]] = {
 }
 
 
-def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Lora, LoraBatches]:
+def learner(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT) -> tuple[Learner, Prefetcher[LoraBatch]]:
     return learner_of(lay_out(folder, spec, photos=photos))
 
 
-def trained(folder: Path, spec: LoraSpec, *, graphs: bool, photos: Path = SUBJECT) -> Lora:
+def trained(folder: Path, spec: LoraSpec, *, graphs: bool, photos: Path = SUBJECT) -> Learner:
     lora, batches = learner(folder, spec, photos=photos)
     if not graphs:
         lora.graphs = None
     for step in range(1, STEPS + 1):
-        lora.step(step, batches.step(step))
+        take_step(lora, batches, step)
     return lora
 
 
@@ -87,8 +88,8 @@ def test_graphs_that_were_forgotten_are_captured_anew_and_change_nothing(tmp_pat
             assert lora.graphs and lora.graphs.replayed == 1
             lora.forget_graphs()
             assert lora.graphs.replayed == 0
-        lora.step(step, batches.step(step))
-        other.step(step, feed_of_other.step(step))
+        take_step(lora, batches, step)
+        take_step(other, feed_of_other, step)
     assert lora.graphs and lora.graphs.replayed == 1
     assert all(torch.equal(weight, other.weights[name]) for name, weight in lora.weights.items())
 
@@ -98,11 +99,11 @@ def test_where_memory_has_no_room_for_graphs_steps_go_on_without_them(
 ) -> None:
     lora, batches = learner(tmp_path / "run", small_spec())
     for step in range(1, 4):
-        lora.step(step, batches.step(step))
+        take_step(lora, batches, step)
     assert lora.graphs and lora.graphs.replayed == 1
     lora.graphs.stop("out of memory")
     microbatch = lora.microbatch
     for step in range(4, STEPS + 1):
-        lora.step(step, batches.step(step))
+        take_step(lora, batches, step)
     assert lora.graphs.replayed == 0 and lora.microbatch == microbatch and lora.identity.exact
     assert "not as a CUDA graph: out of memory" in capfd.readouterr().err

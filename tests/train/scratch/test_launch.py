@@ -15,7 +15,7 @@ from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.phases import TrainingPhase
-from gangline.train.checkpoints.checkpoint import read_manifest
+from gangline.train.checkpoints.manifest import read_manifest
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.ranks import Ranks
 from tests.conftest import ROOT

@@ -12,21 +12,22 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_STOPPED
-from gangline.core.specs.phases import TrainingPhase
-from gangline.core.specs.scratch import ScratchSpec, moment_of_step
+from gangline.core.specs.phases import TrainingPhase, moment_of_step
+from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet
+from gangline.train.learning.average import Average, LossScale
+from gangline.train.learning.learner import AT_A_TIME, Learner
 from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.text import tokenize
 from gangline.train.program import failure_kind
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.throughput import ThroughputMeter, flops
-from gangline.train.scratch.average import Average, LossScale
 from gangline.train.scratch.batches import ScratchBatches, open_data
 from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
 from gangline.train.scratch.initial_weights import FROZEN_EMBEDDINGS
-from gangline.train.scratch.learner import AT_A_TIME, Learner
-from gangline.train.scratch.trainer import run_scratch_trainer
+from gangline.train.scratch.trainer import prepare_scratch, run_scratch_trainer
+from gangline.train.trainer import train_as
 from tests.data.made import converted
 from tests.train.bases import save_tiny
 from tests.train.sets import (
@@ -58,7 +59,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
 
 
 def batches_of(spec: ScratchSpec, base: Path, ranks: Ranks = ALONE) -> ScratchBatches:
-    return ScratchBatches(spec, loaded(spec, base), open_data(spec, base), ranks, CPU)
+    return ScratchBatches(spec, loaded(spec, base), open_data(spec, base), ranks)
 
 
 def loaded(spec: ScratchSpec, base: Path) -> LoadedBase:
@@ -86,7 +87,7 @@ def test_ranks_together_see_the_samples_of_one_in_their_order(base: Path, data: 
     spec = scratch_spec(base, data)
     alone, shared = batches_of(spec, base), [batches_of(spec, base, Ranks(rank, count)) for rank in range(count)]
     for step in range(1, spec.steps + 1):
-        whole, parts = each(alone.step(step)), [each(batches.step(step)) for batches in shared]
+        whole, parts = each(alone.batch(step)), [each(batches.batch(step)) for batches in shared]
         together = [part[place] for place in range(spec.phases[0].batch_size // count) for part in parts]
         assert together == whole
 
@@ -95,10 +96,10 @@ def test_what_a_step_sees_does_not_depend_on_where_a_run_goes_on(base: Path, dat
     phases = (TrainingPhase(steps=3, resolution=16, batch_size=8), TrainingPhase(steps=8, resolution=32, batch_size=4))
     spec = scratch_spec(base, data, phases=phases)
     whole = batches_of(spec, base)
-    seen = {step: each(whole.step(step)) for step in range(1, spec.steps + 1)}
+    seen = {step: each(whole.batch(step)) for step in range(1, spec.steps + 1)}
     for first in (2, 4, 7, 11):
         later = batches_of(spec, base)
-        assert all(each(later.step(step)) == seen[step] for step in range(first, spec.steps + 1))
+        assert all(each(later.batch(step)) == seen[step] for step in range(first, spec.steps + 1))
 
 
 def test_rows_that_are_held_out_are_never_trained_on_and_phases_have_rows_of_their_own(
@@ -108,7 +109,7 @@ def test_rows_that_are_held_out_are_never_trained_on_and_phases_have_rows_of_the
     spec = scratch_spec(base, data, phases=phases)
     batches = batches_of(spec, base)
     rows = data.table.to_table(columns=["width"], filter=f"not ({HELD_OUT}) and width > 41").num_rows
-    seen = {sample["pixels"] for step in range(1, 31) for sample in each(batches.step(step))}
+    seen = {sample["pixels"] for step in range(1, 31) for sample in each(batches.batch(step))}
     held_out, count = batches.held_out()
     assert rows == len(seen) < data.rows
     assert count == len(held_out) and not seen & {sample["pixels"] for sample in each(held_out)}
@@ -125,7 +126,7 @@ def test_data_sets_are_mixed_by_weight(base: Path, data: DataSet, tmp_path: Path
 
 def test_captions_are_dropped_as_often_as_is_asked(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, caption_drop=0.25, phases=(TrainingPhase(steps=1, resolution=16, batch_size=400),))
-    said = batches_of(spec, base).step(1).said
+    said = batches_of(spec, base).batch(1).said
     assert 0.68 < said.float().mean() < 0.82
 
 
@@ -144,7 +145,7 @@ def test_of_several_captions_each_is_drawn_as_often_and_the_same_by_any_number_o
     known = [tokens.ids[0][tokens.index(words), 0] for words in variants]
 
     def chosen(ranks: Ranks) -> list[int]:
-        said = batches_of(spec, base, ranks).step(1).ids[0][:, 0]
+        said = batches_of(spec, base, ranks).batch(1).ids[0][:, 0]
         return [next(place for place, ids in enumerate(known) if torch.equal(one, ids)) for one in said]
 
     alone, shared = chosen(ALONE), [chosen(Ranks(rank, 4)) for rank in range(4)]
@@ -163,10 +164,10 @@ def test_latents_are_trained_on_whatever_their_vae_computed_in(base: Path, tmp_p
 
 def test_the_gradient_is_the_same_however_many_samples_are_computed_at_a_time(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data)
-    learner, samples, at = learner_of(spec, base), batches_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base), [batches_of(spec, base).batch(1)], moment_of_step(spec.phases, 1)
     found = []
     for learner.microbatch in (4, 3, 1):
-        loss = learner._gradient(samples, at.phase.batch_size)
+        loss = learner._gradient(at, samples)
         found.append((loss, torch.cat([weight.grad.flatten() for weight in learner.weights.values()])))
         learner.optimizer.zero_grad()
     for loss, gradient in found[1:]:
@@ -198,7 +199,11 @@ def test_weights_moments_and_averages_are_float32_whatever_is_computed_in(
     base: Path, data: DataSet, dtype: torch.dtype
 ) -> None:
     spec = scratch_spec(base, data, precision="bf16" if dtype == torch.bfloat16 else "fp16")
-    learner, samples, at = learner_of(spec, base, dtype), batches_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = (
+        learner_of(spec, base, dtype),
+        [batches_of(spec, base).batch(1)],
+        moment_of_step(spec.phases, 1),
+    )
     seen = []
     learner.network.base.unet.conv_out.register_forward_hook(lambda module, given, made: seen.append(made.dtype))
     learner.fit(at, samples)
@@ -213,8 +218,8 @@ def test_a_step_that_overflows_is_left_out_and_the_loss_is_scaled_less(base: Pat
     spec = scratch_spec(base, data, precision="fp16")
     learner, samples, at = (
         learner_of(spec, base, torch.float16),
-        batches_of(spec, base).step(1),
-        moment_of_step(spec, 1),
+        [batches_of(spec, base).batch(1)],
+        moment_of_step(spec.phases, 1),
     )
     learner.fit(at, samples)
     learner.scale = LossScale(2.0**60)
@@ -236,16 +241,16 @@ def out_of_memory_from(learner: Learner, count: int) -> None:
 
 def test_what_fits_is_found_by_trying_and_leaves_no_trace(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=16),))
-    learner, samples = learner_of(spec, base), batches_of(spec, base).step(1)
+    learner, samples = learner_of(spec, base), [batches_of(spec, base).batch(1)]
     before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
     out_of_memory_from(learner, 6)
-    assert learner.trial.largest(samples, 16) == 4
+    assert learner.trial.largest(samples[0], 16) == 4
     assert all(torch.equal(weight, before[name]) and weight.grad is None for name, weight in learner.weights.items())
 
 
 def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=4, microbatch=4),))
-    learner, samples, at = learner_of(spec, base), batches_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base), [batches_of(spec, base).batch(1)], moment_of_step(spec.phases, 1)
     learner.fit(at, samples)
     out_of_memory_from(learner, 4)
     with pytest.raises(
@@ -257,20 +262,20 @@ def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
     with pytest.raises(
         MemoryError, match="1 samples of 16 pixels at a time do not fit into this GPU's memory: set gradient"
     ):
-        learner.trial.largest(samples, 16)
+        learner.trial.largest(samples[0], 16)
 
 
 def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
     base: Path, data: DataSet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=2, resolution=16, batch_size=4),))
-    samples = [batches_of(spec, base).step(step) for step in (1, 2)]
+    samples = [[batches_of(spec, base).batch(step)] for step in (1, 2)]
     found = {}
     for name, microbatch in {"told": 2, "found": None, "found later": None}.items():
         phase = replace(spec.phases[0], microbatch=microbatch)
         learner = learner_of(replace(spec, phases=(phase,)), base)
         for step in (1, 2):
-            at = moment_of_step(replace(spec, phases=(phase,)), step)
+            at = moment_of_step((phase,), step)
             learner.fit(at, samples[step - 1])
             if name == ("found" if step == 1 else "found later"):
                 out_of_memory_from(learner, 3)
@@ -284,7 +289,7 @@ def test_who_is_alone_goes_on_with_half_as_many_samples_where_memory_runs_out(
 
 def test_what_failed_passes_had_made_is_given_back_before_fewer_are_tried(base: Path, data: DataSet) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=1, resolution=16, batch_size=4),))
-    learner, samples, at = learner_of(spec, base), batches_of(spec, base).step(1), moment_of_step(spec, 1)
+    learner, samples, at = learner_of(spec, base), [batches_of(spec, base).batch(1)], moment_of_step(spec.phases, 1)
     made: list[weakref.ref[torch.Tensor]] = []
 
     def refuse(module: torch.nn.Module, given: tuple[torch.Tensor, ...], result: torch.Tensor) -> None:
@@ -303,17 +308,17 @@ def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_samples_a
     base: Path, data: DataSet
 ) -> None:
     spec = scratch_spec(base, data, phases=(TrainingPhase(steps=2, resolution=16, batch_size=4),), exact="required")
-    learner, samples = learner_of(spec, base), batches_of(spec, base).step(1)
-    learner.fit(moment_of_step(spec, 1), samples)
-    learner.step(moment_of_step(spec, 1), samples)
+    learner, samples = learner_of(spec, base), [batches_of(spec, base).batch(1)]
+    learner.fit(moment_of_step(spec.phases, 1), samples)
+    learner.step(moment_of_step(spec.phases, 1), samples)
     out_of_memory_from(learner, 4)
     with pytest.raises(MemoryError, match=r"exact = required forbids: set phases.0.microbatch to fewer") as told:
-        learner.step(moment_of_step(spec, 2), samples)
+        learner.step(moment_of_step(spec.phases, 2), samples)
     assert failure_kind(told.value) == "out of memory"
     begun_anew = learner_of(spec, base)
-    begun_anew.fit(moment_of_step(spec, 1), samples)
+    begun_anew.fit(moment_of_step(spec.phases, 1), samples)
     out_of_memory_from(begun_anew, 4)
-    begun_anew.step(moment_of_step(spec, 1), samples)  # nothing had been computed with more
+    begun_anew.step(moment_of_step(spec.phases, 1), samples)  # nothing had been computed with more
     assert begun_anew.microbatch == 2 and begun_anew.identity.exact
 
 
@@ -404,7 +409,7 @@ def test_latents_of_a_column_are_those_that_encoding_gives(tmp_path: Path, base:
     for latents in ("required", "off"):
         spec = scratch_spec(base, data, phases=(replace(phase, latents=latents),))
         batches = batches_of(spec, base)
-        samples = batches.step(1)
+        samples = batches.batch(1)
         assert (samples.posterior is None) == (latents == "off")
         made.append(Denoiser(loaded(spec, base), spec)._latents(samples))
     assert (made[0] - made[1]).norm() < 2e-3 * made[1].norm()
@@ -430,7 +435,7 @@ def test_captions_of_a_column_say_what_encoding_them_does(tmp_path: Path, family
     said = []
     for texts in ("required", "off"):
         own = replace(spec, text_embeddings=texts)
-        samples = batches_of(own, base).step(1)
+        samples = batches_of(own, base).batch(1)
         assert bool(samples.words) == (texts == "required") and not samples.said.all() and samples.said.any()
         said.append(Denoiser(loaded(own, base), own)._embedded(samples))
     assert (said[0].tokens - said[1].tokens).norm() < 2e-3 * said[1].tokens.norm()
@@ -504,8 +509,6 @@ def test_columns_that_come_to_a_data_set_later_change_nothing(tmp_path: Path, ba
 
 
 def test_a_batch_that_ranks_cannot_share_evenly_is_refused(tmp_path: Path, base: Path, data: DataSet) -> None:
-    from gangline.train.scratch.trainer import train_as
-
     run = lay_out(tmp_path / "run", scratch_spec(base, data), base)
     with pytest.raises(BadInput, match="a batch of 4 cannot be divided among 3 GPUs"):
-        train_as(Ranks(0, 3), run, Orders())
+        train_as(Ranks(0, 3), prepare_scratch, run, Orders())

@@ -64,7 +64,7 @@ def two_ranks(
 
 
 def again(run: RunDirectory, folder: Path, base: Path) -> RunDirectory:
-    spec = run.read_scratch()
+    spec = run.read_training()
     return lay_out(folder, spec, base)
 
 
@@ -123,7 +123,7 @@ def test_one_rank_goes_on_from_two_and_says_that_its_bits_are_others(
 def test_a_run_whose_bits_must_stay_the_same_does_not_go_on_with_fewer_ranks(
     tmp_path: Path, base: Path, two_ranks: RunDirectory
 ) -> None:
-    run = lay_out(tmp_path / "run", replace(two_ranks.read_scratch(), exact="required"), base)
+    run = lay_out(tmp_path / "run", replace(two_ranks.read_training(), exact="required"), base)
     hand_over(two_ranks, run, 7)
     with pytest.raises(OtherNumerics, match="ranks 2 → 1"):
         finish(run)

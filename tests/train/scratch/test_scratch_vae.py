@@ -51,9 +51,9 @@ def test_pictures_that_it_never_saw_come_back_better(trained: RunDirectory) -> N
 
 
 def pictures_of(run: RunDirectory) -> ScratchBatch:
-    spec = run.read_scratch()
+    spec = run.read_training()
     base = base_at(run.inputs / "base", spec, torch.device("cpu"), torch.float32)
-    return ScratchBatches(spec, base, open_data(spec, run.inputs), Ranks(), torch.device("cpu")).first_pictures(1024)
+    return ScratchBatches(spec, base, open_data(spec, run.inputs), Ranks()).first_pictures(1024)
 
 
 @torch.no_grad()
@@ -90,7 +90,7 @@ def test_a_vae_that_was_trained_before_keeps_its_channels(trained: RunDirectory,
 
 @pytest.mark.tenths
 def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, trained: RunDirectory, base: Path) -> None:
-    spec = replace(trained.read_scratch(), checkpoint_every_steps=7)
+    spec = replace(trained.read_training(), checkpoint_every_steps=7)
     run = lay_out(tmp_path / "run", spec, base)
     orders = Orders()
 

@@ -36,6 +36,7 @@ TABLE = {  # blame, counts as a failed attempt, ban this machine, strike
     "download failed": ("network", True, False, QUARTER),
     "upload failed": ("network", True, False, QUARTER),
     "other numerics": ("job", False, True, 0),
+    "other format": ("job", False, False, 0),
     "too old": ("node", False, True, 0),
     "no progress": ("node", True, True, STRIKE),
     "too slow": ("node", False, True, STRIKE),
@@ -54,7 +55,7 @@ def test_a_first_failure_means_what_the_table_says(kind: str) -> None:
     blame, counts, ban, strike = TABLE[kind]
     verdict = after_failure(JOB, ATTEMPT, [], kind, "boom", POLICY)
     assert MEANING[kind].blame == blame
-    assert (verdict.job, verdict.kind) == ("queued", kind)
+    assert (verdict.job, verdict.kind) == ("paused" if kind == "other format" else "queued", kind)
     assert (verdict.attempt, verdict.attempts_failed) == (("failed", 1) if counts else ("released", 0))
     assert (verdict.ban, verdict.strike) == (ban, strike)
     assert MEANING[kind].says in verdict.because and "boom" in verdict.because
@@ -70,7 +71,11 @@ def test_whatever_counts_ends_the_job_when_it_has_failed_as_often_as_it_may(kind
 @pytest.mark.parametrize("kind", [kind for kind in TABLE if not TABLE[kind][1]])
 def test_what_does_not_count_never_ends_the_job(kind: str) -> None:
     verdict = after_failure(replace(JOB, attempts_failed=2), ATTEMPT, [], kind, "", POLICY)
-    assert (verdict.job, verdict.attempts_failed, verdict.wait_s) == ("queued", 2, 0)
+    assert (verdict.job, verdict.attempts_failed, verdict.wait_s) == (
+        "paused" if kind == "other format" else "queued",
+        2,
+        0,
+    )
 
 
 def test_without_bans_a_machine_may_have_the_job_again() -> None:

@@ -29,7 +29,8 @@ class Meaning:
     """The consequences of a kind of failure. `says` begins the recorded reason, `sentence` explains the kind to users.
 
     `counts` says that it uses up one of the job's attempts, `ban` that the machine may not try the job again, `confirm` that the job fails
-    once a second machine reports the same. `strike` is the number of quarters of a strike against the machine.
+    once a second machine reports the same. `strike` is the number of quarters of a strike against the machine. `pauses`: no machine is
+    tried until the job is resumed.
     """
 
     says: str
@@ -39,6 +40,7 @@ class Meaning:
     ban: bool = True
     strike: int = 0
     confirm: bool = False
+    pauses: bool = False
 
 
 MEANING: dict[FailureKind, Meaning] = {
@@ -112,6 +114,15 @@ MEANING: dict[FailureKind, Meaning] = {
         sentence="The node would end with other bits, which a job with `exact = required` refuses: it waits for a node like the first.",
         blame="job",
         counts=False,
+    ),
+    "other format": Meaning(
+        says="its checkpoint has the format of an older Gangline",
+        sentence="An older version of Gangline, which the reason names, wrote the job's checkpoint: the job is paused and keeps it, so that "
+        "a node of that version can finish the job once it is resumed.",
+        blame="job",
+        counts=False,
+        ban=False,
+        pauses=True,
     ),
     "too old": Meaning(
         says="the node has an older Gangline than this job",
@@ -192,7 +203,7 @@ def after_failure(
     failed = job.attempts_failed + meaning.counts
     verdict = Verdict(
         attempt="failed" if meaning.counts else "released",
-        job="queued",
+        job="paused" if meaning.pauses else "queued",
         attempts_failed=failed,
         because=because,
         kind=kind,

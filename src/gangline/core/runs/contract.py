@@ -219,6 +219,7 @@ TrainerFailureKind = Literal[
     "out of memory",
     "disk full",
     "other numerics",
+    "other format",
     "too old",
     "crashed",
 ]

@@ -2,8 +2,8 @@
 
 import math
 
+from gangline.core.specs.phases import Moment
 from gangline.core.specs.sample import TrainingSpec
-from gangline.core.specs.scratch import Moment
 
 
 def rate_factor(spec: TrainingSpec, step: int) -> float:

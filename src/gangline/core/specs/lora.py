@@ -10,6 +10,7 @@ from gangline.core.display import Label, Name
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -179,6 +180,26 @@ class LoraSpec(
     def samples_per_step(self) -> int:
         """The subject's images, and as many of its class where that is preserved."""
         return self.batch_size * (2 if self.class_prompt else 1)
+
+    @property
+    def phases(self) -> tuple[TrainingPhase, ...]:
+        """It has only one."""
+        phase = TrainingPhase(
+            steps=self.steps,
+            resolution=self.resolution,
+            batch_size=self.samples_per_step,
+            microbatch=self.microbatch,
+        )
+        return (phase,)
+
+    @property
+    def ema_from_step(self) -> int:
+        """The average begins with the weights before the first step: those of a LoRA begin as the base."""
+        return 0
+
+    @property
+    def parallel(self) -> Literal["ddp"]:
+        return "ddp"
 
     @property
     def class_images_drawn(self) -> int:

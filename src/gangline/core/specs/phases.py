@@ -1,5 +1,6 @@
 """What a training on data sets is made of: the sets, phases of steps, and what a VAE's errors count."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
@@ -106,6 +107,31 @@ class TrainingPhase:
             RESULT | WORKLOAD,
         ),
     ] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A step of a run: the phase that it is in, by its number, and how many samples of that phase were seen before it."""
+
+    step: int
+    number: int
+    phase: TrainingPhase
+    first_sample: int
+
+    @property
+    def is_last_of_phase(self) -> bool:
+        return self.first_sample == (self.phase.steps - 1) * self.phase.batch_size
+
+
+def moment_of_step(phases: tuple[TrainingPhase, ...], step: int) -> Moment:
+    """Return where `step` (from 1) stands. Each phase counts its samples from 0."""
+    before = 0
+    for number, phase in enumerate(phases):
+        if step <= before + phase.steps:
+            seen = (step - before - 1) * phase.batch_size
+            return Moment(step=step, number=number, phase=phase, first_sample=seen)
+        before += phase.steps
+    raise AssertionError(f"a run of {before} steps has no step {step}")
 
 
 @section(SettingGroup.LOSSES)

@@ -1,7 +1,7 @@
 """The spec of a job that trains a U-Net, its text encoders or a VAE on a data set, from scratch or from a base's weights."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -190,31 +190,6 @@ class ScratchSpec(
         """Those of them that are the model to start from."""
         files = self.base.files if isinstance(self.base, FilesBase) else ()
         return {f"base/{file.path}": file for file in files}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """A step of a run: the phase that it is in, by its number, and how many samples of that phase were seen before it."""
-
-    step: int
-    number: int
-    phase: TrainingPhase
-    first_sample: int
-
-    @property
-    def is_last_of_phase(self) -> bool:
-        return self.first_sample == (self.phase.steps - 1) * self.phase.batch_size
-
-
-def moment_of_step(spec: ScratchSpec, step: int) -> Moment:
-    """Return where `step` (from 1) stands. Each phase counts its samples from 0."""
-    before = 0
-    for number, phase in enumerate(spec.phases):
-        if step <= before + phase.steps:
-            seen = (step - before - 1) * phase.batch_size
-            return Moment(step=step, number=number, phase=phase, first_sample=seen)
-        before += phase.steps
-    raise AssertionError(f"a run of {before} steps has no step {step}")
 
 
 def burst_of_phase(spec: ScratchSpec, number: int) -> ScratchSpec:

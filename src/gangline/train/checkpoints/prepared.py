@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from gangline.core.errors import Damaged
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Prepared, parse_prepared
-from gangline.train.checkpoints.checkpoint import check_file, checkpoint_file
+from gangline.train.checkpoints.manifest import check_file, checkpoint_file
 from gangline.train.run.contract import RunDirectory
 from gangline.train.tensors import Tensors
 

@@ -21,7 +21,6 @@ from gangline.train.lora.low_rank import LowRankLinear
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
-from gangline.train.run.optimiser import ParameterGroup
 from gangline.train.tensors import Tensors
 
 UNET = "unet"
@@ -57,34 +56,22 @@ class Adapter:
         for part, state in read_lora(path, base.family, self.as_parts(), base.unet.config.layers_per_block).items():
             set_peft_model_state_dict(self.parts[part], state)
 
-    def groups(self, spec: LoraSpec) -> list[ParameterGroup]:
-        """Return the U-Net's and the text encoders' weights as groups, which may have different learning rates."""
-        text = {name: weight for name, weight in self.weights.items() if not name.startswith(f"{UNET}.")}
-        unet = {name: weight for name, weight in self.weights.items() if name not in text}
-        rates = (spec.learning_rate, spec.text_encoder_learning_rate or spec.learning_rate)
-        return [ParameterGroup(weights, rate) for weights, rate in zip((unet, text), rates, strict=True) if weights]
-
     @torch.no_grad()
     def load(self, weights: Tensors) -> None:
         for name, weight in self.weights.items():
             weight.copy_(weights[name])
 
     @contextmanager
-    def as_result(self, weights: Tensors | None) -> Iterator[None]:
-        """Put the adapter into evaluation mode inside this context, with `weights` (such as averaged ones) if given, and without compiling.
-        The weights in training are restored bit for bit."""
-        kept = {name: weight.detach().clone() for name, weight in self.weights.items()} if weights else {}
-        if weights:
-            self.load(weights)
+    def at_rest(self) -> Iterator[None]:
+        """Put the adapter into evaluation mode inside this context, without compiling."""
         for module in self.parts.values():
             module.eval()
         try:
             with uncompiled():
                 yield
         finally:
-            if weights:
-                self.load(kept)
-            self.train()
+            for module in self.parts.values():
+                module.train()
 
     def state_of(self, part: str) -> Tensors:
         """Return the weights of a part under PEFT's names, which leave out the adapter's name."""
@@ -122,10 +109,6 @@ class Adapter:
     def draws(self) -> bool:
         """Whether a pass of the U-Net draws random numbers."""
         return any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.parts[UNET].modules())
-
-    def train(self) -> None:
-        for module in self.parts.values():
-            module.train()
 
 
 def originals(module: torch.nn.Module) -> dict[str, Any]:

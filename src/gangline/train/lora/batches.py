@@ -1,10 +1,8 @@
-"""The data loader of a LoRA: it has each step's batches ready on the device before the step needs them. They are a function of the step's
-number alone.
+"""The batches of a LoRA: those of each step are a function of its number alone.
 
 Shape letters: B samples, C latent channels, H W latent sides, K pieces, L tokens, D width, P pooled width.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,21 +14,20 @@ from gangline.data.reading.order import Order
 from gangline.train.lora.prepare import AspectBucket
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run import chance
-from gangline.train.run.sample_tensors import SampleTensors
+from gangline.train.run.sample_tensors import StepSamples
 
 
-@dataclass(frozen=True, slots=True)
-class LoraBatch(SampleTensors):
-    """B samples of one size: `clean` and `noise` (B, C, H, W), `timesteps`, `share` and `said` (B,), `sizes` (B, 6), `mask` (B, 1, H, W).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraBatch(StepSamples):
+    """B samples of one size: `clean` and `noise` (B, C, H, W), `timesteps` and `said` (B,), `sizes` (B, 6), `mask` (B, 1, H, W).
 
-    `share` is how much each sample counts in the step's loss; `said` is False for empty texts. Texts are either embeddings, `tokens` (B,
-    K·L, D) and `pooled` (B, P), or, if the encoders are trained, token ids for each encoder, `ids` (B, K, L).
+    `said` is False for empty texts. Texts are either embeddings, `tokens` (B, K·L, D) and `pooled` (B, P), or, if the encoders are trained,
+    token ids for each encoder, `ids` (B, K, L).
     """
 
     clean: torch.Tensor
     noise: torch.Tensor
     timesteps: torch.Tensor
-    share: torch.Tensor
     sizes: torch.Tensor
     said: torch.Tensor
     mask: torch.Tensor | None
@@ -121,6 +118,11 @@ class ExampleSource:
         return chosen
 
 
+def step_batches(sources: list[ExampleSource], step: int) -> list[LoraBatch]:
+    """Return the batches of a step, counted from 1: one for each size."""
+    return side_by_side([source.batch(step) for source in sources])
+
+
 def side_by_side(batches: list[LoraBatch]) -> list[LoraBatch]:
     """Join batches whose latents have the same size, so that they share passes."""
     by_shape: dict[torch.Size, list[LoraBatch]] = {}
@@ -142,45 +144,3 @@ def _joined(batches: list[LoraBatch]) -> LoraBatch:
 
 def _whole(batch: LoraBatch) -> torch.Tensor:
     return torch.ones(len(batch), 1, *batch.clean.shape[2:])
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The batches of a step; on a GPU they may be used once the event `copied` has happened."""
-
-    batches: list[LoraBatch]
-    copied: torch.Event | None = None
-
-
-class LoraBatches:
-    """The batches, step by step. A thread makes the next step's and copies them to the device while it computes the current ones."""
-
-    def __init__(self, sources: list[ExampleSource], device: torch.device) -> None:
-        self._sources = sources
-        self._device = device
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._next: tuple[int, Future[Ready]] | None = None
-        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    def step(self, step: int) -> list[LoraBatch]:
-        """Return the batches of `step`, one for each size, and start to make those of the next step."""
-        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
-        self._next = step + 1, self._thread.submit(self._made, step + 1)
-        ready = soon.result()
-        if ready.copied:
-            here = torch.cuda.current_stream(self._device)
-            here.wait_event(ready.copied)
-            for batch in ready.batches:
-                # Without this the allocator could reuse memory of the copy stream while the training stream still reads it.
-                batch.each(lambda tensor: tensor.record_stream(here) or tensor)
-        return ready.batches
-
-    def _made(self, step: int) -> Ready:
-        batches = side_by_side([source.batch(step) for source in self._sources])
-        if not self._copies:
-            return Ready(batches)
-        with torch.cuda.stream(self._copies):
-            moved = [
-                batch.each(lambda tensor: tensor.pin_memory().to(self._device, non_blocking=True)) for batch in batches
-            ]
-        return Ready(moved, self._copies.record_event())

@@ -11,7 +11,7 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.data.bases import single_file_of
 from gangline.data.images.grid import spread, strip
 from gangline.data.images.pixels import read_photo
-from gangline.train.checkpoints.checkpoint import CheckpointIdentity
+from gangline.train.checkpoints.manifest import CheckpointIdentity
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.card import CardPicture, write_card
 from gangline.train.lora.export import write_diffusers, write_kohya
@@ -84,7 +84,7 @@ def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
     )
 
 
-def spoken_now(base: LoadedBase, inputs: TrainingInputs, adapter: Adapter) -> Embedded:
+def spoken_now(base: LoadedBase, inputs: TrainingInputs) -> Embedded:
     """Return the embeddings of all texts by the text encoders in their current state."""
     if inputs.words.embedded is not None:
         return inputs.words.embedded
@@ -99,7 +99,7 @@ def measure_held_out(
     if not inputs.held_out:
         return found
     with left_out_without_memory("the loss of held-out photos is"):
-        spoken = spoken_now(base, inputs, adapter)
+        spoken = spoken_now(base, inputs)
         for photo in inputs.held_out:
             caption = inputs.words.texts.index(photo.caption)
             with adapter.switched_off():

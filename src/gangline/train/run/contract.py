@@ -14,8 +14,7 @@ from gangline.core.errors import BadInput
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Failure, Phase, Progress
 from gangline.core.runs.metrics import sound
-from gangline.core.specs.lora import LoraSpec, parse_lora
-from gangline.core.specs.scratch import ScratchSpec, parse_scratch
+from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
 from gangline.train.run.throughput import ThroughputMeter
 
@@ -90,14 +89,13 @@ class RunDirectory:
     def output(self) -> Path:
         return self.path / contract.OUTPUT
 
-    def read_lora(self) -> LoraSpec:
-        return parse_lora(self._read_json())
-
     def read_task(self) -> Spec | SampleSpec:
         return parse_task(self._read_json())
 
-    def read_scratch(self) -> ScratchSpec:
-        return parse_scratch(self._read_json())
+    def read_training(self) -> TrainingSpec:
+        spec = parse_task(self._read_json())
+        assert isinstance(spec, TrainingSpec), "an agent starts a trainer for nothing else"
+        return spec
 
     def _read_json(self) -> Any:
         try:

@@ -3,13 +3,13 @@
 import importlib.metadata
 import os
 import platform
-from collections.abc import Collection
 from pathlib import Path
 
 import torch
 
 from gangline.core.runs.contract import LIBRARIES, TRAINER
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import TrainingSpec
 from gangline.train.run.optimiser import PACKAGES
 
 QUANTISES = "bitsandbytes"
@@ -59,26 +59,26 @@ def dtype_of(precision: str, on: torch.device) -> torch.dtype:
     return torch.float16 if torch.cuda.get_device_capability(on) >= HALF_FROM else torch.float32
 
 
-def fingerprint(on: torch.device, dtype: torch.dtype, spec: LoraSpec) -> dict[str, str]:
-    packages = {PACKAGES.get(spec.optimizer), None if spec.base_precision == "full" else QUANTISES}
-    compiled = {"compile": COMPILED} if spec.compile else {}
-    return fingerprint_of(on, dtype, spec.microbatch or spec.samples_per_step, packages=packages) | compiled
-
-
-def fingerprint_of(
-    on: torch.device, dtype: torch.dtype, microbatch: int, *, ranks: int = 1, packages: Collection[str | None] = ()
-) -> dict[str, str]:
-    """Return whatever decides the bits of a run, by name. `packages` decide bits in addition to those that every run uses."""
-    libraries = [*LIBRARIES, *(name for name in packages if name)]
-    return {
+def fingerprint(on: torch.device, dtype: torch.dtype, spec: TrainingSpec, *, ranks: int = 1) -> dict[str, str]:
+    """Return whatever decides the bits of a run besides its spec and inputs, by name. On data sets the microbatch is found later."""
+    of_lora = isinstance(spec, LoraSpec)
+    packages = [PACKAGES.get(spec.optimizer), QUANTISES if of_lora and spec.base_precision != "full" else None]
+    found = {
         "device": _device_name(on),
         "kernels": _kernels(on),
         "dtype": str(dtype).removeprefix("torch."),
-        "microbatch": str(microbatch),
+        "microbatch": str((spec.microbatch or spec.samples_per_step) if of_lora else 0),
         "ranks": str(ranks),
         "threads": str(torch.get_num_threads()),
         "trainer": TRAINER,
-        **{name: version for name in libraries if (version := _version(name))},
+        **{name: version for name in (*LIBRARIES, *packages) if name and (version := _version(name))},
+    }
+    if of_lora:
+        return found | ({"compile": COMPILED} if spec.compile else {})
+    return found | {
+        "parallel": spec.parallel if ranks > 1 else "alone",
+        "gradient_checkpointing": "yes" if spec.gradient_checkpointing else "no",
+        "compile": COMPILED if spec.compile else "no",
     }
 
 

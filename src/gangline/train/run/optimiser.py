@@ -32,6 +32,14 @@ class OptimizerState:
     numbers: StateNumbers
 
 
+def make_groups(spec: TrainingSpec, weights: dict[str, torch.nn.Parameter]) -> list[ParameterGroup]:
+    """Return the groups that have weights: text encoders may have another learning rate than the rest."""
+    text = {name: weight for name, weight in weights.items() if name.startswith("text_encoder")}
+    others = {name: weight for name, weight in weights.items() if name not in text}
+    rates = (spec.learning_rate, spec.text_encoder_learning_rate or spec.learning_rate)
+    return [ParameterGroup(some, rate) for some, rate in zip((others, text), rates, strict=True) if some]
+
+
 def make_optimizer(spec: TrainingSpec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
     """Return the optimiser that `spec` names, for groups that have parameters. Raise `BadInput` if its package is missing."""
     settings = [{"params": list(group.weights.values()), "lr": group.learning_rate} for group in groups]
@@ -58,14 +66,22 @@ def set_rates(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup], fa
         settings["lr"] = group.learning_rate * factor
 
 
-def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> Tensors | None:
-    """Return the averaged weights of a schedule-free optimiser (Defazio et al. 2024, x of eq. 1–3), or None for any other.
+def rates_of(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """Return the learning rates of the last step by the names of their metrics."""
+    names = ("learning_rate", "text_encoder_learning_rate")
+    groups = optimizer.param_groups  # d: Prodigy's estimate; scheduled_lr: schedule-free's rate in warm-up
+    rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
+    return dict(zip(names, rates, strict=False))
+
+
+def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> Tensors:
+    """Return the averaged weights of a schedule-free optimiser (Defazio et al. 2024, x of eq. 1–3), none for any other.
 
     They are computed as a copy: converting the weights in training to them and back would change their last bits.
     """
     group = optimizer.param_groups[0]
     if "train_mode" not in group:
-        return None
+        return {}
     beta1 = group["betas"][0]
     return {
         name: weight.detach().lerp(optimizer.state[weight].get("z", weight.detach()), 1 - 1 / beta1)

@@ -35,3 +35,10 @@ class SampleTensors:
             elif value is not None:
                 changed[field.name] = change(value)
         return replace(self, **changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSamples(SampleTensors):
+    """Samples of a step; `share` (B,) is how much each counts in the step's loss."""
+
+    share: torch.Tensor

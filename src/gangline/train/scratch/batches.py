@@ -1,4 +1,4 @@
-"""The data loader of a run over data sets: it has each step's batch ready on the device before the step needs it.
+"""The batches of a run over data sets.
 
 Everything follows from the numbers of the samples: their rows, views, captions, noise and timesteps. So neither the number of ranks that
 share a step nor the step that a run resumes at makes a difference. Shape letters: B samples, C latent channels, H W sides.
@@ -6,7 +6,7 @@ share a step nor the step that a run resumes at makes a difference. Shape letter
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from io import BytesIO
@@ -17,8 +17,8 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.server.programs import DATA_CACHE_GB
-from gangline.core.specs.phases import DataRef, TrainingPhase
-from gangline.core.specs.scratch import Moment, ScratchSpec, moment_of_step, wanted_rows
+from gangline.core.specs.phases import DataRef, Moment, TrainingPhase, moment_of_step
+from gangline.core.specs.scratch import ScratchSpec, wanted_rows
 from gangline.data.chance import stream, streams
 from gangline.data.columns import POOLED, TEXTS, LatentsColumn, latents_column
 from gangline.data.dataset import DataSet, open_data_set
@@ -146,6 +146,7 @@ class Collator:
         else:
             posterior = torch.from_numpy(batch.columns[self.column]).reshape(len(batch), 2, *self.shape)
         return ScratchBatch(
+            share=torch.full((len(batch),), 1 / self.phase.batch_size),
             numbers=torch.from_numpy(batch.numbers),
             pixels=pixels,
             posterior=posterior,
@@ -199,16 +200,13 @@ def _picture(content: bytes, view: View, sha256: str) -> np.ndarray:
 
 
 class ScratchBatches:
-    """The batches of this rank, step by step. A thread makes the next one while the device computes the current one."""
+    """The batches of this rank."""
 
-    def __init__(
-        self, spec: ScratchSpec, base: LoadedBase, sets: list[DataSet], ranks: Ranks, device: torch.device
-    ) -> None:
+    def __init__(self, spec: ScratchSpec, base: LoadedBase, sets: list[DataSet], ranks: Ranks) -> None:
         self.spec = spec
         self.base = base
         self.sets = sets
         self.ranks = ranks
-        self.device = device
         check_data_sets(spec, sets)
         self.columns = [self._latents(phase) for phase in spec.phases]
         self.silence = self._silence()
@@ -218,16 +216,12 @@ class ScratchBatches:
         self._decoders = ThreadPoolExecutor(
             max(1, min(THREADS_MAX, cores() // ranks.count)), thread_name_prefix="decode"
         )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._next: tuple[int, Future[ScratchBatch]] | None = None
-        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._open: tuple[int, Stream, Iterator[Batch]] | None = None
 
-    def step(self, step: int) -> ScratchBatch:
-        """Return the batch of `step`, and start to make the next one."""
-        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
-        self._next = (step + 1, self._thread.submit(self._made, step + 1)) if step < self.spec.steps else None
-        return self._arrived(soon.result())
+    def batch(self, step: int) -> ScratchBatch:
+        """Return the batch of `step`. Steps are asked for in order: another one opens the data sets anew."""
+        moment = moment_of_step(self.spec.phases, step)
+        return self._collator(moment.number).trained(next(self._batches(moment)), self._decoders)
 
     def held_out(self) -> tuple[ScratchBatch, int]:
         """Return this rank's share of the last phase's held-out rows on the CPU, and the number of all of them.
@@ -247,7 +241,6 @@ class ScratchBatches:
             return self._collator(number).trained(next(rows.batches(0, min(most, rows.rows))), self._decoders)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=True, cancel_futures=True)
         self._decoders.shutdown(wait=False, cancel_futures=True)
         if self._open:
             self._open[1].close()
@@ -297,23 +290,6 @@ class ScratchBatches:
     def _vae_scaling(self) -> "VaeScaling":
         vae = self.base.vae
         return weights_digest(vae), vae.config.scaling_factor, vae.config.get("shift_factor") or 0.0
-
-    def _made(self, step: int) -> ScratchBatch:
-        moment = moment_of_step(self.spec, step)
-        samples = self._collator(moment.number).trained(next(self._batches(moment)), self._decoders)
-        if self._copies is None:
-            return samples
-        with torch.cuda.stream(self._copies):
-            moved = samples.each(lambda tensor: tensor.pin_memory().to(self.device, non_blocking=True))
-        self._copies.synchronize()  # blocks this thread, not the training one
-        return moved
-
-    def _arrived(self, samples: ScratchBatch) -> ScratchBatch:
-        if self._copies is not None:
-            here = torch.cuda.current_stream(self.device)
-            # Without this the allocator could reuse memory of the copy stream while the training stream still reads it.
-            samples.each(lambda tensor: tensor.record_stream(here) or tensor)
-        return samples
 
     def _batches(self, moment: Moment) -> Iterator[Batch]:
         if self._open is None or self._open[0] != moment.number:

@@ -4,15 +4,15 @@ Shape letters: B samples, C latent channels, H W latent sides, L tokens, D width
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.train.learning.network import Network
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed, with_silence
-from gangline.train.run.sample_tensors import SampleTensors
+from gangline.train.run.sample_tensors import StepSamples
 from gangline.train.scratch.initial_weights import UNET, begin_text_encoders, begin_unet
 
 SCALE = 0.18215
@@ -20,7 +20,7 @@ SCALE = 0.18215
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScratchBatch(SampleTensors):
+class ScratchBatch(StepSamples):
     """B samples of a step; `numbers` (B,) are their numbers in the phase.
 
     An image comes either as `pixels` (B, H, W, 3), uint8, of the image's sides, or as the `posterior` of its latents (B, 2, C, H, W), mean
@@ -43,18 +43,16 @@ class ScratchBatch(SampleTensors):
     words: tuple[torch.Tensor, ...]
 
 
-class Denoiser(torch.nn.Module):
+class Denoiser(Network):
     """The network whose `parts` are trained; the base's other models stay frozen and run without gradients."""
 
-    measures: ClassVar[str] = "held_out_loss"
-
     def __init__(self, base: LoadedBase, spec: ScratchSpec) -> None:
-        super().__init__()
         base.unet = begin_unet(base, spec)
-        self.parts: Any = torch.nn.ModuleDict({UNET: base.unet})
+        parts = {UNET: base.unet}
         if spec.train_text_encoders:
             base.text_encoders = begin_text_encoders(base, spec)
-            self.parts.update(dict(zip(base.family.text_parts, base.text_encoders, strict=True)))
+            parts |= dict(zip(base.family.text_parts, base.text_encoders, strict=True))
+        super().__init__(parts)
         self.base = base
         self.spec = spec
         self.process = process_of(base, spec.min_snr_gamma)
@@ -63,7 +61,6 @@ class Denoiser(torch.nn.Module):
         self.shift, self.scale = config.get("shift_factor") or 0.0, config.get("scaling_factor", SCALE)
 
     def checkpoint_gradients(self) -> None:
-        """Recompute activations in the backward pass instead of keeping them (Chen et al. 2016)."""
         for name, part in self.parts.items():
             if name == UNET:
                 part.enable_gradient_checkpointing()
@@ -79,11 +76,6 @@ class Denoiser(torch.nn.Module):
         predicted = base.unet(noisy.to(base.dtype), samples.timesteps, **told).sample
         process = self.plain if measured else self.process
         return losses(process, predicted, clean, samples.noise, samples.timesteps)
-
-    @staticmethod
-    def score(values: torch.Tensor) -> torch.Tensor:
-        """Return the value whose mean is reported for held-out samples, (B,)."""
-        return values
 
     @torch.no_grad()
     def _latents(self, samples: ScratchBatch) -> torch.Tensor:

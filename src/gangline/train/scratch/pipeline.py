@@ -19,12 +19,12 @@ from gangline.core.runs.contract import REPORT
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.bases import names_below, read_json
 from gangline.train.checkpoints import shards
+from gangline.train.learning.learner import Learner
 from gangline.train.model.base import LoadedBase
 from gangline.train.run.contract import RunDirectory
 from gangline.train.run.digest import tensors_digest
 from gangline.train.scratch.batches import ScratchBatches
 from gangline.train.scratch.initial_weights import UNET, VAE, folder_of
-from gangline.train.scratch.learner import Learner
 from gangline.train.scratch.vae import SCALED_BY, standardise
 from gangline.train.tensors import Tensors
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.train.learning.network import Network
 from gangline.train.model.base import LoadedBase
 from gangline.train.scratch.denoiser import ScratchBatch, in_floats
 from gangline.train.scratch.initial_weights import VAE, begin_vae
@@ -18,15 +19,14 @@ PEAK = 2.0
 """The difference between black and white."""
 
 
-class VaeModel(torch.nn.Module):
+class VaeModel(Network):
     """The VAE, trained to reconstruct pictures."""
 
     measures: ClassVar[str] = "held_out_psnr"
 
     def __init__(self, base: LoadedBase, spec: ScratchSpec) -> None:
-        super().__init__()
         base.vae = begin_vae(base, spec)
-        self.parts: Any = torch.nn.ModuleDict({VAE: base.vae})
+        super().__init__({VAE: base.vae})
         self.vae = base.vae
         self.weigh = spec.vae_losses
 

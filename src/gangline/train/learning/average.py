@@ -38,6 +38,11 @@ class Average:
     from_step: int
     tensors: Tensors = field(default_factory=dict)
 
+    @classmethod
+    def begun(cls, decay: float, from_step: int, weights: Tensors) -> "Average":
+        """Return the average of a run that begins: an average from step 0 starts with the weights before the first step."""
+        return cls(decay, from_step, _copied(weights) if from_step == 0 else {})
+
     @torch.no_grad()
     def follow(self, step: int, weights: Tensors) -> None:
         """Update the average. As in diffusers, the decay starts low: the average follows closely at first. A rank averages only its rows of
@@ -45,8 +50,12 @@ class Average:
         if step < self.from_step:
             return
         if not self.tensors:
-            self.tensors = {name: weight.detach().clone() for name, weight in weights.items()}
+            self.tensors = _copied(weights)
         since = step - self.from_step
         decay = min(self.decay, (1 + since) / (10 + since))
         here = [shards.local(tensor) for tensor in self.tensors.values()]
         torch._foreach_lerp_(here, [shards.local(weights[name].detach()) for name in self.tensors], 1 - decay)
+
+
+def _copied(weights: Tensors) -> Tensors:
+    return {name: weight.detach().clone() for name, weight in weights.items()}

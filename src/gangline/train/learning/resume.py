@@ -7,14 +7,17 @@ from pathlib import Path
 
 import torch
 
+from gangline import __version__
 from gangline.core.runs.microbatch import settled
-from gangline.core.specs.scratch import moment_of_step
+from gangline.core.specs.phases import moment_of_step
 from gangline.train.checkpoints import shards
+from gangline.train.checkpoints.manifest import FORMAT, MADE_BY
+from gangline.train.checkpoints.stored import StoredCheckpoint, newest_good
+from gangline.train.learning.average import LossScale
+from gangline.train.learning.learner import Learner
+from gangline.train.learning.microbatch import must_stay
 from gangline.train.run import numerics
 from gangline.train.run.optimiser import OptimizerState, optimizer_state, restore_optimizer
-from gangline.train.scratch.average import LossScale
-from gangline.train.scratch.learner import Learner
-from gangline.train.scratch.microbatch import must_stay
 
 
 def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float:
@@ -23,9 +26,10 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
     state = optimizer_state(learner.optimizer, learner.weights)
     tensors = {shards.WEIGHTS + name: weight for name, weight in learner.weights.items()}
     tensors |= {shards.OPTIMIZER + name: tensor for name, tensor in state.tensors.items()}
-    if learner.average:
-        tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.average.tensors.items()}
+    tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.averaged().items()}
     numbers = {
+        "format": FORMAT,
+        MADE_BY: __version__,
         "optimizer": state.numbers,
         "loss_scale": [learner.scale.factor, learner.scale.steps],
         "held_out": learner.history,
@@ -36,9 +40,7 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
 
 def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     """Resume from the newest valid checkpoint, if there is one. Return the step after which it was made, or 0."""
-    stored, rejected = shards.newest_good_of_ranks(
-        folders, learner.identity.spec_hash, set(learner.weights), learner.ranks
-    )
+    stored, rejected = newest_good(folders, learner.identity.spec_hash, set(learner.weights), learner.ranks)
     for sentence in rejected:
         print(sentence, file=sys.stderr)  # noqa: T201 - the trainer's standard error is the job's log
     if stored is None:
@@ -58,7 +60,7 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     return step
 
 
-def _same_rows(stored: shards.StoredCheckpoint, name: str, weight: torch.Tensor) -> torch.Tensor:
+def _same_rows(stored: StoredCheckpoint, name: str, weight: torch.Tensor) -> torch.Tensor:
     """Return the rows that this rank has of the weight; a tensor of another shape, such as a step count, is read whole."""
     if stored.shape(name) != tuple(weight.shape):
         return stored.rows(name, shards.Span((), 0, 2**62)).to(weight.device, copy=True)
@@ -66,7 +68,7 @@ def _same_rows(stored: shards.StoredCheckpoint, name: str, weight: torch.Tensor)
     return shards.as_sharded_as(weight, rows)
 
 
-def _restore_optimizer(learner: Learner, stored: shards.StoredCheckpoint) -> None:
+def _restore_optimizer(learner: Learner, stored: StoredCheckpoint) -> None:
     for key in stored.below(shards.OPTIMIZER):
         name, moment_name = key.removeprefix(shards.OPTIMIZER).rsplit("/", 1)
         weight = learner.weights[name]
@@ -81,7 +83,7 @@ def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: 
 
     Raise `OtherNumerics` or `MemoryError` if the job does not allow the difference.
     """
-    phase, had = moment_of_step(learner.spec, step).number, int(before["microbatch"])
+    phase, had = moment_of_step(learner.spec.phases, step).number, int(before["microbatch"])
     has = settled(None, learner.limits.get(phase, 0), had)
     learner.kept = {phase: has}
     if has < had and learner.spec.exact == "required":

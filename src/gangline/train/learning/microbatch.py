@@ -9,9 +9,9 @@ import torch
 
 from gangline.core.runs.microbatch import first_guess, largest
 from gangline.train.checkpoints import shards
+from gangline.train.learning.average import Average
 from gangline.train.run.memory import is_out_of_memory
-from gangline.train.scratch.average import Average
-from gangline.train.scratch.denoiser import ScratchBatch
+from gangline.train.run.sample_tensors import StepSamples
 
 
 class NoRoom(MemoryError):
@@ -28,12 +28,12 @@ class MicrobatchTrial:
     """Forward and backward passes without a step, which leave the weights as they are and no gradients. `passes` runs a step's passes over
     some of its pieces."""
 
-    passes: Callable[[list[ScratchBatch]], object]
+    passes: Callable[[list[StepSamples]], object]
     weights: dict[str, Any]
     optimizer: torch.optim.Optimizer
     average: Average | None
 
-    def largest(self, samples: ScratchBatch, resolution: int) -> int:
+    def largest(self, samples: StepSamples, resolution: int) -> int:
         """Return how many samples fit; only for a single rank. Raise `MemoryError` if not even one does."""
         # Tensors that only come with later steps must fit as well, so their memory is taken during the search.
         reserved = [torch.empty_like(weight) for weight, copies in self._to_come() for _ in range(copies)]
@@ -54,18 +54,18 @@ class MicrobatchTrial:
             most=most,
         )
 
-    def peak(self, samples: ScratchBatch, count: int) -> int:
+    def peak(self, samples: StepSamples, count: int) -> int:
         """Return the peak of allocated bytes on this card during passes of `count` samples."""
         torch.cuda.reset_peak_memory_stats()
         self.run(samples, count)
         return torch.cuda.max_memory_allocated()
 
-    def run(self, samples: ScratchBatch, count: int, *, pieces: int = 2) -> None:
+    def run(self, samples: StepSamples, count: int, *, pieces: int = 2) -> None:
         """Run passes over `pieces` pieces. As in a step, the second one runs while the first one's gradient is kept."""
         self.passes(list(islice(samples.pieces(count), pieces)))
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _fits(self, samples: ScratchBatch, count: int) -> bool:
+    def _fits(self, samples: StepSamples, count: int) -> bool:
         fits = True
         try:
             self.run(samples, count)

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from gangline.train.lora.batches import LoraBatch
 from gangline.train.model.replay import run_on
+from gangline.train.run.sample_tensors import StepSamples
 
 SHAPES_MAX = 32
 """Limit of the graphs that are kept: each takes memory of the host and of the driver."""
 NEAR = 0.05
 """How far the gradient of a graph may be from that of kernels that sum in any order, as a share of its norm."""
 
-Passes = Callable[[list[LoraBatch]], torch.Tensor]
+Passes = Callable[[list[StepSamples]], torch.Tensor]
 Gradients = list[torch.Tensor | None]
 GraphShapes = tuple[tuple[torch.Size, ...], ...]
 
@@ -45,7 +45,7 @@ class Graphs:
         """The number of shapes that have a graph."""
         return len(self._graphs)
 
-    def gradient(self, batches: list[LoraBatch], seed: Callable[[], None]) -> torch.Tensor:
+    def gradient(self, batches: list[StepSamples], seed: Callable[[], None]) -> torch.Tensor:
         """Compute the gradient into the weights and return the loss, (). `seed` seeds the layers' randomness. Raise the errors that
         `is_out_of_memory` recognises."""
         shapes = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
@@ -77,7 +77,7 @@ class Graphs:
         self._kept: list[torch.Tensor] = []
 
     def _capture(
-        self, shapes: GraphShapes, batches: list[LoraBatch], seed: Callable[[], None], loss: torch.Tensor
+        self, shapes: GraphShapes, batches: list[StepSamples], seed: Callable[[], None], loss: torch.Tensor
     ) -> None:
         """Capture a graph and check it against the weights' current gradient, which they have again afterwards."""
         here, gradients = torch.cuda.current_stream(), [weight.grad for weight in self._weights]
@@ -109,7 +109,7 @@ class _Graph:
         weights: list[torch.nn.Parameter],
         kept: list[torch.Tensor],
         passes: Passes,
-        batches: list[LoraBatch],
+        batches: list[StepSamples],
         stream: torch.cuda.Stream,
         pool: Any,
     ) -> None:
@@ -123,7 +123,7 @@ class _Graph:
         self._gradients: Gradients = [kept[place] if place in made else None for place in range(len(weights))]
         write_gradients(weights, [None] * len(weights))
 
-    def replay(self, batches: list[LoraBatch]) -> torch.Tensor:
+    def replay(self, batches: list[StepSamples]) -> torch.Tensor:
         for own, batch in zip(self._batches, batches, strict=True):
             for tensor, new in zip(own.tensors(), batch.tensors(), strict=True):
                 tensor.copy_(new)

@@ -1,4 +1,5 @@
-"""The weights in training, on one rank or on several: take steps, and read or replace the weights between steps."""
+"""The weights in training, a whole model's or a LoRA's, on one rank or on several: take steps, and read or replace the weights between
+steps."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -7,31 +8,31 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
 
 from gangline.core.runs.microbatch import settled
 from gangline.core.runs.schedule import rate_factor, warm_up
-from gangline.core.specs.scratch import Moment, ScratchSpec, scratch_hash
+from gangline.core.specs.phases import Moment
+from gangline.core.specs.sample import TrainingSpec
+from gangline.core.specs.spec import spec_hash
 from gangline.train.checkpoints import shards
-from gangline.train.checkpoints.checkpoint import CheckpointIdentity
+from gangline.train.checkpoints.manifest import CheckpointIdentity
+from gangline.train.learning.average import FIRST_SCALE, Average, LossScale
+from gangline.train.learning.graph import Graphs
+from gangline.train.learning.microbatch import MicrobatchTrial, NoRoom, must_stay, too_large
+from gangline.train.learning.network import Network, Samples
+from gangline.train.learning.parallel import exchanging, wrapped_for
 from gangline.train.model.compiled import compile_blocks, uncompiled
 from gangline.train.run import chance, numerics
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.meter import KeptWeights, may_be_shown
-from gangline.train.run.optimiser import ParameterGroup, make_optimizer, set_rates
+from gangline.train.run.optimiser import averaged, make_groups, make_optimizer, rates_of, set_rates
 from gangline.train.run.ranks import Ranks
+from gangline.train.run.sample_tensors import StepSamples
 from gangline.train.run.throughput import flops
-from gangline.train.scratch.average import FIRST_SCALE, Average, LossScale
-from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
-from gangline.train.scratch.microbatch import MicrobatchTrial, NoRoom, must_stay, too_large
-from gangline.train.scratch.vae import VaeModel
 from gangline.train.tensors import Tensors
 
-Network = Denoiser | VaeModel
-SHARDED = ("BasicTransformerBlock", "ResnetBlock2D", "CLIPEncoderLayer")
-"""The modules that FSDP gathers one at a time."""
 AT_A_TIME = 8
 """The microbatch size if there is no GPU memory to measure, or no gradients need memory."""
 
@@ -44,7 +45,7 @@ class Learner:
     def __init__(
         self,
         network: Network,
-        spec: ScratchSpec,
+        spec: TrainingSpec,
         ranks: Ranks,
         device: torch.device,
         dtype: torch.dtype,
@@ -57,21 +58,23 @@ class Learner:
         self.dtype = dtype
         self.flops_per_image = 0.0
         self.history: list[tuple[int, float]] = []
+        network.train()
         if spec.gradient_checkpointing:
             network.checkpoint_gradients()
-        self.wrapped = self._shared()
+        self.wrapped = wrapped_for(ranks, network, spec.parallel, device, dtype)
         self.weights: dict[str, Any] = {
             f"{part}.{name}": weight
             for part, module in network.parts.items()
             for name, weight in module.named_parameters()
             if weight.requires_grad
         }
-        self.groups = self._groups()
+        self.groups = make_groups(spec, self.weights)
         self.optimizer = make_optimizer(spec, self.groups)
         self.scale = LossScale(FIRST_SCALE if dtype == torch.float16 else 1.0)
-        self.average = Average(spec.ema_decay, spec.ema_from_step) if spec.ema_decay else None
+        self.factor = torch.ones((), device=device)
+        self.average = Average.begun(spec.ema_decay, spec.ema_from_step, self.weights) if spec.ema_decay else None
         self.trial = MicrobatchTrial(
-            passes=lambda pieces: self._passes(pieces, 1),
+            passes=self._passes,
             weights=self.weights,
             optimizer=self.optimizer,
             average=self.average,
@@ -84,9 +87,12 @@ class Learner:
         self.began = False
         self.compiled = not spec.compile
         exact = spec.exact != "off"
-        self.identity = CheckpointIdentity(spec_hash=scratch_hash(spec), fingerprint=self._fingerprint(), exact=exact)
+        replayed = device.type == "cuda" and network.can_be_replayed and not spec.compile
+        self.graphs = Graphs(list(self.weights.values()), self._passes_of, exact=exact) if replayed else None
+        fingerprint = numerics.fingerprint(device, dtype, spec, ranks=ranks.count) | network.decided_by
+        self.identity = CheckpointIdentity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
 
-    def step(self, moment: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    def step(self, moment: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         """Take one optimiser step. Return its loss and gradient norm over all ranks, () and still on the device. Raise `MemoryError` if
         memory runs out, and on several ranks `NoRoom` as long as a smaller microbatch may fit."""
         with self._within_memory(moment):
@@ -94,7 +100,7 @@ class Learner:
         self.began = True
         return stepped
 
-    def _stepped(self, moment: Moment, samples: ScratchBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    def _stepped(self, moment: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         loss = self.ranks.sum(self._accumulated(moment, samples))
         norm = self._norm()
         set_rates(self.optimizer, self.groups, self._rate(moment))
@@ -107,30 +113,51 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         return loss, norm
 
-    def measure(self, samples: ScratchBatch) -> torch.Tensor:
+    def measure(self, samples: StepSamples) -> torch.Tensor:
         """Return the network's measure of each held-out sample, (B,)."""
         with torch.no_grad(), self._in_dtype():
             return self.wrapped(samples.each(lambda tensor: tensor.to(self.device)), measured=True).float()
 
     def gauges(self) -> dict[str, float]:
-        """Return learning rates and the peak of allocated GPU memory in GB."""
-        names = ("learning_rate", "text_encoder_learning_rate")
-        found = {name: group["lr"] for name, group in zip(names, self.optimizer.param_groups, strict=False)}
+        """Return values that can be read at any step: the optimiser's learning rates, and the peak of allocated GPU memory in GB."""
+        found = rates_of(self.optimizer)
         if self.device.type == "cuda":
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.device) / 1e9
         return found
 
-    def _accumulated(self, moment: Moment, samples: ScratchBatch) -> torch.Tensor:
-        """Accumulate the step's gradient. A single rank halves its microbatch and retries if memory runs out."""
+    def forget_graphs(self) -> None:
+        """Free the GPU memory that graphs hold; the next steps capture them again."""
+        if self.graphs:
+            self.graphs.forget()
+
+    def _accumulated(self, moment: Moment, samples: Samples) -> torch.Tensor:
+        """Accumulate the step's gradient. If memory runs out, drop the graphs and retry; then a single rank halves its microbatch."""
         while True:
-            chance.seed_torch(self.spec.seed, f"layers of rank {self.ranks.rank}", moment.step)
             try:
-                return self._gradient(samples, moment.phase.batch_size)
+                return self._gradient(moment, samples)
             except (MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error) or self.ranks.count > 1 or not self._may_halve(moment):
+                held = bool(self.graphs and self.graphs.replayed)
+                may = held or (self.ranks.count == 1 and self._may_halve(moment))
+                if not is_out_of_memory(error) or not may:
                     raise
             self.optimizer.zero_grad(set_to_none=True)  # not in `except`: its traceback keeps the passes' tensors alive
-            self._halve()
+            if held and self.graphs:
+                self.graphs.stop("out of memory")
+            else:
+                self._halve()
+
+    def _gradient(self, moment: Moment, samples: Samples) -> torch.Tensor:
+        """Accumulate the gradient of the loss over all samples of all ranks, in pieces. Return this rank's part of the loss, ()."""
+
+        def seed() -> None:
+            chance.seed_torch(self.spec.seed, self.network.stream_of_layers(self.ranks.rank), moment.step)
+
+        # DDP and FSDP average gradients over ranks; the factor makes it their sum
+        self.factor.fill_(self.ranks.count * self.scale.factor)
+        if self.graphs:
+            return self.graphs.gradient(samples, seed)
+        seed()
+        return self._passes_of(samples)
 
     def _may_halve(self, moment: Moment) -> bool:
         must_not = self.began and self.spec.exact == "required"
@@ -163,18 +190,16 @@ class Learner:
                 return must_stay(moment.number, self.microbatch)
         return too_large(self.microbatch, moment.phase.resolution)
 
-    def _gradient(self, samples: ScratchBatch, batch_size: int) -> torch.Tensor:
-        """Accumulate the gradient of the mean over all samples of all ranks, in pieces. Return this rank's part of the loss, ()."""
-        return self._passes(list(samples.pieces(self.microbatch)), batch_size)
+    def _passes_of(self, samples: Samples) -> torch.Tensor:
+        return self._passes([piece for some in samples for piece in some.pieces(self.microbatch)])
 
-    def _passes(self, pieces: Sequence[ScratchBatch], batch_size: int) -> torch.Tensor:
+    def _passes(self, pieces: Sequence[StepSamples]) -> torch.Tensor:
         total = torch.zeros((), device=self.device)
         for number, piece in enumerate(pieces):
-            with self._together(number == len(pieces) - 1):
+            with exchanging(self.wrapped, number == len(pieces) - 1):
                 with self._in_dtype():
-                    loss = self.wrapped(piece).sum() / batch_size
-                # DDP and FSDP average gradients over ranks; the factor makes it their sum
-                (loss * (self.ranks.count * self.scale.factor)).backward()
+                    loss = (self.wrapped(piece) * piece.share).sum()
+                (loss * self.factor).backward()
             total += loss.detach()
         return total
 
@@ -205,7 +230,7 @@ class Learner:
         """Samples that surely fit into memory when there are no gradients."""
         return self.microbatch or AT_A_TIME
 
-    def fit(self, moment: Moment, samples: ScratchBatch) -> bool:
+    def fit(self, moment: Moment, samples: Samples) -> bool:
         """Find the microbatch before the first step here or of a phase, the same on all ranks; the weights stay as they are. Return False
         if this was already done. Raise `MemoryError` as `step` does."""
         if self.fitted == moment.number:
@@ -213,22 +238,25 @@ class Learner:
         self.fitted = moment.number
         kept = self.kept.pop(moment.number, 0)
         self.began = bool(kept)
+        count = sum(len(some) for some in samples)
         known = settled(moment.phase.microbatch, self.limits.get(moment.number, 0), kept)
-        if self.device.type != "cuda":
+        if not self.network.fits_by_trial:
+            known = known or count
+        elif self.device.type != "cuda":
             known = known or AT_A_TIME
         self.microbatch = 1
         with self._within_memory(moment):
             with uncompiled():  # eager operations can be counted, and no size is compiled that no step has
-                if self.device.type == "cuda":
-                    self.flops_per_image = flops(lambda: self.trial.run(samples, 1, pieces=1))
-                self._compute_by(min(known, len(samples)) if known else self._found(moment, samples))
+                if self.device.type == "cuda" and self.network.fits_by_trial:
+                    self.flops_per_image = flops(lambda: self.trial.run(samples[0], 1, pieces=1))
+                self._compute_by(min(known, count) if known else self._found(moment, samples[0]))
             if not self.compiled:
                 self._compile()
             if self.ranks.count > 1:
-                self.trial.run(samples, self.microbatch)  # DDP orders its buckets by what it sees in its first step
+                self.trial.run(samples[0], self.microbatch)  # DDP orders its buckets by what it sees in its first step
         return True
 
-    def _found(self, moment: Moment, samples: ScratchBatch) -> int:
+    def _found(self, moment: Moment, samples: StepSamples) -> int:
         """Find the microbatch by trying if alone, else by the least of all ranks' guesses: an error would leave DDP and FSDP broken."""
         if self.ranks.count == 1:
             return self.trial.largest(samples, moment.phase.resolution)
@@ -247,52 +275,9 @@ class Learner:
         for module in self.network.parts.values():
             compile_blocks(module, repeatable=self.spec.exact != "off")
 
-    def _shared(self) -> Any:
-        network = self.network
-        if self.ranks.count == 1:
-            return network
-        if self.spec.parallel == "ddp":
-            return DistributedDataParallel(network, broadcast_buffers=False, gradient_as_bucket_view=True)
-        half = self.dtype if self.dtype != torch.float32 else None
-        policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False)
-        mesh = self.ranks.mesh(self.device)
-        for module in [module for module in network.modules() if type(module).__name__ in SHARDED]:
-            fully_shard(module, mesh=mesh, mp_policy=policy)
-        return fully_shard(network, mesh=mesh, mp_policy=policy)
-
-    @contextmanager
-    def _together(self, now: bool) -> Iterator[None]:
-        """Exchange gradients between ranks only in the last piece of a step."""
-        wrapped = self.wrapped
-        if isinstance(wrapped, DistributedDataParallel) and not now:
-            with wrapped.no_sync():
-                yield
-            return
-        if isinstance(wrapped, FSDPModule):
-            wrapped.set_requires_gradient_sync(now)
-        yield
-
-    def _groups(self) -> list[ParameterGroup]:
-        """Return the parameter groups: text encoders may have another learning rate."""
-        text = {name: weight for name, weight in self.weights.items() if name.startswith("text_encoder")}
-        others = {name: weight for name, weight in self.weights.items() if name not in text}
-        rates = (self.spec.learning_rate, self.spec.text_encoder_learning_rate or self.spec.learning_rate)
-        return [ParameterGroup(weights, rate) for weights, rate in zip((others, text), rates, strict=True) if weights]
-
-    def _fingerprint(self) -> dict[str, str]:
-        spec = self.spec
-        packages = ("bitsandbytes",) if spec.optimizer == "adamw8bit" else ()
-        common = numerics.fingerprint_of(self.device, self.dtype, 0, ranks=self.ranks.count, packages=packages)
-        own = {
-            "parallel": spec.parallel if self.ranks.count > 1 else "alone",
-            "gradient_checkpointing": "yes" if spec.gradient_checkpointing else "no",
-            "compile": numerics.COMPILED if spec.compile else "no",
-        }
-        return common | own
-
     def averaged(self) -> Tensors:
         """Return the weights that are the result, by name; empty if they are those in training."""
-        return self.average.tensors if self.average else {}
+        return (self.average.tensors if self.average else {}) or averaged(self.optimizer, self.weights)
 
     def keep(self, step: int) -> None:
         """Copy the weights that pictures of this step will show: they are ordered only once its checkpoint is committed, some steps later.

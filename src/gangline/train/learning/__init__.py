@@ -1,0 +1,1 @@
+"""The weights in training, whichever job they belong to: steps, ranks, memory, checkpoints."""

@@ -218,6 +218,29 @@ def test_a_machine_that_was_right_about_a_bad_job_keeps_no_strike(service: Servi
     assert strikes(service) == 0
 
 
+# Versions
+
+
+def test_a_job_whose_checkpoint_has_an_older_format_is_paused_with_it_and_tried_again_once_it_is_resumed(
+    service: Service,
+) -> None:
+    job, first = service.submit(), service.join("node-a")
+    hold = service.claim(first).hold
+    advance(service, first, hold)
+    release(service, first, hold)
+    second = service.join("node-b")
+    says = "the checkpoint of step 10 was written by Gangline 0.1"
+    failed = Failed(kind="other format", because=says)
+    assert finish(service.deployment, second, service.claim(second).hold, failed, service.now_ms) == Done()
+    assert service.state(job) == "paused" and says in because(service, job)
+    service.claim_nothing(first)
+    assert steer.resume(service.deployment, job, service.now_ms)
+    again = service.claim(second)
+    assert again.job == job
+    assert [found.step for found in again.resume] == [10]
+    assert service.look("SELECT attempts_failed FROM job")[0]["attempts_failed"] == 0
+
+
 # Trust
 
 

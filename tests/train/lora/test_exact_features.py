@@ -179,7 +179,8 @@ def test_after_any_other_error_fewer_samples_at_a_time_are_not_tried(tmp_path: P
 
 
 def test_with_memory_for_not_even_one_sample_a_run_says_so(tmp_path: Path, photos: Path) -> None:
-    with room_for(0), pytest.raises(torch.OutOfMemoryError):
+    sentence = "one sample of 64 pixels .* does not fit .* set gradient_checkpointing, or base_precision to 8bit"
+    with room_for(0), pytest.raises(MemoryError, match=sentence):
         finish(lay_out(tmp_path / "run", spec_of(photos, {}), photos=photos))
 
 

@@ -75,6 +75,7 @@ class Learner:
         self.average = Average.begun(spec.ema_decay, spec.ema_from_step, self.weights) if spec.ema_decay else None
         self.trial = MicrobatchTrial(
             passes=self._passes,
+            needs_less=network.needs_less,
             weights=self.weights,
             optimizer=self.optimizer,
             average=self.average,
@@ -188,7 +189,7 @@ class Learner:
                 return NoRoom(moment.number, self.microbatch, moment.phase.resolution)
             if self.began and self.spec.exact == "required":
                 return must_stay(moment.number, self.microbatch)
-        return too_large(self.microbatch, moment.phase.resolution)
+        return too_large(self.microbatch, moment.phase.resolution, self.network.needs_less)
 
     def _passes_of(self, samples: Samples) -> torch.Tensor:
         return self._passes([piece for some in samples for piece in some.pieces(self.microbatch)])

@@ -26,9 +26,10 @@ class NoRoom(MemoryError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicrobatchTrial:
     """Forward and backward passes without a step, which leave the weights as they are and no gradients. `passes` runs a step's passes over
-    some of its pieces."""
+    some of its pieces; `needs_less` names the settings by which they need less memory."""
 
     passes: Callable[[list[StepSamples]], object]
+    needs_less: str
     weights: dict[str, Any]
     optimizer: torch.optim.Optimizer
     average: Average | None
@@ -41,7 +42,7 @@ class MicrobatchTrial:
         del reserved
         torch.cuda.empty_cache()
         if most == 0:
-            raise too_large(1, resolution)
+            raise too_large(1, resolution, self.needs_less)
         return most
 
     def guess(self, peaks: tuple[int, int], most: int) -> int:
@@ -84,11 +85,13 @@ class MicrobatchTrial:
         return [(shards.local(weight), copies) for weight in self.weights.values()]
 
 
-def too_large(samples: int, resolution: int) -> MemoryError:
-    fewer = "set microbatch lower, " if samples > 1 else ""
+def too_large(samples: int, resolution: int, needs_less: str) -> MemoryError:
+    """Return the error for samples that do not fit; `needs_less` names the settings by which they need less memory."""
+    do, fewer = ("do", "set microbatch lower, ") if samples > 1 else ("does", "")
+    counted = f"{samples} samples" if samples > 1 else "one sample"
     return MemoryError(
-        f"{samples} samples of {resolution} pixels at a time do not fit into this GPU's memory: {fewer}set gradient_checkpointing, or "
-        "parallel to fsdp over more GPUs, or ask for more memory (needs.gpu_memory_gb)"
+        f"{counted} of {resolution} pixels at a time {do} not fit into this GPU's memory: {fewer}set {needs_less}, or ask for more memory "
+        "(needs.gpu_memory_gb)"
     )
 
 

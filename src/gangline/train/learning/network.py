@@ -17,6 +17,8 @@ class Network(torch.nn.Module):
     """
 
     measures: ClassVar[str] = "held_out_loss"
+    needs_less: ClassVar[str] = "gradient_checkpointing, or parallel to fsdp over more GPUs"
+    """The settings by which it needs less memory."""
     fits_by_trial: ClassVar[bool] = True
     """Whether the microbatch is found by trying how many samples fit; else it begins with all, and memory that runs out halves it."""
 

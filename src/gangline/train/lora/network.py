@@ -17,9 +17,9 @@ class LoraNetwork(Network):
     """The U-Net, and the text encoders if they are trained too: their low-rank weights alone have gradients. `data` is a digest of what
     they are trained on."""
 
-    fits_by_trial: ClassVar[bool] = (
-        False  # its few samples usually fit, and a search would take as long as several steps
-    )
+    # Its few samples usually fit, and a search would take as long as several steps.
+    fits_by_trial: ClassVar[bool] = False
+    needs_less: ClassVar[str] = "gradient_checkpointing, or base_precision to 8bit or 4bit"
 
     def __init__(self, base: LoadedBase, spec: LoraSpec, adapter: Adapter, data: str) -> None:
         super().__init__(adapter.parts, {"data": data})

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageDraw
 from rich.console import Console
 from rich.table import Table
 from safetensors import deserialize
@@ -123,7 +123,11 @@ class Inputs:
         self.photos.mkdir()
         for number, path in enumerate(sorted(SUBJECT.glob("*.png"))[:5]):
             with Image.open(path) as image:
-                image.convert("RGBA").resize(SHAPES[number % 3]).save(self.photos / f"{number}.png")
+                photo = image.convert("RGB").resize(SHAPES[number % 3])
+                opaque = Image.new("L", photo.size, color=60)
+                ImageDraw.Draw(opaque).ellipse((4, 4, photo.width - 4, photo.height - 8), fill=255)
+                photo.putalpha(opaque)
+                photo.save(self.photos / f"{number}.png")
         files = [asdict(file_at(path, BASE)) for path in sorted(BASE.rglob("*")) if path.is_file()]
         base = {"files": files}
         photos = [asdict(file_at(path, self.photos)) for path in sorted(self.photos.iterdir())]

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from gangline.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from gangline.core.specs.fields import FilesBase, HubBase
     from gangline.core.specs.lora import LoraSpec
@@ -10,8 +12,7 @@ if TYPE_CHECKING:
 
     train_lora: Any  # its types are in its module, which imports this one
 
-__version__ = "0.2.0"
-__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec", "train_lora"]
+__all__ = ["Client", "FilesBase", "HubBase", "LoraSpec", "ScratchSpec", "__version__", "train_lora"]
 
 _FROM = {
     "Client": "gangline.wire.client",

@@ -122,7 +122,9 @@ def test_a_checkpoint_that_was_damaged_in_the_store_is_rejected_and_the_one_befo
     until(box, job, lambda found: found.summary.committed_step >= 30)
     first.kill()
     newest = box.client.job(job).summary.committed_step
-    (weights,) = (box.home / "server" / "store" / "objects").rglob(f"checkpoints/{newest:06d}/weights-00000.safetensors")
+    (weights,) = (box.home / "server" / "store" / "objects").rglob(
+        f"checkpoints/{newest:06d}/weights-00000.safetensors"
+    )
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)

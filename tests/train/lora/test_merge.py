@@ -73,7 +73,7 @@ def test_what_is_merged_draws_what_the_base_draws_with_the_lora(
     file = (
         write_diffusers(tmp_path, parts) if form == "diffusers" else write_kohya(tmp_path, parts, layers, spec, facts)
     )
-    with adapter.as_result(None):
+    with adapter.at_rest():
         together = drawn(model, spec)
     made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float32)
     merged = drawn(at(made.path), spec)

@@ -147,7 +147,9 @@ def test_ranks_without_memory_for_one_sample_say_what_to_do(tmp_path: Path, base
     ]
     (failure,) = failures(run)
     assert failure["kind"] == "out of memory"
-    assert failure["because"].startswith("one sample of 16 pixels at a time does not fit into this GPU's memory: set grad")
+    assert failure["because"].startswith(
+        "one sample of 16 pixels at a time does not fit into this GPU's memory: set grad"
+    )
 
 
 @pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.nightly)])

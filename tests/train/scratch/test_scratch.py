@@ -260,7 +260,7 @@ def test_what_cannot_fit_is_said_plainly(base: Path, data: DataSet) -> None:
     assert failure_kind(told.value) == "out of memory"
     out_of_memory_from(learner, 1)
     with pytest.raises(
-        MemoryError, match="1 samples of 16 pixels at a time do not fit into this GPU's memory: set gradient"
+        MemoryError, match="one sample of 16 pixels at a time does not fit into this GPU's memory: set gradient"
     ):
         learner.trial.largest(samples[0], 16)
 

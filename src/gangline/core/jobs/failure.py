@@ -117,8 +117,8 @@ MEANING: dict[FailureKind, Meaning] = {
     ),
     "other format": Meaning(
         says="its checkpoint has the format of an older Gangline",
-        sentence="An older version of Gangline, which the reason names, wrote the job's checkpoint: the job is paused and keeps it, so that "
-        "a node of that version can finish the job once it is resumed.",
+        sentence="An older version of Gangline, which the reason names, wrote the job's checkpoint: the job is paused and keeps it, so "
+        "that a node of that version can finish the job once it is resumed.",
         blame="job",
         counts=False,
         ban=False,

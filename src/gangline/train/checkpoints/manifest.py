@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from gangline import __version__
 from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, Manifest, parse_manifest
 from gangline.posix import flush
 from gangline.train.tensors import Tensors
+from gangline.version import VERSION
 
 NUMBERS = "numbers.json"
 FORMAT, MADE_BY = 2, "made_by"
@@ -28,7 +28,7 @@ class OtherFormat(GanglineError):
 
     def __init__(self, manifest: Manifest, made_by: str, *, newer: bool) -> None:
         super().__init__(
-            f"the checkpoint of step {manifest.step} was written by Gangline {made_by}, whose format Gangline {__version__} does not read",
+            f"the checkpoint of step {manifest.step} was written by Gangline {made_by}, whose format Gangline {VERSION} does not read",
             hint=f"a worker of Gangline {made_by} can finish the run",
         )
         self.newer = newer

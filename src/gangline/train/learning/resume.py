@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from gangline import __version__
 from gangline.core.runs.microbatch import settled
 from gangline.core.specs.phases import moment_of_step
 from gangline.train.checkpoints import shards
@@ -18,6 +17,7 @@ from gangline.train.learning.learner import Learner
 from gangline.train.learning.microbatch import must_stay
 from gangline.train.run import numerics
 from gangline.train.run.optimiser import OptimizerState, optimizer_state, restore_optimizer
+from gangline.version import VERSION
 
 
 def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float:
@@ -29,7 +29,7 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
     tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.averaged().items()}
     numbers = {
         "format": FORMAT,
-        MADE_BY: __version__,
+        MADE_BY: VERSION,
         "optimizer": state.numbers,
         "loss_scale": [learner.scale.factor, learner.scale.steps],
         "held_out": learner.history,

@@ -219,7 +219,7 @@ class ScratchBatches:
         self._open: tuple[int, Stream, Iterator[Batch]] | None = None
 
     def batch(self, step: int) -> ScratchBatch:
-        """Return the batch of `step`. Steps are asked for in order: another one opens the data sets anew."""
+        """Return the batch of `step`. Steps are asked for in order: another one opens the data sets again."""
         moment = moment_of_step(self.spec.phases, step)
         return self._collator(moment.number).trained(next(self._batches(moment)), self._decoders)
 

@@ -10,11 +10,10 @@ from gangline.core.gpus import kind_of_device
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.runs.schedule import rate_factor, warm_up
 from gangline.core.specs.fields import HubBase, Needs
-from gangline.core.specs.phases import DataRef, TrainingPhase
+from gangline.core.specs.phases import DataRef, TrainingPhase, moment_of_step
 from gangline.core.specs.scratch import (
     ScratchSpec,
     burst_of_phase,
-    moment_of_step,
     parse_scratch,
     scratch_hash,
     wanted_rows,
@@ -127,7 +126,7 @@ def test_how_the_work_is_shared_out_does_not_make_it_another_result() -> None:
 def test_a_step_has_a_phase_and_the_number_of_its_first_sample() -> None:
     phases = (TrainingPhase(steps=3, resolution=16, batch_size=8), TrainingPhase(steps=8, resolution=32, batch_size=4))
     spec = replace(parse_scratch(spec_of()), phases=phases)
-    told = [(at.number, at.first_sample) for step in (1, 3, 4, 11) for at in (moment_of_step(spec, step),)]
+    told = [(at.number, at.first_sample) for step in (1, 3, 4, 11) for at in (moment_of_step(spec.phases, step),)]
     assert told == [(0, 0), (0, 16), (1, 0), (1, 28)]
     assert (spec.steps, spec.resolution) == (11, 32)
 
@@ -166,7 +165,7 @@ def test_a_schedule_falls_to_its_floor(schedule: Any, halfway: float) -> None:
 def test_a_phase_warms_up_over_its_own_first_steps() -> None:
     phases = tuple(TrainingPhase(steps=8, resolution=16, batch_size=4, warmup_steps=steps) for steps in (0, 4))
     spec = replace(parse_scratch(spec_of()), phases=phases)
-    assert [warm_up(moment_of_step(spec, step)) for step in (1, 8, 9, 10, 12, 13, 16)] == [
+    assert [warm_up(moment_of_step(spec.phases, step)) for step in (1, 8, 9, 10, 12, 13, 16)] == [
         1.0,
         1.0,
         0.25,

@@ -5,11 +5,11 @@ import torch
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import moment_of_step
 from gangline.train.learning.learner import Learner
+from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.lora.batches import LoraBatch
 from gangline.train.lora.trainer import prepare_lora
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.run.prefetch import Prefetcher
 from gangline.train.run.ranks import Ranks
 from gangline.train.trainer import Place
 

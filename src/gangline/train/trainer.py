@@ -20,11 +20,11 @@ from gangline.train.checkpoints.shards import ShardSaver
 from gangline.train.learning.learner import Learner
 from gangline.train.learning.microbatch import NoRoom
 from gangline.train.learning.network import Network
+from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.learning.resume import resume_learner, save_learner
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.meter import LossMeter, SaveClock
-from gangline.train.run.prefetch import Prefetcher
 from gangline.train.run.ranks import Ranks, joined_ranks
 from gangline.train.run.throughput import ThroughputMeter, peak_flops
 

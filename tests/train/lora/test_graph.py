@@ -9,8 +9,8 @@ from PIL import Image
 
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.learning.learner import Learner
+from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.lora.batches import LoraBatch
-from gangline.train.run.prefetch import Prefetcher
 from tests.conftest import SUBJECT, file_at
 from tests.train.conftest import lay_out, small_spec
 from tests.train.learners import learner_of, take_step

@@ -9,6 +9,7 @@ from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.chance import stream
 from gangline.train.learning.learner import Learner
+from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.batches import ExampleSource, step_batches
 from gangline.train.lora.inputs import TrainingInputs, gather
@@ -19,7 +20,6 @@ from gangline.train.model.sample import show_step
 from gangline.train.run import numerics
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.run.prefetch import Prefetcher
 from gangline.train.trainer import Place, Training, run_trainer
 
 

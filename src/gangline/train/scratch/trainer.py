@@ -10,12 +10,12 @@ import torch
 from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.train.learning.learner import Learner
+from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.model.base import LoadedBase, base_at, check_resolution
 from gangline.train.model.sample import show_step
 from gangline.train.model.text import embed_all, tokenize
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
-from gangline.train.run.prefetch import Prefetcher
 from gangline.train.scratch.batches import ScratchBatches, open_data
 from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
 from gangline.train.scratch.pipeline import gathered, with_whole_parts, write_pipeline

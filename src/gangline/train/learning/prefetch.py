@@ -13,7 +13,7 @@ AnyBatch = TypeVar("AnyBatch", bound=StepSamples)
 
 
 @dataclass(frozen=True, slots=True)
-class Made(Generic[AnyBatch]):
+class OnDevice(Generic[AnyBatch]):
     """The batches of a step; on a GPU they may be used once the event `copied` has happened."""
 
     batches: list[AnyBatch]
@@ -29,13 +29,13 @@ class Prefetcher(Generic[AnyBatch]):
         self._last = last
         self._device = device
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._next: tuple[int, Future[Made[AnyBatch]]] | None = None
+        self._next: tuple[int, Future[OnDevice[AnyBatch]]] | None = None
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def step(self, step: int) -> list[AnyBatch]:
         """Return the batches of `step`, one for each size of its samples, and start to make those of the next step."""
-        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._made, step)
-        self._next = (step + 1, self._thread.submit(self._made, step + 1)) if step < self._last else None
+        soon = self._next[1] if self._next and self._next[0] == step else self._thread.submit(self._ready, step)
+        self._next = (step + 1, self._thread.submit(self._ready, step + 1)) if step < self._last else None
         made = soon.result()
         if made.copied:
             here = torch.cuda.current_stream(self._device)
@@ -49,12 +49,12 @@ class Prefetcher(Generic[AnyBatch]):
         """Wait for the batches that are being made; no others are."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _made(self, step: int) -> Made[AnyBatch]:
+    def _ready(self, step: int) -> OnDevice[AnyBatch]:
         batches = list(self._make(step))
         if not self._copies:
-            return Made(batches)
+            return OnDevice(batches)
         with torch.cuda.stream(self._copies):
             moved = [
                 batch.each(lambda tensor: tensor.pin_memory().to(self._device, non_blocking=True)) for batch in batches
             ]
-        return Made(moved, self._copies.record_event())
+        return OnDevice(moved, self._copies.record_event())

@@ -124,8 +124,8 @@ def measure(base: Path, place: Path, resolution: int) -> Taken:
     from gangline.core.specs.scratch import ScratchSpec
     from gangline.data.dataset import open_data_set
     from gangline.data.place import DataPlace
-    from gangline.train.model.base import base_at
     from gangline.train.learning.prefetch import Prefetcher
+    from gangline.train.model.base import base_at
     from gangline.train.run.ranks import Ranks
     from gangline.train.scratch.batches import ScratchBatches
 

@@ -1,6 +1,7 @@
 """Real runs of the real trainer, small: the tiny base, the subject's photos, a dozen steps."""
 
 import json
+import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from gangline.core.models.bases import files_needed
 from gangline.core.parsing import to_json
-from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, REPORT, Phase
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, MANIFEST, REPORT, Phase
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.trainer import run_lora_trainer
@@ -66,6 +67,14 @@ def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJEC
     run = StopsAtItsFirstSave(folder)
     assert run_lora_trainer(run, run.orders) == EXIT_STOPPED
     return RunDirectory(folder)
+
+
+def copy_to_render(checkpoint: Path, run: RunDirectory) -> None:
+    """What a node that renders it is given: neither the manifest nor the optimiser's state."""
+    files = [path for path in checkpoint.iterdir() if path.name != MANIFEST and not path.name.startswith("optimizer")]
+    (run.inputs / "checkpoint").mkdir()
+    for path in files:
+        shutil.copyfile(path, run.inputs / "checkpoint" / path.name)
 
 
 def finish(run: RunDirectory) -> RunDirectory:

@@ -50,7 +50,7 @@ def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator
     before = embed_all(base, texts)
     adapter = Adapter(base, spec)
     if task.checkpoint:
-        take_weights(adapter, run)
+        take_weights(adapter, learned(run, task.step))
     else:
         adapter.start_from(run.inputs / "result" / DIFFUSERS_FILE, base)
     with adapter.at_rest():
@@ -76,25 +76,24 @@ def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator
     folder = run.inputs / ("base" if task.checkpoint else "result")
     base = base_at(folder, spec, device, dtype)
     if task.checkpoint:
-        take_parts(Denoiser(base, spec), run)
+        take_parts(Denoiser(base, spec), learned(run, task.step))
     texts = tokenize(base, [*spec.prompts_to_sample, ""])
     spoken = embed_all(base, texts)
     run.report_phase("rendering")
     yield from render_step(base, spec, texts, spoken, run.output, task.step)
 
 
-def learned(run: RunDirectory) -> Tensors:
-    """Return the weights of the checkpoint, averaged if it has averages. Raise `BadInput` if they cannot be read."""
+def learned(run: RunDirectory, step: int) -> Tensors:
+    """Return the weights of the checkpoint of `step`, averaged if it has averages. Raise `BadInput` if they cannot be read."""
     try:
-        return averaged_or_not(run.inputs / "checkpoint")
+        return averaged_or_not(run.inputs / "checkpoint", step)
     except Damaged as error:
         raise BadInput(f"the checkpoint's weights cannot be read: {error.message}") from None
 
 
-def take_parts(network: Denoiser, run: RunDirectory) -> None:
+def take_parts(network: Denoiser, found: Tensors) -> None:
     """Load the checkpoint's trained parts. Raise `BadInput` if they are damaged or of another model."""
     network.requires_grad_(False).eval()
-    found = learned(run)
     for part, module in network.parts.items():
         own = {name.removeprefix(f"{part}."): tensor for name, tensor in found.items() if name.startswith(f"{part}.")}
         lacking = [name for name, _ in module.named_parameters() if name not in own]
@@ -103,9 +102,8 @@ def take_parts(network: Denoiser, run: RunDirectory) -> None:
         module.load_state_dict(own, strict=not lacking)
 
 
-def take_weights(adapter: Adapter, run: RunDirectory) -> None:
+def take_weights(adapter: Adapter, found: Tensors) -> None:
     """Load the checkpoint's LoRA. Raise `BadInput` if it is damaged or another one."""
-    found = learned(run)
     if found.keys() != adapter.weights.keys():
         raise BadInput("the checkpoint's weights belong to another LoRA")
     adapter.load(found)

@@ -26,7 +26,7 @@ from gangline.train.run import chance, contract, meter, numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.sample_job import render_job
 from tests.conftest import BASE
-from tests.train.conftest import STEPS, finish, lay_out, report_of, small_spec
+from tests.train.conftest import STEPS, copy_to_render, finish, lay_out, report_of, small_spec
 
 SAMPLERS = ("ddim", "euler", "euler_a", "dpm++")
 RENDERED = 4
@@ -139,7 +139,7 @@ def a_job(folder: Path, of: LoraSpec, checkpoint: Path | None, step: int) -> Run
     task = SampleSpec(of=of, job="job-1", checkpoint="checkpoint-1" if checkpoint else None, step=step)
     (run.path / "spec.json").write_text(json.dumps(to_json(task)))
     if checkpoint:
-        (run.inputs / "checkpoint").symlink_to(checkpoint)
+        copy_to_render(checkpoint, run)
     return run
 
 

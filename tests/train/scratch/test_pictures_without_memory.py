@@ -22,6 +22,7 @@ from gangline.train.sample_job import render_job
 from gangline.train.scratch.launch import free_port
 from gangline.train.scratch.trainer import run_scratch_trainer
 from tests.train.bases import save_tiny
+from tests.train.conftest import copy_to_render
 from tests.train.sets import STARTS, data_set, finish, lay_out, needs_a_card_each, report_of, scratch_spec
 
 FAILS = "GANGLINE_TEST_FAILS"
@@ -134,7 +135,7 @@ def test_several_ranks_draw_what_another_worker_draws_of_the_same_step(
     (job.path / "spec.json").write_text(
         json.dumps(to_json(SampleSpec(of=spec, job="job-1", checkpoint="checkpoint-1", step=1)))
     )
-    (job.inputs / "checkpoint").symlink_to(run.checkpoints / "000001")
+    copy_to_render(run.checkpoints / "000001", job)
     assert render_job(job, Orders()) == EXIT_DONE
     drawn = run.samples / "step-000001" / "prompt-00-seed-1.png"
     assert drawn.read_bytes() == (job.output / drawn.name).read_bytes()

@@ -26,22 +26,22 @@ class OtherFormat(GanglineError):
     """Raised for a good checkpoint that this version does not read: another version of Gangline, an older or a `newer` one, can finish its
     run."""
 
-    def __init__(self, manifest: Manifest, made_by: str, *, newer: bool) -> None:
+    def __init__(self, step: int, made_by: str, *, newer: bool) -> None:
         super().__init__(
-            f"the checkpoint of step {manifest.step} was written by Gangline {made_by}, whose format Gangline {VERSION} does not read",
+            f"the checkpoint of step {step} was written by Gangline {made_by}, whose format Gangline {VERSION} does not read",
             hint=f"a worker of Gangline {made_by} can finish the run",
         )
         self.newer = newer
 
 
-def check_format(folder: Path, manifest: Manifest) -> None:
-    """Raise `OtherFormat` unless this version reads the checkpoint. What it cannot tell, because it is damaged, passes."""
-    if any(file.path == OF_FIRST_FORMAT for file in manifest.files):
-        raise OtherFormat(manifest, LAST_OF_FIRST_FORMAT, newer=False)
+def check_format(folder: Path, step: int) -> None:
+    """Raise `OtherFormat` unless this version reads the checkpoint of `step`. What it cannot tell, because it is damaged, passes."""
+    if (folder / OF_FIRST_FORMAT).is_file():
+        raise OtherFormat(step, LAST_OF_FIRST_FORMAT, newer=False)
     with suppress(OSError, ValueError, TypeError, AttributeError):
         numbers = json.loads((folder / NUMBERS).read_text())
         if (its := numbers.get("format", FORMAT)) != FORMAT:
-            raise OtherFormat(manifest, str(numbers.get(MADE_BY)), newer=its > FORMAT)
+            raise OtherFormat(step, str(numbers.get(MADE_BY)), newer=its > FORMAT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,10 +80,10 @@ class StoredCheckpoint(Spread):
             raise Damaged(f"its notes cannot be read: {error}") from None
 
 
-def averaged_or_not(folder: Path) -> Tensors:
-    """Return the weights that would be the result: averaged ones if there are any. Raise `Damaged` or `OtherFormat` if they cannot be
-    read."""
-    check_format(folder, read_manifest(folder))
+def averaged_or_not(folder: Path, step: int) -> Tensors:
+    """Return the weights that would be the result: averaged ones if there are any. The folder may lack the optimiser's state and the
+    manifest. Raise `Damaged` or `OtherFormat` if they cannot be read."""
+    check_format(folder, step)
     spread = Spread(folder, sorted(path.name for path in folder.glob(NOTES)))
     kind = AVERAGED if spread.below(AVERAGED) else WEIGHTS
     whole = {name: Span(spread.shape(name), 0, sys.maxsize) for name in spread.below(kind)}
@@ -112,7 +112,7 @@ def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> Sto
     manifest = read_manifest(folder)
     if manifest.spec_hash != spec_hash:
         raise Damaged("it belongs to another job's spec")
-    check_format(folder, manifest)
+    check_format(folder, manifest.step)
     for file in manifest.files[ranks.rank :: ranks.count]:
         check_file(folder / file.path, file)
     stored = StoredCheckpoint(folder, manifest)

@@ -20,20 +20,19 @@ NEAR = 0.05
 """How far the gradient of a graph may be from that of kernels that sum in any order, as a share of its norm."""
 
 Passes = Callable[[list[StepSamples]], torch.Tensor]
-Gradients = list[torch.Tensor | None]
 GraphShapes = tuple[tuple[torch.Size, ...], ...]
 
 
 class Graphs:
-    """CUDA graphs of the passes, one for each shape of batches. `passes` adds the gradient of batches to `weights`, which have none before,
+    """CUDA graphs of the passes, one for each shape of batches. `passes` adds the gradient of batches to the buffers `gradients`, 0 before,
     and returns their loss, () on the device.
 
     `passes` must not synchronise with the host, and whatever else it reads may change only in place. If `exact`, a graph with other bits is
     not used.
     """
 
-    def __init__(self, weights: Sequence[torch.nn.Parameter], passes: Passes, *, exact: bool) -> None:
-        self._weights = list(weights)
+    def __init__(self, gradients: Sequence[torch.Tensor], passes: Passes, *, exact: bool) -> None:
+        self._gradients = list(gradients)
         self._passes = passes
         self._exact = exact
         self._stream = torch.cuda.Stream()
@@ -46,7 +45,7 @@ class Graphs:
         return len(self._graphs)
 
     def gradient(self, batches: list[StepSamples], seed: Callable[[], None]) -> torch.Tensor:
-        """Compute the gradient into the weights and return the loss, (). `seed` seeds the layers' randomness. Raise the errors that
+        """Compute the gradient into the buffers and return the loss, (). `seed` seeds the layers' randomness. Raise the errors that
         `is_out_of_memory` recognises."""
         shapes = tuple(tuple(tensor.shape for tensor in batch.tensors()) for batch in batches)
         seed()
@@ -74,27 +73,25 @@ class Graphs:
         self._graphs: dict[GraphShapes, _Graph] = {}
         self._seen: Counter[GraphShapes] = Counter()
         self._pool = torch.cuda.graph_pool_handle()
-        self._kept: list[torch.Tensor] = []
 
     def _capture(
         self, shapes: GraphShapes, batches: list[StepSamples], seed: Callable[[], None], loss: torch.Tensor
     ) -> None:
-        """Capture a graph and check it against the weights' current gradient, which they have again afterwards."""
-        here, gradients = torch.cuda.current_stream(), [weight.grad for weight in self._weights]
-        write_gradients(self._weights, [None] * len(self._weights))
+        """Capture a graph and check it against the gradient in the buffers, which they have again afterwards."""
+        here, gradients = torch.cuda.current_stream(), [gradient.clone() for gradient in self._gradients]
+        torch._foreach_zero_(self._gradients)
         torch.cuda.empty_cache()  # graphs cannot use the allocator's cached memory
         graph = None
         try:
-            self._kept = self._kept or [torch.empty_like(weight) for weight in self._weights]
-            graph = _Graph(self._weights, self._kept, self._passes, batches, self._stream, self._pool)
+            graph = _Graph(self._passes, batches, self._stream, self._pool)
             seed()
-            found = [graph.replay(batches), *(weight.grad for weight in self._weights)]
+            found = [graph.replay(batches), *self._gradients]
             same = (_same_bits if self._exact else _near)(found, [loss, *gradients])
             because = "" if same else "its gradient differs"
         except RuntimeError as error:
             torch.cuda.set_stream(here)  # a capture that fails to end leaves its stream as the current one
             because = str(error).strip().splitlines()[0]
-        write_gradients(self._weights, gradients)
+        torch._foreach_copy_(self._gradients, gradients)
         if graph is None or because:
             self.stop(because)
         else:
@@ -102,52 +99,31 @@ class Graphs:
 
 
 class _Graph:
-    """The graph of one shape. Its inputs and its loss have fixed addresses; its gradients go into `kept`, which all graphs share."""
+    """The graph of one shape. Its inputs and its loss have fixed addresses."""
 
-    def __init__(
-        self,
-        weights: list[torch.nn.Parameter],
-        kept: list[torch.Tensor],
-        passes: Passes,
-        batches: list[StepSamples],
-        stream: torch.cuda.Stream,
-        pool: Any,
-    ) -> None:
-        self._weights = weights
+    def __init__(self, passes: Passes, batches: list[StepSamples], stream: torch.cuda.Stream, pool: Any) -> None:
         self._batches = [batch.each(torch.clone) for batch in batches]
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             self._loss = passes(self._batches)
-            made = {place: weight.grad for place, weight in enumerate(weights) if weight.grad is not None}
-            torch._foreach_copy_([kept[place] for place in made], list(made.values()))
-        self._gradients: Gradients = [kept[place] if place in made else None for place in range(len(weights))]
-        write_gradients(weights, [None] * len(weights))
 
     def replay(self, batches: list[StepSamples]) -> torch.Tensor:
         for own, batch in zip(self._batches, batches, strict=True):
             for tensor, new in zip(own.tensors(), batch.tensors(), strict=True):
                 tensor.copy_(new)
         self._graph.replay()
-        write_gradients(self._weights, self._gradients)
         return self._loss.clone()
 
 
-def write_gradients(weights: list[torch.nn.Parameter], gradients: Gradients) -> None:
-    for weight, gradient in zip(weights, gradients, strict=True):
-        weight.grad = gradient
-
-
-def _same_bits(some: Gradients, others: Gradients) -> bool:
+def _same_bits(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     """Return whether float32 tensors have the same bits; NaN equals itself here."""
-    return all(
-        one is other if one is None or other is None else torch.equal(one.view(torch.int32), other.view(torch.int32))
-        for one, other in zip(some, others, strict=True)
-    )
+    pairs = zip(some, others, strict=True)
+    return all(torch.equal(one.view(torch.int32), other.view(torch.int32)) for one, other in pairs)
 
 
-def _near(some: Gradients, others: Gradients) -> bool:
+def _near(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     """Return whether gradients are as near as sums in another order, or overflowed in both."""
-    pairs = [(one, other) for one, other in zip(some, others, strict=True) if one is not None and other is not None]
+    pairs = list(zip(some, others, strict=True))
     apart = torch.stack([(one - other).norm() for one, other in pairs]).norm()
     size = torch.stack([other.norm() for _, other in pairs]).norm()
     return not bool(size.isfinite()) or bool(apart <= NEAR * size)

@@ -3,7 +3,7 @@ steps."""
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from gangline.core.specs.spec import spec_hash
 from gangline.train.checkpoints import shards
 from gangline.train.checkpoints.manifest import CheckpointIdentity
 from gangline.train.learning.average import FIRST_SCALE, Average, LossScale
+from gangline.train.learning.buffers import Buffers
 from gangline.train.learning.graph import Graphs
 from gangline.train.learning.microbatch import MicrobatchTrial, NoRoom, must_stay, too_large
 from gangline.train.learning.network import Network, Samples
@@ -69,14 +70,16 @@ class Learner:
             if weight.requires_grad
         }
         self.groups = make_groups(spec, self.weights)
-        self.optimizer = make_optimizer(spec, self.groups)
+        self.buffers = Buffers(self.groups, spec.optimizer, dtype, flat=network.flat)
+        network.use(self.buffers)
+        self.optimizer = make_optimizer(spec, self.buffers.stepped)
         self.scale = LossScale(FIRST_SCALE if dtype == torch.float16 else 1.0)
         self.factor = torch.ones((), device=device)
-        self.average = Average.begun(spec.ema_decay, spec.ema_from_step, self.weights) if spec.ema_decay else None
+        self.average = Average.begun(spec.ema_decay, spec.ema_from_step, self.wholes) if spec.ema_decay else None
         self.trial = MicrobatchTrial(
             passes=self._passes,
             needs_less=network.needs_less,
-            weights=self.weights,
+            buffers=self.buffers,
             optimizer=self.optimizer,
             average=self.average,
         )
@@ -89,9 +92,14 @@ class Learner:
         self.compiled = not spec.compile
         exact = spec.exact != "off"
         replayed = device.type == "cuda" and network.can_be_replayed and not spec.compile
-        self.graphs = Graphs(list(self.weights.values()), self._passes_of, exact=exact) if replayed else None
+        self.graphs = Graphs(self.buffers.gradients, self._passes_of, exact=exact) if replayed else None
         fingerprint = numerics.fingerprint(device, dtype, spec, ranks=ranks.count) | network.decided_by
         self.identity = CheckpointIdentity(spec_hash=spec_hash(spec), fingerprint=fingerprint, exact=exact)
+
+    @property
+    def wholes(self) -> dict[str, Any]:
+        """What is stepped, clipped and averaged: see `Buffers`."""
+        return self.buffers.wholes
 
     def step(self, moment: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         """Take one optimiser step. Return its loss and gradient norm over all ranks, () and still on the device. Raise `MemoryError` if
@@ -106,12 +114,13 @@ class Learner:
         norm = self._norm()
         set_rates(self.optimizer, self.groups, self._rate(moment))
         if self._is_taken(norm):
-            weights = list(self.weights.values())
-            torch.nn.utils.clip_grads_with_norm_(weights, self.spec.gradient_norm_max, norm)
+            wholes = list(self.wholes.values())
+            torch.nn.utils.clip_grads_with_norm_(wholes, self.spec.gradient_norm_max, norm)
             self.optimizer.step()
+            self.buffers.refresh()
             if self.average:
-                self.average.follow(moment.step, self.weights)
-        self.optimizer.zero_grad(set_to_none=True)
+                self.average.follow(moment.step, self.wholes)
+        self.buffers.clear_gradients()
         return loss, norm
 
     def measure(self, samples: StepSamples) -> torch.Tensor:
@@ -141,7 +150,7 @@ class Learner:
                 may = held or (self.ranks.count == 1 and self._may_halve(moment))
                 if not is_out_of_memory(error) or not may:
                     raise
-            self.optimizer.zero_grad(set_to_none=True)  # not in `except`: its traceback keeps the passes' tensors alive
+            self.buffers.clear_gradients()  # not in `except`: its traceback keeps the passes' tensors alive
             if held and self.graphs:
                 self.graphs.stop("out of memory")
             else:
@@ -205,7 +214,7 @@ class Learner:
         return total
 
     def _norm(self) -> torch.Tensor:
-        gradients = [weight.grad for weight in self.weights.values() if weight.grad is not None]
+        gradients = self.buffers.gradients
         if self.scale.factor != 1:
             torch._foreach_mul_([shards.local(gradient) for gradient in gradients], 1 / self.scale.factor)
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -224,7 +233,9 @@ class Learner:
         return rate_factor(self.spec, moment.step) * warm_up(moment) * (own / self.spec.learning_rate if own else 1)
 
     def _in_dtype(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+        if self.dtype == torch.float32 or not self.network.casts:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
 
     @property
     def at_a_time(self) -> int:
@@ -278,7 +289,9 @@ class Learner:
 
     def averaged(self) -> Tensors:
         """Return the weights that are the result, by name; empty if they are those in training."""
-        return (self.average.tensors if self.average else {}) or averaged(self.optimizer, self.weights)
+        return self.buffers.by_weight(
+            (self.average.tensors if self.average else {}) or averaged(self.optimizer, self.wholes)
+        )
 
     def keep(self, step: int) -> None:
         """Copy the weights that pictures of this step will show: they are ordered only once its checkpoint is committed, some steps later.
@@ -309,6 +322,7 @@ class Learner:
     def put(self, tensors: Tensors) -> None:
         for name, tensor in tensors.items():
             shards.local(self.weights[name]).copy_(shards.local(tensor))
+        self.buffers.refresh()
         if isinstance(self.wrapped, FSDPModule):
             self.wrapped.reshard()  # drop gathered copies of the old weights
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 
 from gangline.core.runs.microbatch import first_guess, largest
 from gangline.train.checkpoints import shards
 from gangline.train.learning.average import Average
+from gangline.train.learning.buffers import Buffers
 from gangline.train.run.memory import is_out_of_memory
 from gangline.train.run.sample_tensors import StepSamples
 
@@ -30,7 +30,7 @@ class MicrobatchTrial:
 
     passes: Callable[[list[StepSamples]], object]
     needs_less: str
-    weights: dict[str, Any]
+    buffers: Buffers
     optimizer: torch.optim.Optimizer
     average: Average | None
 
@@ -64,7 +64,7 @@ class MicrobatchTrial:
     def run(self, samples: StepSamples, count: int, *, pieces: int = 2) -> None:
         """Run passes over `pieces` pieces. As in a step, the second one runs while the first one's gradient is kept."""
         self.passes(list(islice(samples.pieces(count), pieces)))
-        self.optimizer.zero_grad(set_to_none=True)
+        self.buffers.clear_gradients()
 
     def _fits(self, samples: StepSamples, count: int) -> bool:
         fits = True
@@ -74,7 +74,7 @@ class MicrobatchTrial:
             if not is_out_of_memory(error):
                 raise
             fits = False
-        self.optimizer.zero_grad(set_to_none=True)  # after `except`, whose traceback keeps the passes' tensors alive
+        self.buffers.clear_gradients()  # after `except`, whose traceback keeps the passes' tensors alive
         torch.cuda.empty_cache()
         return fits
 
@@ -82,7 +82,7 @@ class MicrobatchTrial:
         """Return this rank's part of each weight with the number of such tensors that later steps allocate: two moments, and the
         average."""
         copies = (0 if self.optimizer.state else 2) + (self.average is not None and not self.average.tensors)
-        return [(shards.local(weight), copies) for weight in self.weights.values()]
+        return [(shards.local(weight), copies) for weight in self.buffers.wholes.values()]
 
 
 def too_large(samples: int, resolution: int, needs_less: str) -> MemoryError:

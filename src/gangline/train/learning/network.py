@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from gangline.train.learning.buffers import Buffers
 from gangline.train.run.sample_tensors import StepSamples
 
 Samples = list[StepSamples]
@@ -26,6 +27,19 @@ class Network(torch.nn.Module):
         super().__init__()
         self.parts: Any = torch.nn.ModuleDict(parts)
         self.decided_by = decided_by or {}
+
+    @property
+    def flat(self) -> bool:
+        """Whether its weights in training become views of buffers."""
+        return False
+
+    @property
+    def casts(self) -> bool:
+        """Whether autocast brings its weights into the dtype in which it computes, because they do not have it."""
+        return True
+
+    def use(self, buffers: Buffers) -> None:
+        """Take the buffers that its weights are views of, if it is `flat`."""
 
     def forward(self, samples: Any, *, measured: bool = False) -> torch.Tensor:
         """Return the loss of each sample, (B,), or if `measured` the error that is reported for held-out ones."""

@@ -23,7 +23,7 @@ from gangline.version import VERSION
 def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float:
     """Save the learner after `step`. Return the seconds for which that held up training."""
     started_s = time.monotonic()
-    state = optimizer_state(learner.optimizer, learner.weights)
+    state = learner.buffers.state_by_weight(optimizer_state(learner.optimizer, learner.weights | learner.wholes))
     tensors = {shards.WEIGHTS + name: weight for name, weight in learner.weights.items()}
     tensors |= {shards.OPTIMIZER + name: tensor for name, tensor in state.tensors.items()}
     tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.averaged().items()}
@@ -49,11 +49,13 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     _take_numerics(learner, stored.manifest.fingerprint, stored.manifest.exact, step)
     learner.put({name: _same_rows(stored, shards.WEIGHTS + name, weight) for name, weight in learner.weights.items()})
     if learner.average:
-        learner.average.tensors = {
-            name: _same_rows(stored, shards.AVERAGED + name, weight)
-            for name, weight in learner.weights.items()
-            if shards.AVERAGED + name in stored.parts
-        }
+        learner.average.tensors = learner.buffers.by_whole(
+            {
+                name: _same_rows(stored, shards.AVERAGED + name, weight)
+                for name, weight in learner.weights.items()
+                if shards.AVERAGED + name in stored.parts
+            }
+        )
     _restore_optimizer(learner, stored)
     learner.scale = LossScale(*stored.numbers["loss_scale"])
     learner.history = [(at, value) for at, value in stored.numbers["held_out"]]
@@ -69,12 +71,15 @@ def _same_rows(stored: StoredCheckpoint, name: str, weight: torch.Tensor) -> tor
 
 
 def _restore_optimizer(learner: Learner, stored: StoredCheckpoint) -> None:
-    for key in stored.below(shards.OPTIMIZER):
-        name, moment_name = key.removeprefix(shards.OPTIMIZER).rsplit("/", 1)
-        weight = learner.weights[name]
-        learner.optimizer.state[weight][moment_name] = _same_rows(stored, key, weight)
-    numbers = OptimizerState({}, stored.numbers["optimizer"])
-    restore_optimizer(learner.optimizer, learner.weights, numbers)
+    owners = learner.weights | learner.wholes
+    tensors = {
+        key.removeprefix(shards.OPTIMIZER): _same_rows(
+            stored, key, owners[key.removeprefix(shards.OPTIMIZER).rsplit("/", 1)[0]]
+        )
+        for key in stored.below(shards.OPTIMIZER)
+    }
+    state = learner.buffers.state_by_whole(OptimizerState(tensors, stored.numbers["optimizer"]))
+    restore_optimizer(learner.optimizer, owners, state)
 
 
 def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: int) -> None:

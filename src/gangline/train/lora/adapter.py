@@ -17,7 +17,7 @@ from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.export import LoraPart
 from gangline.train.lora.init_lora import read_lora
-from gangline.train.lora.low_rank import LowRankLinear
+from gangline.train.lora.low_rank import LowRankLinear, LowRankViews
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
@@ -55,6 +55,14 @@ class Adapter:
         """Load a LoRA in diffusers' format or in kohya's. Raise `BadInput` if it does not fit."""
         for part, state in read_lora(path, base.family, self.as_parts(), base.unet.config.layers_per_block).items():
             set_peft_model_state_dict(self.parts[part], state)
+
+    def use(self, low: Tensors, sums: Tensors) -> None:
+        """Let the layers compute with `low` and add gradients to `sums`, tensors of each weight by its name."""
+        for part, module in self.parts.items():
+            for name, layer in module.named_modules():
+                if isinstance(layer, LowRankLinear):
+                    down, up = (f"{part}.{name}.{which}.default.weight" for which in ("lora_A", "lora_B"))
+                    layer.views = LowRankViews(low[down], low[up], sums[down], sums[up])
 
     @torch.no_grad()
     def load(self, weights: Tensors) -> None:

@@ -3,6 +3,8 @@
 Shape letters: N samples times pieces, I O the layer's width in and out, R rank.
 """
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -11,17 +13,34 @@ from torch import nn
 from torch.nn import functional
 
 
+@dataclass(frozen=True, slots=True)
+class LowRankViews:
+    """The two weights in the dtype in which the layer computes, (R, I) and (O, R), and their gradients in float32, which passes add to."""
+
+    down_RI: torch.Tensor
+    up_OR: torch.Tensor
+    down_sum_RI: torch.Tensor
+    up_sum_OR: torch.Tensor
+
+
 class LowRankLinear(PeftLinear):
-    """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT."""
+    """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT. With `views`, a backward pass adds
+    to their sums, and hands autograd no gradient of the weights."""
+
+    views: LowRankViews | None = None
 
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Return (…, O) for x (…, I)."""
         name = self.active_adapters[0]
-        dropped = not isinstance(self.lora_dropout[name], nn.Identity)
-        if not self.training or self.disable_adapters or dropped or name in self.lora_variant or args or kwargs:
+        if not self.training or self.disable_adapters or self.left_to_peft or args or kwargs:
             return super().forward(x, *args, **kwargs)
         down, up = (cast(nn.Linear, part[name]).weight for part in (self.lora_A, self.lora_B))
-        return _Product.apply(x, down, up, self.scaling[name], self.get_base_layer())  # pyright: ignore[reportReturnType]
+        return _Product.apply(x, down, up, self.scaling[name], self.get_base_layer(), self.views)  # pyright: ignore[reportReturnType]
+
+    @property
+    def left_to_peft(self) -> bool:
+        name = self.active_adapters[0]
+        return name in self.lora_variant or not isinstance(self.lora_dropout[name], nn.Identity)
 
 
 class _Product(torch.autograd.Function):
@@ -29,14 +48,23 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, input: torch.Tensor, down_RI: torch.Tensor, up_OR: torch.Tensor, scale: float, base: nn.Linear
+        ctx: Any,
+        input: torch.Tensor,
+        down_RI: torch.Tensor,
+        up_OR: torch.Tensor,
+        scale: float,
+        base: nn.Linear,
+        views: LowRankViews | None = None,
     ) -> torch.Tensor:
         weight_OI = base.weight
         x_NI = input.reshape(-1, input.shape[-1]).to(weight_OI.dtype)
-        down, up = down_RI.to(weight_OI.dtype), up_OR.to(weight_OI.dtype)
+        if views:
+            down, up = views.down_RI, views.up_OR
+        else:
+            down, up = down_RI.to(weight_OI.dtype), up_OR.to(weight_OI.dtype)
         low_NR = x_NI @ down.T
         ctx.save_for_backward(x_NI, low_NR, down, up)
-        ctx.scale, ctx.base, ctx.shape = scale, base, input.shape
+        ctx.scale, ctx.base, ctx.shape, ctx.views = scale, base, input.shape, views
         y_NO = functional.linear(x_NI, weight_OI, base.bias).addmm_(low_NR, up.T, alpha=scale)
         return y_NO.view(*input.shape[:-1], -1)
 
@@ -44,10 +72,38 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x_NI, low_NR, down_RI, up_OR = ctx.saved_tensors
         back_NO = gradients[0].reshape(-1, gradients[0].shape[-1])
-        back_NR = (back_NO @ up_OR).mul_(ctx.scale)
-        of_up = (back_NO.T @ low_NR).mul_(ctx.scale)
-        of_down = back_NR.T @ x_NI
-        of_input = None
+        back_NR = back_NO @ up_OR
+        of_down = of_up = of_input = None
+        if ctx.views:
+            add_product(ctx.views.up_sum_OR, back_NO.T, low_NR, ctx.scale)
+            add_product(ctx.views.down_sum_RI, back_NR.T, x_NI, ctx.scale)
+        else:  # autograd casts each to its weight's dtype
+            of_up = (back_NO.T @ low_NR).mul_(ctx.scale)
+            of_down = (back_NR.T @ x_NI).mul_(ctx.scale)
         if ctx.needs_input_grad[0]:
-            of_input = (back_NO @ ctx.base.weight).addmm_(back_NR, down_RI).view(ctx.shape)
-        return of_input, of_down, of_up, None, None  # autograd casts each to its input's dtype
+            of_input = (back_NO @ ctx.base.weight).addmm_(back_NR, down_RI, alpha=ctx.scale).view(ctx.shape)
+        return of_input, of_down, of_up, None, None, None
+
+
+def add_product(to: torch.Tensor, one: torch.Tensor, other: torch.Tensor, scale: float) -> None:
+    """Add `scale` times the product of two matrices to a float32 matrix, whose sums a card does not round to the matrices' dtype."""
+    if one.dtype == to.dtype:
+        to.addmm_(one, other, alpha=scale)
+    elif adds_to_float32(one.device.type, one.dtype):
+        torch.addmm(to, one, other, out_dtype=to.dtype, alpha=scale, out=to)
+    else:
+        to.add_(one @ other, alpha=scale)
+
+
+@cache
+def adds_to_float32(device: str, dtype: torch.dtype) -> bool:
+    """Return whether this kind of device multiplies matrices of `dtype` into float32 ones, and does it right."""
+    if device == "meta":
+        return True
+    one, other = (torch.arange(16 * 16, device=device).view(16, 16).remainder(by).to(dtype) for by in (5, 7))
+    to = torch.full((16, 16), 0.5, device=device)
+    try:
+        torch.addmm(to, one, other, out_dtype=to.dtype, alpha=2, out=to)
+    except (RuntimeError, NotImplementedError):
+        return False
+    return torch.equal(to, 0.5 + 2 * (one.float() @ other.float()))

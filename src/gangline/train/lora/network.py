@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import torch
 
 from gangline.core.specs.lora import LoraSpec
+from gangline.train.learning.buffers import Buffers
 from gangline.train.learning.network import Network
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.batches import LoraBatch
@@ -28,6 +29,19 @@ class LoraNetwork(Network):
         self.adapter = adapter
         self.process = process_of(base, spec.min_snr_gamma)
         self.plain = process_of(base)
+
+    @property
+    def flat(self) -> bool:
+        return True
+
+    @property
+    def casts(self) -> bool:
+        """Only where PEFT computes with the float32 weights themselves."""
+        return self.spec.dora or self.spec.dropout > 0
+
+    def use(self, buffers: Buffers) -> None:
+        if not self.casts and not self.spec.compile:  # compiled code must not add to a buffer in its backward pass
+            self.adapter.use(buffers.low, buffers.sums)
 
     def checkpoint_gradients(self) -> None:
         self.adapter.checkpoint_gradients()

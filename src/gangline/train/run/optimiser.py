@@ -13,6 +13,8 @@ from gangline.train.tensors import StateNumbers, Tensors
 
 PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free": "schedulefree"}
 """The additional package that each optimiser needs; its version is part of the run's numerics."""
+WEIGHT_BY_WEIGHT = ("adamw8bit",)
+"""Optimisers that do not treat all elements of a group alike: here 256 elements of a weight share a scale, unless it is small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,10 @@ def optimizer_state(optimizer: torch.optim.Optimizer, weights: dict[str, torch.n
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter], state: OptimizerState
 ) -> None:
-    """Write `state` into the optimiser, with its tensors copied to the weights' devices."""
+    """Give `state` to the optimiser. Its tensors are taken over, not copied."""
     for key, tensor in state.tensors.items():
         name, moment = key.rsplit("/", 1)
-        weight = weights[name]
-        optimizer.state[weight][moment] = tensor.to(weight.device, copy=True)
+        optimizer.state[weights[name]][moment] = tensor
     for key, number in state.numbers.items():
         owner, setting = key.rsplit("/", 1)
         if owner in weights:

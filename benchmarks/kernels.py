@@ -1,0 +1,306 @@
+"""What a step of a LoRA launches, counted on tensors without numbers: SDXL at 1024², batch 1, rank 16, attention only, in bfloat16.
+
+A kernel is an operation that computes; views are counted apart. Attention counts as one kernel forward and one backward, whatever a card
+makes of it. `passes` are forward and backward with the loss. The passes alone are
+counted, not the optimiser.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+from benchmarks.random_bases import RANK, SDXL
+from diffusers import DDPMScheduler
+from diffusers.training_utils import cast_training_params
+from peft import LoraConfig
+from peft.tuners.lora import LoraLayer
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gangline.core.models.families import FAMILIES
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import ATTENTION, LoraSpec
+from gangline.core.specs.phases import moment_of_step
+from gangline.train.learning.learner import Learner
+from gangline.train.lora.adapter import Adapter
+from gangline.train.lora.batches import LoraBatch
+from gangline.train.lora.network import LoraNetwork
+from gangline.train.model.layouts import NOISE
+from gangline.train.run import numerics
+from gangline.train.run.ranks import Ranks
+
+META, HALF = torch.device("meta"), torch.bfloat16
+aten: Any = torch.ops.aten
+COPIES = {aten._to_copy.default, aten.copy_.default}
+
+
+@dataclass
+class Launched(TorchDispatchMode):
+    """The operations that run inside this context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: Counter[str] = Counter()
+        self.views = 0
+        self.casts = 0
+        self.within = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if self.within:
+            return found
+        if is_view(func):
+            self.views += 1
+        else:
+            self.kernels[str(func).removeprefix("aten.")] += 1
+            self.casts += func in COPIES and dtypes_of(found) != dtypes_of(
+                args[-1] if func is aten.copy_.default else args[0]
+            )
+        return found
+
+    @property
+    def dispatches(self) -> int:
+        return self.kernels.total() + self.views
+
+
+def is_view(func: Any) -> bool:
+    return func.is_view or func in (aten.detach.default, aten.empty.memory_format, aten.lift_fresh.default, aten._unsafe_view.default)
+
+
+def dtypes_of(tensor: torch.Tensor) -> torch.dtype:
+    return tensor.dtype
+
+
+class OneKernel(torch.autograd.Function):
+    """Attention as one kernel there and one back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, counted: Launched, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.counted = counted
+        ctx.save_for_backward(query, key, value)
+        return computed(counted, "attention", lambda: torch.empty_like(query))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        made = computed(ctx.counted, "attention backward", lambda: tuple(map(torch.empty_like, ctx.saved_tensors)))
+        return None, *made
+
+
+def computed(counted: Launched, name: str, make: Callable[[], Any]) -> Any:
+    counted.kernels[name] += 1
+    counted.within = True
+    try:
+        return make()
+    finally:
+        counted.within = False
+
+
+@contextmanager
+def counting() -> Iterator[Launched]:
+    counted = Launched()
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **_: Any) -> torch.Tensor:
+        return OneKernel.apply(counted, query, key, value)  # pyright: ignore[reportReturnType]
+
+    with mock.patch.object(functional, "scaled_dot_product_attention", attention), counted:
+        yield counted
+
+
+# ------------------------------------------------------------------------------------------------------------- the sides
+
+
+def unet() -> Any:
+    with torch.device("meta"):
+        return SDXL.unet().to(HALF).requires_grad_(False).train()
+
+
+@dataclass(frozen=True)
+class Given:
+    latents: torch.Tensor
+    timestep: torch.Tensor
+    words: torch.Tensor
+    besides: dict[str, torch.Tensor]
+
+
+def given() -> Given:
+    side = SDXL.side // 8
+    with META:
+        besides = {"text_embeds": torch.zeros(1, SDXL.text[1], dtype=HALF), "time_ids": torch.zeros(1, 6, dtype=HALF)}
+        words = torch.zeros(1, 77, sum(SDXL.text), dtype=HALF)
+        return Given(torch.zeros(1, 4, side, side, dtype=HALF), torch.zeros(1, dtype=torch.long), words, besides)
+
+
+@dataclass(frozen=True)
+class Step:
+    passes: Launched
+    rest: Launched
+
+
+def bare() -> Step:
+    """The network alone, with the gradient of what its first attention gets, as in any training of a LoRA on attention."""
+    network, some = unet(), given()
+    first = next(module for module in network.modules() if type(module).__name__ == "Transformer2DModel")
+    first.register_forward_pre_hook(lambda _, inputs: (inputs[0].detach().requires_grad_(), *inputs[1:]))
+    with counting() as passes:
+        predicted = network(some.latents, some.timestep, some.words, added_cond_kwargs=some.besides).sample
+        predicted.backward(some.latents)
+    return Step(passes, Launched())
+
+
+def with_peft() -> Step:
+    """PEFT's layers with weights in the network's own dtype."""
+    network = with_adapter(unet())
+    some, weights = given(), trained(network)
+    with counting() as passes:
+        predicted = network(some.latents, some.timestep, some.words, added_cond_kwargs=some.besides).sample
+        predicted.backward(some.latents)
+    return Step(passes, rest(weights))
+
+
+def script() -> Step:
+    """A step of diffusers' train_dreambooth_lora_sdxl.py in bfloat16: float32 weights in the LoRA, under autocast."""
+    network = with_adapter(unet())
+    cast_training_params([network], dtype=torch.float32)
+    some, weights = given(), trained(network)
+    scheduler = DDPMScheduler(**NOISE)
+    scheduler.alphas_cumprod = scheduler.alphas_cumprod.to(META)
+    noise = some.latents.clone()
+    with counting() as passes:
+        noisy = scheduler.add_noise(some.latents, noise, some.timestep)
+        with AutocastOfCards():
+            predicted = network(noisy, some.timestep, some.words, added_cond_kwargs=some.besides).sample
+        loss = functional.mse_loss(predicted.float(), noise.float(), reduction="none")
+        loss.mean(dim=list(range(1, loss.ndim))).mean().backward()
+    return Step(passes, rest(weights))
+
+
+def ours() -> Step:
+    """A step of the learner."""
+    spec = LoraSpec(
+        base=FilesBase(files=()),
+        photos=(),
+        prompt="",
+        steps=1,
+        resolution=SDXL.side,
+        rank=RANK,
+        alpha=RANK,
+        precision="bf16",
+    )
+    network, some = unet(), given()
+    base: Any = SimpleNamespace(
+        unet=network,
+        dtype=HALF,
+        device=META,
+        family=FAMILIES["sdxl"],
+        noise=DDPMScheduler(**NOISE),
+        prediction_type="epsilon",
+        zero_empty=False,
+    )
+    adapter = Adapter(base, spec)
+    network.to(META)
+    with mock.patch.object(numerics, "fingerprint", return_value={}):
+        learner = Learner(NeverReplayed(base, spec, adapter, ""), spec, Ranks(), META, HALF)
+    with META:
+        batch = LoraBatch(
+            clean=some.latents.float(),
+            noise=some.latents.float(),
+            timesteps=some.timestep,
+            sizes=some.besides["time_ids"].float(),
+            said=torch.ones(1, dtype=torch.bool),
+            mask=None,
+            tokens=some.words.float(),
+            pooled=some.besides["text_embeds"].float(),
+            ids=(),
+            share=torch.ones(1),
+        )
+    moment = moment_of_step(spec.phases, 1)
+    learner.fit(moment, [batch])
+    with counting() as passes:
+        learner._passes_of([batch])
+    with counting() as whole, mock.patch.object(learner.optimizer, "step"):
+        learner.step(moment, [batch])
+    after = Launched()
+    after.kernels, after.views = whole.kernels - passes.kernels, whole.views - passes.views
+    after.casts = whole.casts - passes.casts
+    return Step(passes, after)
+
+
+class NeverReplayed(LoraNetwork):
+    """Launched kernel by kernel, so that they can be counted."""
+
+    @property
+    def can_be_replayed(self) -> bool:
+        return False
+
+
+def with_adapter(network: Any) -> Any:
+    config = LoraConfig(r=RANK, lora_alpha=RANK, init_lora_weights="gaussian", target_modules=list(ATTENTION))
+    network.add_adapter(config)
+    return network.to(META)
+
+
+def trained(network: Any) -> list[torch.nn.Parameter]:
+    return [weight for weight in network.parameters() if weight.requires_grad]
+
+
+def rest(weights: list[torch.nn.Parameter]) -> Launched:
+    with counting() as counted:
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        for weight in weights:
+            weight.grad = None
+    return counted
+
+
+class AutocastOfCards(TorchFunctionMode):
+    """What `torch.autocast("cuda", HALF)` casts, which needs a card: the arguments of products to half precision, trained weights once, and
+    those of norms to float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._casted: dict[int, torch.Tensor] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        to = HALF if func in IN_HALF else torch.float32 if func in IN_FLOAT32 else None
+        if to is None:
+            return func(*args, **(kwargs or {}))
+        cast = [self._cast(value, to) for value in args]
+        return func(*cast, **{name: self._cast(value, to) for name, value in (kwargs or {}).items()})
+
+    def _cast(self, value: Any, to: torch.dtype) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dtype in (to, torch.long):
+            return value
+        if not (value.is_leaf and value.requires_grad):
+            return value.to(to)
+        if id(value) not in self._casted:
+            self._casted[id(value)] = value.to(to)
+        return self._casted[id(value)]
+
+
+IN_HALF = {functional.linear, functional.conv2d, torch.conv2d, torch.matmul}
+IN_FLOAT32 = {functional.layer_norm, functional.group_norm, torch.layer_norm, torch.group_norm}
+
+
+def kernels() -> None:
+    network = bare().passes
+    sides = {"gangline": ours(), "PEFT": with_peft(), "diffusers' script": script()}
+    layers = sum(isinstance(layer, LoraLayer) for layer in with_adapter(unet()).modules())
+    print(f"SDXL at 1024², batch 1, rank {RANK}, {layers} layers with a LoRA, bfloat16, torch {torch.__version__}\n")
+    print(f"{'':20} {'passes':>8} {'a layer':>8} {'casts':>6} {'views':>7} {'rest':>6}")
+    for name, step in ({"the network alone": Step(network, Launched())} | sides).items():
+        count = step.passes.kernels.total()
+        a_layer = (count - network.kernels.total()) / layers
+        print(
+            f"{name:20} {count:8} {a_layer:8.2f} {step.passes.casts:6} {step.passes.views:7} {step.rest.kernels.total():6}"
+        )
+
+
+if __name__ == "__main__":
+    kernels()

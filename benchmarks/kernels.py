@@ -8,8 +8,7 @@ counted, not the optimiser.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -19,21 +18,14 @@ from diffusers import DDPMScheduler
 from diffusers.training_utils import cast_training_params
 from peft import LoraConfig
 from peft.tuners.lora import LoraLayer
+from tests.train.learners import imagined_learner
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gangline.core.models.families import FAMILIES
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import ATTENTION, LoraSpec
-from gangline.core.specs.phases import moment_of_step
-from gangline.train.learning.learner import Learner
-from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.batches import LoraBatch
-from gangline.train.lora.network import LoraNetwork
 from gangline.train.model.layouts import NOISE
-from gangline.train.run import numerics
-from gangline.train.run.ranks import Ranks
 
 META, HALF = torch.device("meta"), torch.bfloat16
 aten: Any = torch.ops.aten
@@ -70,7 +62,12 @@ class Launched(TorchDispatchMode):
 
 
 def is_view(func: Any) -> bool:
-    return func.is_view or func in (aten.detach.default, aten.empty.memory_format, aten.lift_fresh.default, aten._unsafe_view.default)
+    return func.is_view or func in (
+        aten.detach.default,
+        aten.empty.memory_format,
+        aten.lift_fresh.default,
+        aten._unsafe_view.default,
+    )
 
 
 def dtypes_of(tensor: torch.Tensor) -> torch.dtype:
@@ -138,13 +135,7 @@ def given() -> Given:
         return Given(torch.zeros(1, 4, side, side, dtype=HALF), torch.zeros(1, dtype=torch.long), words, besides)
 
 
-@dataclass(frozen=True)
-class Step:
-    passes: Launched
-    rest: Launched
-
-
-def bare() -> Step:
+def bare() -> Launched:
     """The network alone, with the gradient of what its first attention gets, as in any training of a LoRA on attention."""
     network, some = unet(), given()
     first = next(module for module in network.modules() if type(module).__name__ == "Transformer2DModel")
@@ -152,24 +143,24 @@ def bare() -> Step:
     with counting() as passes:
         predicted = network(some.latents, some.timestep, some.words, added_cond_kwargs=some.besides).sample
         predicted.backward(some.latents)
-    return Step(passes, Launched())
+    return passes
 
 
-def with_peft() -> Step:
+def with_peft() -> Launched:
     """PEFT's layers with weights in the network's own dtype."""
     network = with_adapter(unet())
-    some, weights = given(), trained(network)
+    some = given()
     with counting() as passes:
         predicted = network(some.latents, some.timestep, some.words, added_cond_kwargs=some.besides).sample
         predicted.backward(some.latents)
-    return Step(passes, rest(weights))
+    return passes
 
 
-def script() -> Step:
+def script() -> Launched:
     """A step of diffusers' train_dreambooth_lora_sdxl.py in bfloat16: float32 weights in the LoRA, under autocast."""
     network = with_adapter(unet())
     cast_training_params([network], dtype=torch.float32)
-    some, weights = given(), trained(network)
+    some = given()
     scheduler = DDPMScheduler(**NOISE)
     scheduler.alphas_cumprod = scheduler.alphas_cumprod.to(META)
     noise = some.latents.clone()
@@ -179,66 +170,18 @@ def script() -> Step:
             predicted = network(noisy, some.timestep, some.words, added_cond_kwargs=some.besides).sample
         loss = functional.mse_loss(predicted.float(), noise.float(), reduction="none")
         loss.mean(dim=list(range(1, loss.ndim))).mean().backward()
-    return Step(passes, rest(weights))
+    return passes
 
 
-def ours() -> Step:
+def ours() -> Launched:
     """A step of the learner."""
     spec = LoraSpec(
-        base=FilesBase(files=()),
-        photos=(),
-        prompt="",
-        steps=1,
-        resolution=SDXL.side,
-        rank=RANK,
-        alpha=RANK,
-        precision="bf16",
+        base=FilesBase(files=()), photos=(), prompt="", steps=1, resolution=SDXL.side, rank=RANK, alpha=RANK
     )
-    network, some = unet(), given()
-    base: Any = SimpleNamespace(
-        unet=network,
-        dtype=HALF,
-        device=META,
-        family=FAMILIES["sdxl"],
-        noise=DDPMScheduler(**NOISE),
-        prediction_type="epsilon",
-        zero_empty=False,
-    )
-    adapter = Adapter(base, spec)
-    network.to(META)
-    with mock.patch.object(numerics, "fingerprint", return_value={}):
-        learner = Learner(NeverReplayed(base, spec, adapter, ""), spec, Ranks(), META, HALF)
-    with META:
-        batch = LoraBatch(
-            clean=some.latents.float(),
-            noise=some.latents.float(),
-            timesteps=some.timestep,
-            sizes=some.besides["time_ids"].float(),
-            said=torch.ones(1, dtype=torch.bool),
-            mask=None,
-            tokens=some.words.float(),
-            pooled=some.besides["text_embeds"].float(),
-            ids=(),
-            share=torch.ones(1),
-        )
-    moment = moment_of_step(spec.phases, 1)
-    learner.fit(moment, [batch])
+    learner, batch = imagined_learner(unet(), replace(spec, precision="bf16"))
     with counting() as passes:
         learner._passes_of([batch])
-    with counting() as whole, mock.patch.object(learner.optimizer, "step"):
-        learner.step(moment, [batch])
-    after = Launched()
-    after.kernels, after.views = whole.kernels - passes.kernels, whole.views - passes.views
-    after.casts = whole.casts - passes.casts
-    return Step(passes, after)
-
-
-class NeverReplayed(LoraNetwork):
-    """Launched kernel by kernel, so that they can be counted."""
-
-    @property
-    def can_be_replayed(self) -> bool:
-        return False
+    return passes
 
 
 def with_adapter(network: Any) -> Any:
@@ -247,16 +190,8 @@ def with_adapter(network: Any) -> Any:
     return network.to(META)
 
 
-def trained(network: Any) -> list[torch.nn.Parameter]:
-    return [weight for weight in network.parameters() if weight.requires_grad]
-
-
-def rest(weights: list[torch.nn.Parameter]) -> Launched:
-    with counting() as counted:
-        torch.nn.utils.clip_grad_norm_(weights, 1.0)
-        for weight in weights:
-            weight.grad = None
-    return counted
+def layers_with_a_lora() -> int:
+    return sum(isinstance(layer, LoraLayer) for layer in with_adapter(unet()).modules())
 
 
 class AutocastOfCards(TorchFunctionMode):
@@ -289,18 +224,12 @@ IN_FLOAT32 = {functional.layer_norm, functional.group_norm, torch.layer_norm, to
 
 
 def kernels() -> None:
-    network = bare().passes
+    network = bare()
     sides = {"gangline": ours(), "PEFT": with_peft(), "diffusers' script": script()}
-    layers = sum(isinstance(layer, LoraLayer) for layer in with_adapter(unet()).modules())
+    layers = layers_with_a_lora()
     print(f"SDXL at 1024², batch 1, rank {RANK}, {layers} layers with a LoRA, bfloat16, torch {torch.__version__}\n")
-    print(f"{'':20} {'passes':>8} {'a layer':>8} {'casts':>6} {'views':>7} {'rest':>6}")
-    for name, step in ({"the network alone": Step(network, Launched())} | sides).items():
-        count = step.passes.kernels.total()
+    print(f"{'':20} {'kernels':>8} {'a layer':>8} {'casts':>6} {'views':>7}")
+    for name, passes in ({"the network alone": network} | sides).items():
+        count = passes.kernels.total()
         a_layer = (count - network.kernels.total()) / layers
-        print(
-            f"{name:20} {count:8} {a_layer:8.2f} {step.passes.casts:6} {step.passes.views:7} {step.rest.kernels.total():6}"
-        )
-
-
-if __name__ == "__main__":
-    kernels()
+        print(f"{name:20} {count:8} {a_layer:8.2f} {passes.casts:6} {passes.views:7}")

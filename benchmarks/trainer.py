@@ -1,8 +1,9 @@
-"""The trainer beside its peers: `python benchmarks/trainer.py --peer PATH/train_dreambooth_lora_sdxl.py`, or `... restart`.
+"""The trainer beside its peers: `python benchmarks/trainer.py --peer PATH/train_dreambooth_lora_sdxl.py`, `... kernels` or `... restart`.
 
 --peer    a script of diffusers' kind, on the same base, photos, precision and settings, in turns; may be given again.
           It needs accelerate. Where torchvision is not installed, a stand-in made of PIL and torch is put on its path.
 --steps, --rounds, --validated-steps      how much of it; see --help
+kernels   how many kernels, casts and views a step of SDXL launches, beside PEFT, diffusers' script and the network alone; needs no card
 restart   seconds from the death of a node to the next step on another one that is idle, a server and both as processes
 
 What a card does besides is shown by card.py. The base has random weights. Without a card it is SDXL's architecture made so narrow that
@@ -34,6 +35,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from benchmarks.kernels import kernels
 from benchmarks.random_bases import HERE, ON_CARD, RANK, SDXL, count_flops, files_of, make_base
 from tests.inputs import BASE, SUBJECT, file_at
 
@@ -548,7 +550,7 @@ def machine() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["beside", "restart"], default="beside")
+    parser.add_argument("part", nargs="?", choices=["beside", "restart", "kernels"], default="beside")
     parser.add_argument("--peer", type=Path, action="append", default=[], help="the script to run beside ours")
     parser.add_argument("--steps", type=int, default=60, help="of a run whose steps are timed")
     parser.add_argument("--validated-steps", type=int, default=200, help="of a run with images; 0: none")
@@ -557,6 +559,9 @@ def main() -> None:
     )
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if given.part == "kernels":
+        kernels()
+        return
     if given.part == "restart":
         restart(given.rounds)
         return

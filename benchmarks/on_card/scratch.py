@@ -43,7 +43,7 @@ def trained(scale: Scale, what: str, side: int, batch: int, settings: dict[str, 
     phase = TrainingPhase(steps=count, resolution=side, batch_size=batch, latents="required")
     with scratch_run(scale, phases=(phase,), **settings) as directory:
         spec = RunDirectory(directory).read_training()
-        numerics.choose_kernels(repeatable=spec.exact != "off")
+        numerics.choose_kernels(repeatable=spec.exact != "off", precision=spec.precision)
         device = numerics.device()
         dtype = numerics.dtype_of(spec.precision, device)
         base = base_at(scale.sd2.folder, spec, device, dtype)

@@ -82,7 +82,7 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
     spec = run.read_training()
     run.steps = spec.steps
     check_shares(spec, ranks)
-    numerics.choose_kernels(repeatable=spec.exact != "off")
+    numerics.choose_kernels(repeatable=spec.exact != "off", precision=spec.precision)
     device = ranks.device()
     place = Place(ranks=ranks, device=device, dtype=numerics.dtype_of(spec.precision, device))
     training = prepare(run, spec, place, orders)

@@ -136,7 +136,7 @@ def test_memory_that_no_card_has_is_a_warning_and_memory_that_one_has_is_none() 
     assert "GB of GPU memory, but an RTX 3080 10GB has 10" in warning
     assert "which is too little" in rows(spec=large, at=placed(small))["GPU memory"]
     both = document(large, at=placed(small, replace(NODE, gpu="NVIDIA H200", gpu_memory_gb=141)))
-    assert [warning.partition(": ")[2] for warning in both.warnings] == ["--gpu-memory-gb 41 avoids such nodes"]
+    assert [warning.partition(": ")[2] for warning in both.warnings] == ["--gpu-memory-gb 34 avoids such nodes"]
     assert document(at=placed(NODE)).warnings == ()
 
 

@@ -98,7 +98,7 @@ def test_a_loras_page_says_what_does_not_fit(gangline, lora: str) -> None:
     code, printed, _ = gangline(lora, "--gpu", "RTX 3080 10GB=0.1")
     words = " ".join(printed.split())
     assert code == 0
-    assert "it does not fit into RTX 3080 10GB, which has 10 GB: with one sample at a time it takes 13.6 to" in words
+    assert "it does not fit into RTX 3080 10GB, which has 10 GB: with one sample at a time it takes 11.9 to" in words
     assert "downloads, the start of a node, pictures on the way, checkpoints and uploads are left out" in words
 
 

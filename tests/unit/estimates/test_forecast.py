@@ -64,7 +64,10 @@ def test_what_was_measured_on_an_h100_lies_in_the_bands(
     settings: dict[str, Any], seconds: float | None, memory_gb: float
 ) -> None:
     found = forecast(lora(**settings, microbatch=settings["batch_size"]), SDXL, H100)
-    assert found.memory.low_gb <= memory_gb <= found.memory.high_gb
+    # Under autocast, as every step was when this was measured; those with dropout still are.
+    then = forecast(lora(**settings, microbatch=settings["batch_size"], dropout=0.1), SDXL, H100).memory
+    assert then.low_gb <= memory_gb <= then.high_gb
+    assert found.memory.low_gb <= then.low_gb
     if seconds:
         assert found.seconds_per_step
         assert found.seconds_per_step.low <= seconds <= found.seconds_per_step.high
@@ -180,10 +183,10 @@ def test_an_average_and_full_moments_take_more() -> None:
 
 def test_as_many_samples_are_taken_at_a_time_as_fit_into_the_card() -> None:
     spec = lora(batch_size=16)
-    assert forecast(spec, SDXL, RTX_4090).microbatch == 1
+    assert forecast(spec, SDXL, RTX_4090).microbatch == 2
     assert forecast(spec, SDXL, H100).microbatch == 8
     assert forecast(spec, SDXL, None).microbatch == 16
-    assert forecast(replace(spec, microbatch=2), SDXL, RTX_4090).microbatch == 2
+    assert forecast(replace(spec, microbatch=4), SDXL, RTX_4090).microbatch == 4
 
 
 def test_a_card_that_is_too_small_is_named_with_what_it_lacks() -> None:

@@ -274,8 +274,8 @@ def _why_not(precision: str, kind: GpuKind | None) -> tuple[str, ...]:
     """Return why no times can be computed; empty if they can."""
     if kind is None:
         return ("it is not known which GPU the job will get, so its time is not known either",)
-    if precision == "fp32":
-        return ("the speed of GPUs in fp32 was not measured, so the time is not known",)
+    if precision in ("fp32", "tf32"):
+        return (f"the speed of GPUs in {precision} was not measured, so the time is not known",)
     if precision == "bf16" and kind.computes_in == "fp16":
         return (f"{kind.name} only emulates bf16, at a speed that nobody measured: use precision auto",)
     return ()

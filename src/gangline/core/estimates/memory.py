@@ -1,8 +1,8 @@
 """Estimate the GPU memory of a run: frozen weights, trained weights with gradients and moments, and activations. A GB is 10⁹ bytes.
 
-Activations are counted layer by layer, as PyTorch keeps them under autocast for the backward pass: norms and SiLU compute in float32 and
-keep their inputs so; a trained layer keeps its input in half precision, and q, k and v keep a copy each; a frozen layer keeps nothing;
-attention keeps q, k, v and its output; GEGLU keeps three times its width. With gradient checkpointing the input of each block is kept, and
+Activations are counted layer by layer, as PyTorch keeps them for the backward pass: a trained layer keeps its input in half precision, a
+frozen layer keeps nothing; attention keeps q, k, v and its output; GEGLU keeps three times its width. Under autocast norms and SiLU
+compute in float32 and keep their inputs so, and q, k and v keep a copy each of theirs; without it they keep one in half precision. With gradient checkpointing the input of each block is kept, and
 the activations of one block at a time.
 """
 
@@ -65,19 +65,20 @@ class Memory:
 def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: int | None = None) -> Memory:
     """Return the memory of training with `microbatch` samples at a time, or of the preparation before it if that needs more."""
     side = resolution or spec.resolution
-    wide = FULL if spec.precision == "fp32" else HALF
+    wide = FULL if spec.precision in ("fp32", "tf32") else HALF
     layers = list(unet_layers(family.unet, side))
     trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=spec.train_text_encoder)
     learning = trained.weights(layers)
     base = base_bytes(layers, spec.base_precision, wide)
-    sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide)
+    autocast = spec.dora or spec.dropout > 0
+    sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
     if spec.train_text_encoder:
         own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
         for encoder in family.text_encoders:
             text = list(text_layers(encoder.shape))
             learning += own.weights(text)
             base += wide * (sum(layer.weights for layer in text) + embedding_weights(encoder.shape))
-            sample += kept(text, own, again=spec.gradient_checkpointing, wide=wide)
+            sample += kept(text, own, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
     each = 2 * FULL + HALF + MOMENTS[spec.optimizer] + (FULL if spec.ema_decay else 0)
     parts = {
         "base": base / GB,
@@ -91,7 +92,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
 
 def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, microbatch: int, gpus: int) -> Memory:
     """Return the memory of one of `gpus`. DDP keeps all trained weights, their state and buckets of gradients on each GPU, FSDP a shard."""
-    wide = FULL if spec.precision == "fp32" else HALF
+    wide = FULL if spec.precision in ("fp32", "tf32") else HALF
     again, side = spec.gradient_checkpointing, phase.resolution
     frozen, trained = 0.0, Trained(text_learns=spec.train_text_encoders)
     layers: list[Op]
@@ -132,18 +133,18 @@ def base_bytes(layers: Iterable[Op], precision: str, wide: int = HALF) -> float:
     )
 
 
-def kept(layers: Sequence[Op], trained: Trained, *, again: bool, wide: int = HALF) -> float:
+def kept(layers: Sequence[Op], trained: Trained, *, again: bool, wide: int = HALF, autocast: bool = True) -> float:
     """Return the bytes of one sample's activations that are kept from the forward to the backward pass."""
     blocks = defaultdict[str, float](float)
     inputs: dict[str, float] = {}
     for layer in layers:
-        blocks[layer.block] += _kept_by(layer, trained, wide)
+        blocks[layer.block] += _kept_by(layer, trained, wide, autocast)
         if isinstance(layer, Layer) and layer.on != "time":
             inputs.setdefault(layer.block, wide * layer.inputs * layer.places)
     return sum(inputs.values()) + max(blocks.values()) if again else sum(blocks.values())
 
 
-def _kept_by(layer: Op, trained: Trained, wide: int) -> float:
+def _kept_by(layer: Op, trained: Trained, wide: int, autocast: bool) -> float:
     if isinstance(layer, Attention):
         return wide * layer.width * (2 * layer.queries + 2 * layer.keys)
     if layer.on == "time":
@@ -152,8 +153,9 @@ def _kept_by(layer: Op, trained: Trained, wide: int) -> float:
     if layer.kind == "norm":
         # In a resnet SiLU follows the norm, and keeps its input, too.
         activated = layer.name.endswith(("norm1", "norm2", "conv_norm_out")) and "transformer" not in layer.name
-        return FULL * numbers * (2 if activated and layer.on == "image" else 1)
-    own = wide * numbers if trained.learns(layer) else 0.0
+        return (FULL if autocast else wide) * numbers * (2 if activated and layer.on == "image" else 1)
+    shared = not autocast and layer.name.endswith(("attn1.to_k", "attn1.to_v", "attn2.to_v", "k_proj", "v_proj"))
+    own = wide * numbers if trained.learns(layer) and not shared else 0.0
     if layer.name.endswith(".ff.net.0.proj"):
         own += wide * layer.places * layer.outputs * 1.5
     if layer.name.endswith(".mlp.fc1"):

@@ -187,10 +187,11 @@ class ComputeSettings:
     """How a card manages. What changes the bits is in the checkpoint's fingerprint."""
 
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"],
+        Literal["auto", "fp32", "tf32", "bf16", "fp16"],
         Setting(
             "Compute in this precision. auto takes bf16 on GPUs that support it (Ampere and later), fp16 on Volta and "
-            "Turing (V100, T4, RTX 20), else fp32. Trained weights are always fp32.",
+            "Turing (V100, T4, RTX 20), else fp32. tf32 is fp32 whose products have the mantissa of fp16, on NVIDIA "
+            "GPUs since Ampere. Trained weights are always fp32.",
             RESULT | WORKLOAD,
             always=("lora",),
         ),

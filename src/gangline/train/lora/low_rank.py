@@ -24,8 +24,8 @@ class LowRankViews:
 
 
 class LowRankLinear(PeftLinear):
-    """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT. With `views`, a backward pass adds
-    to their sums, and hands autograd no gradient of the weights."""
+    """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT. With `views`, a backward pass
+    adds to their sums, and hands autograd no gradient of the weights."""
 
     views: LowRankViews | None = None
 

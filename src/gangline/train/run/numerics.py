@@ -23,10 +23,11 @@ class OtherNumerics(ArithmeticError):
     """Raised when this machine would not continue with the same bits, although the job requires them."""
 
 
-def choose_kernels(*, repeatable: bool) -> None:
+def choose_kernels(*, repeatable: bool, precision: str = "auto") -> None:
     """Allow only kernels that give the same bits each time if `repeatable`, else the fastest.
 
-    The number of threads is fixed either way, because it decides the order of sums.
+    The number of threads is fixed either way, because it decides the order of sums. A run in fp32 has no TF32 at all; in any other a VAE's
+    convolutions, which are in float32, use it.
     """
     # cuBLAS repeats its bits only with a workspace of fixed size.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -34,6 +35,8 @@ def choose_kernels(*, repeatable: bool) -> None:
     # By default, deterministic mode fills every new tensor, which takes time and helps only code that reads memory before writing it.
     torch.utils.deterministic.fill_uninitialized_memory = False  # pyright: ignore[reportAttributeAccessIssue]
     torch.backends.cudnn.benchmark = not repeatable
+    torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
@@ -51,7 +54,7 @@ def dtype_of(precision: str, on: torch.device) -> torch.dtype:
     kind of attention that needs most memory works. On GPUs before them float16 itself is slow.
     """
     if precision != "auto":
-        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+        return {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     if on.type != "cuda":
         return torch.float32
     if torch.cuda.is_bf16_supported(including_emulation=False):
@@ -66,7 +69,7 @@ def fingerprint(on: torch.device, dtype: torch.dtype, spec: TrainingSpec, *, ran
     found = {
         "device": _device_name(on),
         "kernels": _kernels(on),
-        "dtype": str(dtype).removeprefix("torch."),
+        "dtype": "tf32" if spec.precision == "tf32" else str(dtype).removeprefix("torch."),
         "microbatch": str((spec.microbatch or spec.samples_per_step) if of_lora else 0),
         "ranks": str(ranks),
         "threads": str(torch.get_num_threads()),

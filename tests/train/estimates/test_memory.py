@@ -1,0 +1,50 @@
+"""What a step of a LoRA keeps for its backward pass is what `gangline.core.estimates.memory` counts. The tensors have no numbers."""
+
+from typing import Any
+
+import pytest
+import torch
+from benchmarks.kernels import counting
+from diffusers import UNet2DConditionModel
+
+from gangline.core.estimates.layers import unet_layers
+from gangline.core.estimates.memory import kept
+from gangline.core.estimates.work import Trained
+from gangline.core.models.families import SDXL
+from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.lora import ATTENTION, LoraSpec
+from gangline.train.learning.learner import Learner
+from tests.train.estimates.test_work import META, PUBLISHED
+from tests.train.learners import imagined_learner
+
+
+def storage(tensor: torch.Tensor) -> tuple[int, int]:
+    whole = tensor.untyped_storage()
+    return whole._cdata, whole.nbytes()
+
+
+def kept_by(learner: Learner, batch: Any) -> int:
+    """The bytes that autograd keeps, but for weights: each storage once."""
+    weights = [*learner.network.parameters(), *learner.buffers.low.values()]
+    known = {storage(weight)[0] for weight in weights}
+    alive, found = [], {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        alive.append(tensor)
+        found.update([storage(tensor)])
+        return tensor
+
+    with counting(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        learner._passes_of([batch])
+    return sum(size for place, size in found.items() if place not in known)
+
+
+@pytest.mark.parametrize("side", [512, 1024])
+def test_a_step_keeps_what_is_counted_and_little_less(side: int) -> None:
+    with META:
+        unet = UNet2DConditionModel.from_config(PUBLISHED["sdxl"])
+    spec = LoraSpec(base=FilesBase(files=()), photos=(), prompt="", steps=1, resolution=side, precision="bf16")
+    counted = kept(
+        list(unet_layers(SDXL.unet, side)), Trained(rank=spec.rank, targets=ATTENTION), again=False, autocast=False
+    )
+    assert counted == pytest.approx(kept_by(*imagined_learner(unet, spec)), rel=0.06)

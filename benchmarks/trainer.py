@@ -462,7 +462,9 @@ def show_steps(found: dict[str, list[Ran]]) -> None:
         )
     ours, *others = found.items()
     for name, runs in others:
-        print(f"step rate: {middle_step_s(runs) / middle_step_s(ours[1]):.2f} times that of {name}")
+        rates = sorted(their.step_s / own.step_s for their, own in zip(runs, ours[1], strict=True))
+        of_rounds = f"in rounds {rates[0]:.2f} to {rates[-1]:.2f}"
+        print(f"step rate: {middle_step_s(runs) / middle_step_s(ours[1]):.2f} times that of {name}, {of_rounds}")
     print(flush=True)
 
 

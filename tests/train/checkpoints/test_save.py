@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from gangline.core.runs.contract import EXIT_DONE
-from gangline.train.checkpoints.manifest import CheckpointIdentity
+from gangline.train.checkpoints.manifest import CheckpointIdentity, copy_to_host
 from gangline.train.checkpoints.shards import ShardSaver
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.run.contract import Orders
@@ -78,3 +78,21 @@ except Exception as error:
 def test_a_disk_that_is_full_is_told_as_that_and_is_no_crash(tmp_path: Path) -> None:
     ran = run_on_a_disk_of("1m", tmp_path, sys.executable, "-", told=SAVE.replace("FOLDER", str(tmp_path)))
     assert ran.stdout == "disk full\n", ran.stderr
+
+
+def test_views_of_a_buffer_are_copied_with_it_at_once() -> None:
+    buffer, alone = torch.arange(20.0), torch.ones(3)
+    views = {"one": buffer[2:8].view(2, 3), "other": buffer[8:20].view(3, 4)}
+    copies = copy_to_host(views | {"alone": alone})
+    before = {name: view.clone() for name, view in (views | {"alone": alone}).items()}
+    buffer.zero_()
+    alone.zero_()
+    assert copies.keys() == before.keys()
+    assert all(torch.equal(copies[name], before[name]) for name in before)
+    assert copies["one"].untyped_storage().data_ptr() == copies["other"].untyped_storage().data_ptr()
+
+
+def test_a_small_view_of_a_large_buffer_is_copied_without_it() -> None:
+    buffer = torch.arange(1000.0)
+    copies = copy_to_host({"a": buffer[:3], "b": buffer[4:6]})
+    assert {name: copy.untyped_storage().nbytes() for name, copy in copies.items()} == {"a": 12, "b": 8}

@@ -8,7 +8,8 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
 
-from gangline.train.lora.low_rank import LowRankLinear
+from gangline.train.learning.flat import FlatWeights
+from gangline.train.lora.low_rank import LowRankLinear, LowRankViews
 from gangline.train.model.quantise import QuantisedLinear
 
 DTYPES = {torch.float32: 1e-6, torch.bfloat16: 1e-2}
@@ -95,3 +96,23 @@ def test_to_the_numbers_of_the_definition() -> None:
     shapes = ((3, 48), (4, 48), (32, 4))
     input, down, up = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
     assert torch.autograd.gradcheck(lambda *given: _Product.apply(*given, 0.5, base), (input, down, up))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_with_views_it_adds_its_gradient_to_them_for_each_pass(dtype: torch.dtype) -> None:
+    peft, ours = pair(linear(dtype))
+    flat = FlatWeights({name: weight for name, weight in ours.named_parameters() if weight.requires_grad}, dtype)
+    low, sums = flat.views(flat.low), flat.views(flat.gradient)
+    down, up = (f"proj.lora_{which}.default.weight" for which in "AB")
+    ours.proj.views = LowRankViews(low[down], low[up], sums[down], sums[up])
+    input = torch.randn(2, 7, 48).to(dtype)
+    for _ in range(2):
+        ours.proj(input).float().square().sum().backward()
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            peft.proj(input).float().square().sum().backward()
+    for name, weight in peft.named_parameters():
+        if weight.requires_grad:
+            own = ours.get_parameter(name)
+            assert (own.grad - weight.grad).norm() < 2 * DTYPES[dtype] * weight.grad.norm()
+            assert own.grad.data_ptr() == sums[name].data_ptr()
+    assert torch.equal(flat.joined(flat.views(flat.gradient)), flat.gradient), "nothing lies between the views"

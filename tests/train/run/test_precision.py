@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gangline.train.run.numerics import dtype_of
+from gangline.train.run.numerics import choose_kernels, differences, dtype_of, fingerprint
+from tests.train.conftest import small_spec
 
 CARDS = {
     "GTX 1080": ((6, 1), torch.float32),
@@ -42,6 +43,21 @@ def test_auto_takes_what_the_card_computes_in_and_never_what_it_emulates(
 @pytest.mark.parametrize("card", [(7, 5)], indirect=True)
 def test_a_precision_that_is_named_is_taken_on_any_card(card: torch.device) -> None:
     assert [dtype_of(name, card) for name in ("fp32", "bf16", "fp16")] == [torch.float32, torch.bfloat16, torch.float16]
+
+
+def test_tf32_is_for_those_who_ask_and_fp32_has_none_of_it() -> None:
+    def allowed(precision: str) -> tuple[bool, bool]:
+        choose_kernels(repeatable=True, precision=precision)
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+    assert {name: allowed(name) for name in ("auto", "fp32", "tf32")} == {
+        "auto": (False, True),
+        "fp32": (False, False),
+        "tf32": (True, True),
+    }
+    assert dtype_of("tf32", torch.device("cpu")) == torch.float32
+    prints = [fingerprint(torch.device("cpu"), torch.float32, small_spec(precision=name)) for name in ("fp32", "tf32")]
+    assert differences(*prints) == "dtype float32 → tf32"
 
 
 def test_auto_is_float32_on_a_processor() -> None:

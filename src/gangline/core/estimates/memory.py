@@ -2,8 +2,8 @@
 
 Activations are counted layer by layer, as PyTorch keeps them for the backward pass: a trained layer keeps its input in half precision, a
 frozen layer keeps nothing; attention keeps q, k, v and its output; GEGLU keeps three times its width. Under autocast norms and SiLU
-compute in float32 and keep their inputs so, and q, k and v keep a copy each of theirs; without it they keep one in half precision. With gradient checkpointing the input of each block is kept, and
-the activations of one block at a time.
+compute in float32 and keep their inputs so, and q, k and v keep a copy each of theirs; without it they keep one in half precision. With
+gradient checkpointing the input of each block is kept, and the activations of one block at a time.
 """
 
 from collections import defaultdict

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +95,27 @@ def checkpoint_file(path: Path, name: str) -> File:
 
 
 def copy_to_host(tensors: Tensors) -> Tensors:
-    """Copy tensors to host memory; from a card once its work so far is done, without waiting for it."""
-    return {
-        name: torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda).copy_(
-            tensor.detach(), non_blocking=True
-        )
-        for name, tensor in tensors.items()
-    }
+    """Copy tensors to host memory; from a card once its work so far is done, without waiting for it. Views that make up most of a buffer
+    are copied with it, at once."""
+    copies, buffers = Tensors(), defaultdict[int, Tensors](Tensors)
+    for name, tensor in tensors.items():
+        buffers[tensor.untyped_storage().data_ptr()][name] = tensor.detach()
+    for views in buffers.values():
+        first = next(iter(views.values()))
+        buffer = torch.empty(0, dtype=first.dtype, device=first.device).set_(first.untyped_storage())  # pyright: ignore[reportArgumentType]
+        of_one_type = all(view.dtype == first.dtype for view in views.values())
+        if len(views) == 1 or not of_one_type or 2 * sum(view.nbytes for view in views.values()) < buffer.nbytes:
+            copies |= {name: _on_host(view) for name, view in views.items()}
+        else:
+            host = _on_host(buffer)
+            copies |= {
+                name: host.as_strided(view.size(), view.stride(), view.storage_offset()) for name, view in views.items()
+            }
+    return copies
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda).copy_(tensor, non_blocking=True)
 
 
 def newest_first(folders: tuple[Path, ...]) -> list[Path]:

@@ -1,14 +1,12 @@
 """What a step of a LoRA launches, counted on tensors without numbers: SDXL at 1024², batch 1, rank 16, attention only, in bfloat16.
 
 A kernel is an operation that computes; views are counted apart. Attention counts as one kernel forward and one backward, whatever a card
-makes of it. `passes` are forward and backward with the loss. The passes alone are
-counted, not the optimiser.
+makes of it. Forward and backward passes are counted, with the loss, not the optimiser.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
@@ -32,7 +30,6 @@ aten: Any = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default}
 
 
-@dataclass
 class Launched(TorchDispatchMode):
     """The operations that run inside this context."""
 
@@ -51,14 +48,8 @@ class Launched(TorchDispatchMode):
             self.views += 1
         else:
             self.kernels[str(func).removeprefix("aten.")] += 1
-            self.casts += func in COPIES and dtypes_of(found) != dtypes_of(
-                args[-1] if func is aten.copy_.default else args[0]
-            )
+            self.casts += func in COPIES and found.dtype != args[-1 if func is aten.copy_.default else 0].dtype
         return found
-
-    @property
-    def dispatches(self) -> int:
-        return self.kernels.total() + self.views
 
 
 def is_view(func: Any) -> bool:
@@ -68,10 +59,6 @@ def is_view(func: Any) -> bool:
         aten.lift_fresh.default,
         aten._unsafe_view.default,
     )
-
-
-def dtypes_of(tensor: torch.Tensor) -> torch.dtype:
-    return tensor.dtype
 
 
 class OneKernel(torch.autograd.Function):
@@ -115,45 +102,43 @@ def counting() -> Iterator[Launched]:
 
 
 def unet() -> Any:
-    with torch.device("meta"):
+    with META:
         return SDXL.unet().to(HALF).requires_grad_(False).train()
 
 
-@dataclass(frozen=True)
-class Given:
-    latents: torch.Tensor
-    timestep: torch.Tensor
-    words: torch.Tensor
-    besides: dict[str, torch.Tensor]
-
-
-def given() -> Given:
+def given() -> dict[str, Any]:
+    """The arguments of a pass."""
     side = SDXL.side // 8
     with META:
-        besides = {"text_embeds": torch.zeros(1, SDXL.text[1], dtype=HALF), "time_ids": torch.zeros(1, 6, dtype=HALF)}
-        words = torch.zeros(1, 77, sum(SDXL.text), dtype=HALF)
-        return Given(torch.zeros(1, 4, side, side, dtype=HALF), torch.zeros(1, dtype=torch.long), words, besides)
+        return {
+            "sample": torch.zeros(1, 4, side, side, dtype=HALF),
+            "timestep": torch.zeros(1, dtype=torch.long),
+            "encoder_hidden_states": torch.zeros(1, 77, sum(SDXL.text), dtype=HALF),
+            "added_cond_kwargs": {
+                "text_embeds": torch.zeros(1, SDXL.text[1], dtype=HALF),
+                "time_ids": torch.zeros(1, 6, dtype=HALF),
+            },
+        }
+
+
+def forth_and_back(network: Any) -> Launched:
+    some = given()
+    with counting() as passes:
+        network(**some).sample.backward(some["sample"])
+    return passes
 
 
 def bare() -> Launched:
     """The network alone, with the gradient of what its first attention gets, as in any training of a LoRA on attention."""
-    network, some = unet(), given()
+    network = unet()
     first = next(module for module in network.modules() if type(module).__name__ == "Transformer2DModel")
     first.register_forward_pre_hook(lambda _, inputs: (inputs[0].detach().requires_grad_(), *inputs[1:]))
-    with counting() as passes:
-        predicted = network(some.latents, some.timestep, some.words, added_cond_kwargs=some.besides).sample
-        predicted.backward(some.latents)
-    return passes
+    return forth_and_back(network)
 
 
 def with_peft() -> Launched:
     """PEFT's layers with weights in the network's own dtype."""
-    network = with_adapter(unet())
-    some = given()
-    with counting() as passes:
-        predicted = network(some.latents, some.timestep, some.words, added_cond_kwargs=some.besides).sample
-        predicted.backward(some.latents)
-    return passes
+    return forth_and_back(with_adapter(unet()))
 
 
 def script() -> Launched:
@@ -163,11 +148,11 @@ def script() -> Launched:
     some = given()
     scheduler = DDPMScheduler(**NOISE)
     scheduler.alphas_cumprod = scheduler.alphas_cumprod.to(META)
-    noise = some.latents.clone()
+    noise = some["sample"].clone()
     with counting() as passes:
-        noisy = scheduler.add_noise(some.latents, noise, some.timestep)
+        noisy = scheduler.add_noise(some["sample"], noise, some["timestep"])
         with AutocastOfCards():
-            predicted = network(noisy, some.timestep, some.words, added_cond_kwargs=some.besides).sample
+            predicted = network(**some | {"sample": noisy}).sample
         loss = functional.mse_loss(predicted.float(), noise.float(), reduction="none")
         loss.mean(dim=list(range(1, loss.ndim))).mean().backward()
     return passes
@@ -175,10 +160,8 @@ def script() -> Launched:
 
 def ours() -> Launched:
     """A step of the learner."""
-    spec = LoraSpec(
-        base=FilesBase(files=()), photos=(), prompt="", steps=1, resolution=SDXL.side, rank=RANK, alpha=RANK
-    )
-    learner, batch = imagined_learner(unet(), replace(spec, precision="bf16"))
+    settings: dict[str, Any] = {"steps": 1, "resolution": SDXL.side, "rank": RANK, "alpha": RANK, "precision": "bf16"}
+    learner, batch = imagined_learner(unet(), LoraSpec(base=FilesBase(files=()), photos=(), prompt="", **settings))
     with counting() as passes:
         learner._passes_of([batch])
     return passes

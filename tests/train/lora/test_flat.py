@@ -38,7 +38,6 @@ class Steps:
         self.groups = groups((1.0, 1.0) if optimizer == "prodigy" else (1e-2, 3e-3))
         self.weights = {name: weight for group in self.groups for name, weight in group.weights.items()}
         self.buffers = Buffers(self.groups, optimizer, torch.bfloat16, flat=flat)
-        self.owners: dict[str, Any] = self.weights | self.buffers.wholes
         self.optimizer = make_optimizer(small_spec(optimizer=optimizer, weight_decay=0.1), self.buffers.stepped)
         set_rates(self.optimizer, self.groups, 1.0)
 
@@ -69,14 +68,14 @@ def test_an_optimiser_steps_buffers_as_it_steps_weights(optimizer: str) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_its_state_goes_under_the_names_of_weights_and_back(optimizer: str) -> None:
     whole, first = Steps(optimizer, flat=True).take(6), Steps(optimizer, flat=True).take(3)
-    state = first.buffers.state_by_weight(optimizer_state(first.optimizer, first.owners))
+    state = first.buffers.state_by_weight(optimizer_state(first.optimizer, first.buffers.owners))
     elementwise = {key.rpartition("/")[0] for key, tensor in state.tensors.items() if tensor.ndim}
     assert elementwise == set(SHAPES)
     copied = replace(state, tensors={key: tensor.clone() for key, tensor in state.tensors.items()})
     second = Steps(optimizer, flat=True)
     for name, weight in first.weights.items():
         second.weights[name].data.copy_(weight.data)
-    restore_optimizer(second.optimizer, second.owners, second.buffers.state_by_whole(copied))
+    restore_optimizer(second.optimizer, second.buffers.owners, second.buffers.state_by_whole(copied))
     second.take(3, start=3)
     for name, result in whole.results().items():
         assert torch.equal(second.results()[name], result), name

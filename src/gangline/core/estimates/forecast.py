@@ -32,6 +32,7 @@ from gangline.core.runs.microbatch import largest
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.shared import IN_FLOAT32
 
 SPREAD_OF_MACHINES = 0.1
 """The difference between GPUs of one kind if too few were measured: the standard deviation of the logarithm of their pace. It is an
@@ -274,7 +275,7 @@ def _why_not(precision: str, kind: GpuKind | None) -> tuple[str, ...]:
     """Return why no times can be computed; empty if they can."""
     if kind is None:
         return ("it is not known which GPU the job will get, so its time is not known either",)
-    if precision in ("fp32", "tf32"):
+    if precision in IN_FLOAT32:
         return (f"the speed of GPUs in {precision} was not measured, so the time is not known",)
     if precision == "bf16" and kind.computes_in == "fp16":
         return (f"{kind.name} only emulates bf16, at a speed that nobody measured: use precision auto",)

@@ -28,6 +28,7 @@ from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.shared import IN_FLOAT32
 
 GB = 1e9
 HALF, FULL = 2, 4
@@ -65,12 +66,12 @@ class Memory:
 def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: int | None = None) -> Memory:
     """Return the memory of training with `microbatch` samples at a time, or of the preparation before it if that needs more."""
     side = resolution or spec.resolution
-    wide = FULL if spec.precision in ("fp32", "tf32") else HALF
+    wide = FULL if spec.precision in IN_FLOAT32 else HALF
     layers = list(unet_layers(family.unet, side))
     trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=spec.train_text_encoder)
     learning = trained.weights(layers)
     base = base_bytes(layers, spec.base_precision, wide)
-    autocast = spec.dora or spec.dropout > 0
+    autocast = spec.computed_by_peft
     sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
     if spec.train_text_encoder:
         own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
@@ -92,7 +93,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
 
 def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, microbatch: int, gpus: int) -> Memory:
     """Return the memory of one of `gpus`. DDP keeps all trained weights, their state and buckets of gradients on each GPU, FSDP a shard."""
-    wide = FULL if spec.precision in ("fp32", "tf32") else HALF
+    wide = FULL if spec.precision in IN_FLOAT32 else HALF
     again, side = spec.gradient_checkpointing, phase.resolution
     frozen, trained = 0.0, Trained(text_learns=spec.train_text_encoders)
     layers: list[Op]

@@ -193,6 +193,11 @@ class LoraSpec(
         return (phase,)
 
     @property
+    def computed_by_peft(self) -> bool:
+        """Whether PEFT computes its layers, from float32 weights under autocast."""
+        return self.dora or self.dropout > 0
+
+    @property
     def ema_from_step(self) -> int:
         """The average begins with the weights before the first step: those of a LoRA begin as the base."""
         return 0

@@ -35,6 +35,8 @@ from gangline.core.specs.settings import (
 TextEncoderRate = Annotated[
     LearningRate | None, Setting("Train the text encoders at this learning rate (default: the U-Net's).", RESULT)
 ]
+IN_FLOAT32 = ("fp32", "tf32")
+"""The precisions in which all numbers are float32."""
 RESCALE_OF_ZERO_SNR = 0.7
 """Of Lin et al. 2023, §3.4: without it, guidance overexposes pictures of a base with zero terminal SNR."""
 SaveInterval = Annotated[float, Gt(0), Le(86_400), Setting("Save a checkpoint at least this often.", WATCH, unit="s")]

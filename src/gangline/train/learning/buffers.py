@@ -26,6 +26,11 @@ class Buffers:
             self.stepped = [replace(group, weights={name: whole}) for group, (name, whole) in pairs]
 
     @property
+    def owners(self) -> dict[str, torch.nn.Parameter]:
+        """What the optimiser has a state of, by name."""
+        return {name: weight for group in self.stepped for name, weight in group.weights.items()}
+
+    @property
     def gradients(self) -> list[torch.Tensor]:
         """The gradients of `wholes` that have one; those of buffers are always the same tensors."""
         return [whole.grad for whole in self.wholes.values() if whole.grad is not None]
@@ -80,10 +85,9 @@ class Buffers:
     def state_by_whole(self, state: OptimizerState) -> OptimizerState:
         """Return the state for an optimiser of `stepped`; the inverse of `state_by_weight`."""
         found = dict(state.tensors)
-        for group in self.stepped:
-            for whole in group.weights.keys() & self._flats.keys():
-                flat = self._flats[whole]
-                first = f"{flat.names[0]}/"
-                for kind in [key.removeprefix(first) for key in found if key.startswith(first)]:
-                    found[f"{whole}/{kind}"] = flat.joined({name: found.pop(f"{name}/{kind}") for name in flat.names})
+        for whole in self.owners.keys() & self._flats.keys():
+            flat = self._flats[whole]
+            first = f"{flat.names[0]}/"
+            for kind in [key.removeprefix(first) for key in found if key.startswith(first)]:
+                found[f"{whole}/{kind}"] = flat.joined({name: found.pop(f"{name}/{kind}") for name in flat.names})
         return replace(state, tensors=found)

@@ -32,7 +32,7 @@ from gangline.train.run.optimiser import averaged, make_groups, make_optimizer, 
 from gangline.train.run.ranks import Ranks
 from gangline.train.run.sample_tensors import StepSamples
 from gangline.train.run.throughput import flops
-from gangline.train.tensors import Tensors
+from gangline.train.tensors import Tensors, weights_in_training
 
 AT_A_TIME = 8
 """The microbatch size if there is no GPU memory to measure, or no gradients need memory."""
@@ -63,12 +63,7 @@ class Learner:
         if spec.gradient_checkpointing:
             network.checkpoint_gradients()
         self.wrapped = wrapped_for(ranks, network, spec.parallel, device, dtype)
-        self.weights: dict[str, Any] = {
-            f"{part}.{name}": weight
-            for part, module in network.parts.items()
-            for name, weight in module.named_parameters()
-            if weight.requires_grad
-        }
+        self.weights: dict[str, Any] = weights_in_training(network.parts.items())
         self.groups = make_groups(spec, self.weights)
         self.buffers = Buffers(self.groups, spec.optimizer, dtype, flat=network.flat)
         network.use(self.buffers)

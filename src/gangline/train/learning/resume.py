@@ -17,13 +17,14 @@ from gangline.train.learning.learner import Learner
 from gangline.train.learning.microbatch import must_stay
 from gangline.train.run import numerics
 from gangline.train.run.optimiser import OptimizerState, optimizer_state, restore_optimizer
+from gangline.train.tensors import Tensors
 from gangline.version import VERSION
 
 
 def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float:
     """Save the learner after `step`. Return the seconds for which that held up training."""
     started_s = time.monotonic()
-    state = learner.buffers.state_by_weight(optimizer_state(learner.optimizer, learner.weights | learner.wholes))
+    state = learner.buffers.state_by_weight(optimizer_state(learner.optimizer, learner.buffers.owners))
     tensors = {shards.WEIGHTS + name: weight for name, weight in learner.weights.items()}
     tensors |= {shards.OPTIMIZER + name: tensor for name, tensor in state.tensors.items()}
     tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.averaged().items()}
@@ -71,15 +72,13 @@ def _same_rows(stored: StoredCheckpoint, name: str, weight: torch.Tensor) -> tor
 
 
 def _restore_optimizer(learner: Learner, stored: StoredCheckpoint) -> None:
-    owners = learner.weights | learner.wholes
-    tensors = {
-        key.removeprefix(shards.OPTIMIZER): _same_rows(
-            stored, key, owners[key.removeprefix(shards.OPTIMIZER).rsplit("/", 1)[0]]
-        )
-        for key in stored.below(shards.OPTIMIZER)
-    }
+    known = learner.weights | learner.wholes
+    tensors = Tensors()
+    for key in stored.below(shards.OPTIMIZER):
+        name = key.removeprefix(shards.OPTIMIZER)
+        tensors[name] = _same_rows(stored, key, known[name.rpartition("/")[0]])
     state = learner.buffers.state_by_whole(OptimizerState(tensors, stored.numbers["optimizer"]))
-    restore_optimizer(learner.optimizer, owners, state)
+    restore_optimizer(learner.optimizer, learner.buffers.owners, state)
 
 
 def _take_numerics(learner: Learner, before: dict[str, str], exact: bool, step: int) -> None:

@@ -21,7 +21,7 @@ from gangline.train.lora.low_rank import LowRankLinear, LowRankViews
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
-from gangline.train.tensors import Tensors
+from gangline.train.tensors import Tensors, weights_in_training
 
 UNET = "unet"
 
@@ -40,12 +40,7 @@ class Adapter:
                 module.add_adapter(self.configs[part])
             except ValueError as error:
                 raise BadInput(f"target_modules do not fit this base: {error}") from None
-        self.weights: dict[str, torch.nn.Parameter] = {
-            f"{part}.{name}": weight
-            for part, module in self.parts.items()
-            for name, weight in module.named_parameters()
-            if weight.requires_grad
-        }
+        self.weights = weights_in_training(self.parts.items())
         for weight in self.weights.values():
             weight.data = weight.data.float()
         for module in self.parts.values():

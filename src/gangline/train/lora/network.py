@@ -37,7 +37,7 @@ class LoraNetwork(Network):
     @property
     def casts(self) -> bool:
         """Only where PEFT computes with the float32 weights themselves."""
-        return self.spec.dora or self.spec.dropout > 0
+        return self.spec.computed_by_peft
 
     def use(self, buffers: Buffers) -> None:
         if not self.casts and not self.spec.compile:  # compiled code must not add to a buffer in its backward pass

@@ -13,6 +13,7 @@ import pytest
 from gangline.adapters.host.command import KEEPER, KeptCommand, find_program
 from gangline.core.errors import UserError
 from gangline.posix import descendants
+from tests.processes import words_of
 
 
 class Shown:
@@ -97,7 +98,7 @@ def test_a_keeper_that_is_killed_leaves_nothing(shown: Shown) -> None:
     os.kill(command._keeper.pid, signal.SIGKILL)
     assert ended(command) == 137
     command.close()
-    until(lambda: not Path(f"/proc/{child}").exists() or "sleep" not in Path(f"/proc/{child}/cmdline").read_text())
+    until(lambda: "sleep" not in words_of(child))
 
 
 def test_a_command_is_told_of_before_it_runs() -> None:
@@ -114,10 +115,10 @@ def test_a_command_is_told_of_before_it_runs() -> None:
         os.close(told)
         until(lambda: any(_is_asleep(pid) for pid in descendants(keeper.pid)))
         (child,) = descendants(keeper.pid)
-        assert not _words(child).startswith("sleep")
+        assert not words_of(child).startswith("sleep")
         with os.fdopen(news) as lines:
             assert next(line for line in lines if line.strip()) == f"started {child}\n"
-            until(lambda: _words(child).startswith("sleep"))
+            until(lambda: words_of(child).startswith("sleep"))
     finally:
         keeper.kill()  # its command goes with it
         keeper.communicate()
@@ -132,25 +133,18 @@ def test_who_started_it_dies_and_all_of_it_dies(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", starter], cwd=tmp_path, check=False)
     pid = int((tmp_path / "pid").read_text())
-    until(lambda: not Path(f"/proc/{pid}").exists() or "4321" not in Path(f"/proc/{pid}/cmdline").read_text())
+    until(lambda: "4321" not in words_of(pid))
 
 
 def test_how_many_processes_there_are_is_told_by_their_environment(shown: Shown) -> None:
     command = KeptCommand(["bash", "-c", "WORLD_SIZE=4 sleep 1000 & echo up; wait"], shown)
     until(lambda: b"up" in shown.of(1) and command.processes == 4)
     command.close()
-    assert not [pid for pid in descendants(os.getpid()) if "1000" in _words(pid)]
+    assert not [pid for pid in descendants(os.getpid()) if "1000" in words_of(pid)]
 
 
 def _is_asleep(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-
-
-def _words(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 def test_what_cannot_be_started_is_said_before(tmp_path: Path) -> None:

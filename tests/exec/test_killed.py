@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from threading import Event
 
@@ -17,6 +16,7 @@ from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.posix import descendants
 from tests.exec.chain import state_after
 from tests.exec.conftest import Line, Running
+from tests.processes import words_of
 from tests.proxy import Fault, Proxy
 
 STEPS, EVERY = 120, 5
@@ -25,13 +25,7 @@ KILLS = 4
 
 def programs_of(running: Running) -> list[int]:
     found = descendants(running.process.pid)
-    return [pid for pid in found if "chain.py" in _words(pid) and "keeper" not in _words(pid)]
-
-
-def _words(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    return ""
+    return [pid for pid in found if "chain.py" in words_of(pid) and "keeper" not in words_of(pid)]
 
 
 def kill(running: Running, whom: str) -> None:

@@ -14,6 +14,7 @@ from gangline.adapters.objects.s3 import S3Objects
 from gangline.posix import descendants
 from tests.conftest import BASE, ROOT, SUBJECT
 from tests.exec.conftest import Line, Running
+from tests.processes import words_of
 
 STEPS = 80
 SCRIPT = ROOT / "examples" / "stock_script" / "train.py"
@@ -29,10 +30,7 @@ def losses(said: list[str]) -> dict[int, float]:
 
 def program_of(running: Running) -> int:
     for pid in descendants(running.process.pid):
-        if (
-            SCRIPT.name in Path(f"/proc/{pid}/cmdline").read_text()
-            and "keeper" not in Path(f"/proc/{pid}/cmdline").read_text()
-        ):
+        if SCRIPT.name in words_of(pid) and "keeper" not in words_of(pid):
             return pid
     raise AssertionError("it does not run")
 

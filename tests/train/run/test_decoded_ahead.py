@@ -18,6 +18,7 @@ from gangline.train.lora.trainer import base_of
 from gangline.train.run import numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import file_at
+from tests.processes import words_of
 from tests.train.conftest import lay_out, small_spec
 
 MANY = keys.VIEWS_IN_SHARD + 8
@@ -49,8 +50,7 @@ def gathered(run: RunDirectory, spec: LoraSpec, orders: Orders) -> TrainingInput
 
 
 def decoders() -> list[int]:
-    found = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(os.getpid())}
-    return [pid for pid, command in found.items() if command.endswith(b"images.decoder\0")]
+    return [pid for pid in descendants(os.getpid()) if words_of(pid).endswith("images.decoder\0")]
 
 
 def test_latents_are_the_same_to_the_bit_whoever_decodes(

@@ -24,6 +24,7 @@ from gangline.data.images.decoder import as_asked, as_json
 from gangline.data.images.decoding import Asked, DecodedView
 from gangline.data.images.pixels import read_alpha, read_photo, upright_size
 from gangline.posix import descendants
+from tests.processes import words_of
 
 TARGET = Size(width=64, height=64)
 FORMATS = ("jpg", "png", "webp", "avif", "tif", "bmp", "gif")
@@ -90,8 +91,7 @@ def no_decoder_is_left() -> bool:
 
 def decoders() -> list[int]:
     """Processes that decode for this one, or for one that it started."""
-    found = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(os.getpid())}
-    return [pid for pid, command in found.items() if command.endswith(b"images.decoder\0")]
+    return [pid for pid in descendants(os.getpid()) if words_of(pid).endswith("images.decoder\0")]
 
 
 @pytest.mark.parametrize("processes", [0, 2])

@@ -48,6 +48,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.3},
     "DoRA": {"dora": True},
     "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
+    "Huber loss": {"loss_type": "huber", "huber_schedule": "exponential", "min_snr_gamma": 5.0, "mask": "alpha"},
     "velocity": {"prediction_type": "v_prediction", "zero_terminal_snr": True, "guidance_rescale": 0.3},
     "schedule": {"schedule": "cosine", "warmup_steps": 3},
     "gradient checkpointing": {"gradient_checkpointing": True, "train_text_encoder": True},
@@ -193,3 +194,16 @@ def test_zero_terminal_snr_needs_velocity(tmp_path: Path, photos: Path) -> None:
                 photos=photos,
             )
         )
+
+
+def test_the_loss_of_held_out_photos_is_the_squared_error_whatever_a_job_minimises(
+    tmp_path: Path, photos: Path
+) -> None:
+    held_out = (file_at(photos / "0-wide.png", photos),)
+    spec = spec_of(photos, {"steps": 1, "photos": spec_of(photos, {}).photos[1:], "held_out": held_out})
+    huber = replace(spec, loss_type="huber", huber_c=0.01)
+    squared, robust = (
+        report_of(finish(lay_out(tmp_path / each.loss_type, each, photos=photos))) for each in (spec, huber)
+    )
+    assert squared["held_out"][0]["loss_before"] == robust["held_out"][0]["loss_before"] > 0.1
+    assert squared["weights_digest"] != robust["weights_digest"]

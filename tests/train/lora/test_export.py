@@ -394,6 +394,23 @@ def test_the_file_says_what_tools_ask_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        (
+            {"loss_type": "huber", "huber_c": 0.2},
+            {"ss_loss_type": "huber", "ss_huber_c": "0.2", "ss_huber_schedule": "snr"},
+        ),
+    ],
+)
+def test_what_kohya_has_too_the_file_says_by_its_names_where_it_was_used(
+    tmp_path: Path, settings: dict[str, Any], fields: dict[str, str]
+) -> None:
+    plain = metadata_of(write_kohya(tmp_path, small_parts(), 2, SPEC, facts_of("sdxl")))
+    used = metadata_of(write_kohya(tmp_path, small_parts(), 2, replace(SPEC, **settings), facts_of("sdxl")))
+    assert {name: value for name, value in used.items() if plain.get(name) != value} == fields
+
+
+@pytest.mark.parametrize(
     ("family", "prediction_type", "version", "architecture"),
     [
         ("sd15", "epsilon", "sd_v1", "stable-diffusion-v1/lora"),

@@ -29,6 +29,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "gradient checkpointing": {"gradient_checkpointing": True},
     "microbatch": {"batch_size": 4, "microbatch": 2},
     "min snr": {"min_snr_gamma": 5.0},
+    "huber": {"loss_type": "huber"},
     "8 bits": {"base_precision": "8bit"},
     "4 bits": {"base_precision": "4bit"},
     "not exact": {"exact": "off"},

@@ -35,6 +35,19 @@ MODES: dict[str, dict[str, Any]] = {
     "velocity, zero terminal SNR": V,
     "min-SNR": {"min_snr_gamma": 5.0},
     "velocity, min-SNR": V | {"min_snr_gamma": 5.0},
+    "Huber loss": {"loss_type": "huber"},
+    "Huber loss, exponential, min-SNR": {
+        "loss_type": "huber",
+        "huber_schedule": "exponential",
+        "huber_c": 0.02,
+        "min_snr_gamma": 5.0,
+    },
+    "Huber loss in bfloat16 with prior preservation": {
+        "loss_type": "huber",
+        "precision": "bf16",
+        "class_prompt": "cat face",
+        "class_images": 2,
+    },
     "text encoders": {"train_text_encoder": True},
     "text encoders in bfloat16": {"train_text_encoder": True, "precision": "bf16"},
     "prior preservation": {"class_prompt": "cat face", "class_images": 2, "prior_weight": 0.7},
@@ -96,15 +109,22 @@ def alphas_of(base: LoadedBase) -> torch.Tensor:
     return alphas
 
 
-def loss_of(predicted: torch.Tensor, batch: LoraBatch, base: LoadedBase, gamma: float | None) -> torch.Tensor:
+def loss_of(predicted: torch.Tensor, batch: LoraBatch, base: LoadedBase, spec: LoraSpec) -> torch.Tensor:
     alphas = alphas_of(base)[batch.timesteps]
     signal, spread = (value.sqrt()[:, None, None, None] for value in (alphas, 1 - alphas))
     velocity = base.prediction_type == "v_prediction"
     target = signal * batch.noise.double() - spread * batch.clean.double() if velocity else batch.noise.double()
-    each = (predicted.double() - target).square().mean(dim=(1, 2, 3))
-    if gamma is not None:  # Hang et al. 2023, §3.4
-        snr = alphas / (1 - alphas)
-        each = each * snr.clamp(max=gamma) / (snr + 1 if velocity else snr)
+    error, snr = predicted.double() - target, alphas / (1 - alphas)
+    elements = error.square()
+    if spec.loss_type == "huber":  # Khrapov et al. 2024; the schedule by SNR is kohya's
+        c = spec.huber_c
+        by_step = c ** (batch.timesteps.double() / len(alphas_of(base)))
+        deltas = by_step if spec.huber_schedule == "exponential" else (1 - c) / (1 + snr**-0.5) ** 2 + c
+        delta = deltas[:, None, None, None]
+        elements = 2 * delta * ((error.square() + delta**2).sqrt() - delta)
+    each = elements.mean(dim=(1, 2, 3))
+    if spec.min_snr_gamma is not None:  # Hang et al. 2023, §3.4
+        each = each * snr.clamp(max=spec.min_snr_gamma) / (snr + 1 if velocity else snr)
     return (each * batch.share.double()).sum()
 
 
@@ -126,7 +146,7 @@ def by_autograd(
         embedded = batch.embedded or with_silence(base, embed(base, batch.ids), batch.said)
         told = condition(base, embedded, batch.sizes)
         predicted = base.unet(noisy.to(base.dtype), batch.timesteps, **told).sample
-        loss_of(predicted, batch, base, learner.spec.min_snr_gamma).backward()  # pyright: ignore[reportAttributeAccessIssue]
+        loss_of(predicted, batch, base, learner.spec).backward()  # pyright: ignore[reportArgumentType]
     # the last layer of an encoder that is read before it learns nothing
     return {name: torch.zeros_like(weight) if weight.grad is None else weight.grad for name, weight in weights.items()}
 

@@ -10,6 +10,7 @@ from gangline.core.display import Label, Name
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.settings import (
     BITS,
@@ -25,7 +26,6 @@ from gangline.core.specs.settings import (
 )
 from gangline.core.specs.shared import (
     ComputeSettings,
-    ObjectiveSettings,
     OptimiserSettings,
     PlacementSettings,
     SampleSettings,
@@ -269,7 +269,7 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
 def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
     own_rate = spec.text_encoder_learning_rate is not None
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
-    return {
+    return contradictions_of_objective(spec) | {
         Problem("mask", "must be `files` if there are masks, and only then"): (spec.mask == "files")
         != bool(spec.masks),
         Problem("class_photos", "need a class_prompt: set it to what the photos show"): bool(spec.class_photos)

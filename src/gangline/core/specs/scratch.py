@@ -10,6 +10,7 @@ from gangline.core.canonical import digest
 from gangline.core.files import File, is_safe_path
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import STEPS_MAX, FilesBase, StepCount
+from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import Condition, DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.settings import (
     BITS,
@@ -26,7 +27,6 @@ from gangline.core.specs.settings import (
 from gangline.core.specs.shared import (
     CaptionSettings,
     ComputeSettings,
-    ObjectiveSettings,
     OptimiserSettings,
     PlacementSettings,
     SampleSettings,
@@ -259,7 +259,7 @@ def _of_phases(spec: ScratchSpec) -> Iterator[Problem]:
 def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
     places = [data.place for data in spec.data]
     text = spec.train_text_encoders
-    return {
+    return contradictions_of_objective(spec) | {
         Problem("data", "two of them have the same place: give it once, with the sum of their weights"): len(
             set(places)
         )
@@ -297,6 +297,9 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         ): any(data.files and not (data.place.startswith("data/") and is_safe_path(data.place)) for data in spec.data),
         Problem("sample_prompts", "cannot be set with part = vae: a VAE draws nothing"): spec.part == "vae"
         and bool(spec.sample_prompts),
+        Problem("loss_type", "cannot be huber with part = vae: vae_losses says what a VAE minimises"): spec.part
+        == "vae"
+        and spec.loss_type == "huber",
     }
 
 

@@ -12,7 +12,6 @@ from gangline.core.specs.fields import (
     Base,
     LearningRate,
     Needs,
-    Prediction,
     Prompt,
     Sampler,
     Seed,
@@ -144,44 +143,6 @@ class OptimiserSettings:
             RESULT,
         ),
     ] = None
-
-
-@section(SettingGroup.OBJECTIVE)
-class ObjectiveSettings:
-    prediction_type: Annotated[
-        Literal["auto", Prediction],
-        Setting(
-            "Train the model to predict noise (epsilon) or velocity (v_prediction); auto takes what the base predicts.",
-            CLASS_IMAGES | RESULT,
-        ),
-    ] = "auto"
-    min_snr_gamma: Annotated[
-        Annotated[float, Gt(0), Le(1000)] | None,
-        Setting(
-            "Weigh timesteps by their signal-to-noise ratio, capped at this (Hang et al. 2023; 5 is usual), to learn "
-            "faster (default: equal weights).",
-            RESULT,
-            kohya=("min_snr_gamma",),
-        ),
-    ] = None
-    noise_offset: Annotated[
-        float,
-        Ge(0),
-        Le(1),
-        Setting(
-            "Shift the brightness of the noise at random by this much, e.g. 0.05, so that the model learns darker and "
-            "lighter images.",
-            RESULT,
-        ),
-    ] = 0.0
-    zero_terminal_snr: Annotated[
-        bool,
-        Setting(
-            "Make the last timestep pure noise (Lin et al. 2023). The base must predict velocity.",
-            CLASS_IMAGES | RESULT,
-            kohya=("zero_terminal_snr",),
-        ),
-    ] = False
 
 
 @section(SettingGroup.CARD)

@@ -27,7 +27,7 @@ class LoraNetwork(Network):
         self.base = base
         self.spec = spec
         self.adapter = adapter
-        self.process = process_of(base, spec.min_snr_gamma)
+        self.process = process_of(base, spec)
         self.plain = process_of(base)
 
     @property
@@ -57,7 +57,7 @@ class LoraNetwork(Network):
         return not self.spec.train_text_encoder and not drawn_twice
 
     def forward(self, samples: LoraBatch, *, measured: bool = False) -> torch.Tensor:
-        """Return the mean squared error of each sample, (B,), weighted by its mask; if `measured`, without Min-SNR weights."""
+        """Return the loss of each sample, (B,), weighted by its mask; if `measured`, the mean squared error without Min-SNR weights."""
         base = self.base
         noisy = self.process.noisy(samples.clean, samples.noise, samples.timesteps)
         predicted = base.unet(noisy.to(base.dtype), samples.timesteps, **self._told(samples)).sample

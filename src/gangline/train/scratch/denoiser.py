@@ -55,7 +55,7 @@ class Denoiser(Network):
         super().__init__(parts)
         self.base = base
         self.spec = spec
-        self.process = process_of(base, spec.min_snr_gamma)
+        self.process = process_of(base, spec)
         self.plain = process_of(base)
         config = base.layout.vae_config()
         self.shift, self.scale = config.get("shift_factor") or 0.0, config.get("scaling_factor", SCALE)
@@ -68,7 +68,7 @@ class Denoiser(Network):
                 part.gradient_checkpointing_enable({"use_reentrant": False})
 
     def forward(self, samples: ScratchBatch, *, measured: bool = False) -> torch.Tensor:
-        """Return the mean squared error of each sample, (B,); if `measured`, without Min-SNR weights."""
+        """Return the loss of each sample, (B,); if `measured`, the mean squared error without Min-SNR weights."""
         base = self.base
         clean = self._latents(samples)
         noisy = self.process.noisy(clean, samples.noise, samples.timesteps)

@@ -130,6 +130,20 @@ def test_captions_are_dropped_as_often_as_is_asked(base: Path, data: DataSet) ->
     assert 0.68 < said.float().mean() < 0.82
 
 
+def test_timesteps_come_from_the_range_that_is_trained_and_held_out_rows_have_all(base: Path, data: DataSet) -> None:
+    bias = {"timestep_bias_strategy": "earlier", "timestep_bias_multiplier": 4.0}
+    phases = (TrainingPhase(steps=2, resolution=16, batch_size=200),)
+    spec = scratch_spec(base, data, phases=phases, min_timestep=300, max_timestep=400, **bias)
+    batches = batches_of(spec, base)
+    found = torch.cat([batches.batch(step).timesteps for step in range(1, spec.steps + 1)])
+    early = ((found >= 300) & (found < 325)).double().mean()
+    assert ((found >= 300) & (found < 400)).all() and early > 0.4  # 4/7 of them, against a quarter without the bias
+    again = batches_of(spec, base).batch(spec.steps).timesteps
+    assert again.equal(found[-len(again) :])
+    measured = batches.held_out()[0].timesteps
+    assert measured.min() < 300 and measured.max() >= 400
+
+
 def test_of_several_captions_each_is_drawn_as_often_and_the_same_by_any_number_of_ranks(
     base: Path, tmp_path: Path
 ) -> None:

@@ -171,6 +171,13 @@ FEATURES = {
         "warmup_steps": 3,
         "ema_from_step": 4,
     },
+    "Huber loss, some timesteps more often": {
+        "loss_type": "huber",
+        "huber_schedule": "exponential",
+        "min_timestep": 50,
+        "timestep_bias_strategy": "later",
+        "timestep_bias_multiplier": 3.0,
+    },
     "bf16 and 8-bit moments": {"precision": "bf16", "optimizer": "adamw8bit", "ema_decay": None},
 }
 

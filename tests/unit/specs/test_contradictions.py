@@ -16,15 +16,41 @@ PARSED: dict[str, tuple[Callable[[object], Any], dict[str, Any]]] = {
     "unet": (parse_scratch, to_json(UNET)),
     "vae": (parse_scratch, to_json(VAE)),
 }
+RANGE = {"timestep_bias_strategy": "range", "timestep_bias_multiplier": 2}
 OF_ALL: list[tuple[dict[str, Any], str]] = [
     ({"huber_c": 0.2}, "huber_c: needs loss_type huber"),
     ({"huber_schedule": "constant"}, "huber_schedule: needs loss_type huber"),
+    ({"min_timestep": 600, "max_timestep": 600}, "min_timestep: must be below max_timestep, 600"),
+    ({"timestep_bias_strategy": "later"}, "timestep_bias_strategy: needs a timestep_bias_multiplier other than 1"),
+    ({"timestep_bias_multiplier": 3}, "timestep_bias_multiplier: needs a timestep_bias_strategy"),
+    ({"timestep_bias_portion": 0.5}, "timestep_bias_portion: needs timestep_bias_strategy earlier or later"),
+    ({"timestep_bias_begin": 5}, "timestep_bias_begin: needs timestep_bias_strategy range"),
+    ({"timestep_bias_end": 5}, "timestep_bias_end: needs timestep_bias_strategy range"),
+    (RANGE, "timestep_bias_strategy: needs timestep_bias_begin or timestep_bias_end"),
+    (
+        RANGE | {"timestep_bias_begin": 600, "timestep_bias_end": 600},
+        "timestep_bias_begin: must be below timestep_bias_end, 600",
+    ),
+    (
+        RANGE | {"timestep_bias_begin": 600, "max_timestep": 600},
+        "timestep_bias_begin: is a range without a timestep of those that are trained, 0 to 599",
+    ),
 ]
 OF_ONE: list[tuple[str, dict[str, Any], str]] = [
     ("vae", {"loss_type": "huber"}, "loss_type: cannot be huber with part = vae: vae_losses says what a VAE minimises"),
+    ("vae", {"min_timestep": 5}, "min_timestep: cannot be set with part = vae: a VAE has no timesteps"),
+    ("vae", {"max_timestep": 5}, "max_timestep: cannot be set with part = vae: a VAE has no timesteps"),
+    (
+        "vae",
+        {"timestep_bias_strategy": "later", "timestep_bias_multiplier": 2},
+        "timestep_bias_strategy: cannot be set with part = vae: a VAE has no timesteps",
+    ),
 ]
 GOOD: list[dict[str, Any]] = [
     {"loss_type": "huber", "huber_c": 0.2, "huber_schedule": "constant", "min_snr_gamma": 5},
+    {"min_timestep": 200, "max_timestep": 800, "timestep_bias_strategy": "earlier", "timestep_bias_multiplier": 0.5},
+    RANGE | {"timestep_bias_begin": 200, "timestep_bias_end": 500},
+    RANGE | {"timestep_bias_end": 500, "max_timestep": 300},
 ]
 
 

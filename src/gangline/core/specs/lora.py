@@ -235,7 +235,8 @@ class LoraSpec(
 def parse_lora(value: object, *, options: bool = False) -> LoraSpec:
     """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
     spec: LoraSpec = parse_as(LoraSpec, value, options=options)
-    problems = (*_doubles(spec), *(problem for problem, wrong in _contradictions(spec).items() if wrong))
+    contradictions = contradictions_of_objective(spec) | _contradictions(spec)
+    problems = (*_doubles(spec), *(problem for problem, wrong in contradictions.items() if wrong))
     if problems:
         raise InvalidSpec(problems)
     return spec
@@ -269,7 +270,7 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
 def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
     own_rate = spec.text_encoder_learning_rate is not None
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
-    return contradictions_of_objective(spec) | {
+    return {
         Problem("mask", "must be `files` if there are masks, and only then"): (spec.mask == "files")
         != bool(spec.masks),
         Problem("class_photos", "need a class_prompt: set it to what the photos show"): bool(spec.class_photos)

@@ -228,7 +228,9 @@ def wanted_rows(spec: ScratchSpec, data: DataRef, phase: TrainingPhase, *, held_
 def parse_scratch(value: object, *, options: bool = False) -> ScratchSpec:
     """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
     spec: ScratchSpec = parse_as(ScratchSpec, value, options=options)
-    problems = (*_of_phases(spec), *(problem for problem, wrong in _contradictions(spec).items() if wrong))
+    contradictions = contradictions_of_objective(spec) | _contradictions(spec)
+    wrong = (problem for problem, holds in contradictions.items() if holds)
+    problems = (*_of_phases(spec), *(_of_a_vae(spec) if spec.part == "vae" else ()), *wrong)
     if problems:
         raise InvalidSpec(problems)
     return spec
@@ -256,10 +258,18 @@ def _of_phases(spec: ScratchSpec) -> Iterator[Problem]:
             )
 
 
+def _of_a_vae(spec: ScratchSpec) -> Iterator[Problem]:
+    if spec.loss_type == "huber":
+        yield Problem("loss_type", "cannot be huber with part = vae: vae_losses says what a VAE minimises")
+    for name in ("min_timestep", "max_timestep", "timestep_bias_strategy"):
+        if getattr(spec, name) != getattr(ScratchSpec, name):
+            yield Problem(name, "cannot be set with part = vae: a VAE has no timesteps")
+
+
 def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
     places = [data.place for data in spec.data]
     text = spec.train_text_encoders
-    return contradictions_of_objective(spec) | {
+    return {
         Problem("data", "two of them have the same place: give it once, with the sum of their weights"): len(
             set(places)
         )
@@ -297,9 +307,6 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         ): any(data.files and not (data.place.startswith("data/") and is_safe_path(data.place)) for data in spec.data),
         Problem("sample_prompts", "cannot be set with part = vae: a VAE draws nothing"): spec.part == "vae"
         and bool(spec.sample_prompts),
-        Problem("loss_type", "cannot be huber with part = vae: vae_losses says what a VAE minimises"): spec.part
-        == "vae"
-        and spec.loss_type == "huber",
     }
 
 

@@ -13,6 +13,7 @@ from gangline.data.chance import stream
 from gangline.data.reading.order import Order
 from gangline.train.lora.prepare import AspectBucket
 from gangline.train.model.text import Embedded, Texts
+from gangline.train.model.timesteps import TimestepSampler
 from gangline.train.run import chance
 from gangline.train.run.sample_tensors import StepSamples
 
@@ -67,7 +68,7 @@ class ExampleSource:
         words: TextBatches,
         *,
         seed: int,
-        timesteps: int,
+        timesteps: TimestepSampler,
         share: float = 1,
     ) -> None:
         self._spec = spec
@@ -92,7 +93,7 @@ class ExampleSource:
         return LoraBatch(
             clean=latents.mean[rows] + latents.deviation[rows] * drawn,
             noise=self._noise(step, samples, latents.shape),
-            timesteps=chance.integers(self._seed, "timestep", step, samples, self._timesteps),
+            timesteps=self._timesteps.draw(self._seed, step, samples),
             share=torch.full((size,), self._share / size),
             sizes=latents.sizes[rows],
             mask=None if latents.mask is None else latents.mask[rows],

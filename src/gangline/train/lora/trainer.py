@@ -17,6 +17,7 @@ from gangline.train.lora.network import LoraNetwork
 from gangline.train.lora.result import spoken_now, write_result
 from gangline.train.model.base import LoadedBase, check_resolution, load_base
 from gangline.train.model.sample import show_step
+from gangline.train.model.timesteps import TimestepSampler
 from gangline.train.run import numerics
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
@@ -87,7 +88,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
 
 def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[ExampleSource]:
     """Return the source of the subject's photos and, with prior preservation, one of class images with as many samples in each step."""
-    timesteps = base.noise.config.num_train_timesteps
+    timesteps = TimestepSampler(spec, base.noise.config.num_train_timesteps)
     subject = ExampleSource(spec, inputs.photos, inputs.words, seed=spec.seed, timesteps=timesteps)
     if not inputs.class_images:
         return [subject]

@@ -39,6 +39,14 @@ def integers(seed: int, purpose: str, step: int, samples: Iterable[int], below: 
     return torch.tensor([int(own.integers(below)) for own in streams(seed, purpose, step, samples)])
 
 
+def weighted(seed: int, purpose: str, step: int, samples: Iterable[int], weights: np.ndarray) -> torch.Tensor:
+    """Draw places in `weights`, each as often as its weight says, on the CPU, one for each sample: (samples,), int64."""
+    sums = np.cumsum(weights, dtype=np.float64)
+    drawn = np.array([own.random() for own in streams(seed, purpose, step, samples)])
+    places = np.searchsorted(sums, drawn * sums[-1], side="right")
+    return torch.from_numpy(np.minimum(places, len(sums) - 1))  # a product may be rounded up to the whole sum
+
+
 def seed_torch(seed: int, purpose: str, step: int = 0) -> None:
     """Seed the random numbers that libraries draw themselves from here on (initial weights, dropout)."""
     torch.manual_seed(int(stream(seed, purpose, step).integers(2**63)))

@@ -34,6 +34,7 @@ from gangline.posix import cores
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.digest import text_encoders_digest, weights_digest
 from gangline.train.model.text import Embedded, embed_all, tokenize
+from gangline.train.model.timesteps import TimestepSampler
 from gangline.train.run import chance
 from gangline.train.run.ranks import Ranks
 from gangline.train.scratch.denoiser import ScratchBatch
@@ -100,6 +101,7 @@ class Collator:
         base: LoadedBase,
         column: str | None,
         silence: Embedded | None,
+        timesteps: TimestepSampler,
     ) -> None:
         self.spec = spec
         self.phase = phase
@@ -109,7 +111,7 @@ class Collator:
         self.silence = silence
         side = phase.resolution // base.latent_factor
         self.shape = (base.layout.vae_config()["latent_channels"], side, side)
-        self.timesteps = base.noise.config.num_train_timesteps
+        self.timesteps = timesteps
 
     def trained(self, batch: Batch, threads: ThreadPoolExecutor) -> ScratchBatch:
         """Return a batch to train on. All randomness follows from the samples' numbers, which count on through the steps of a phase."""
@@ -120,18 +122,16 @@ class Collator:
         if self.spec.noise_offset:  # Guttenberg 2023
             offset = chance.normal(self.seed, "noise offset", 0, numbers, (self.shape[0], 1, 1))
             noise = noise + self.spec.noise_offset * offset
-        timesteps = chance.integers(self.seed, "timestep", 0, numbers, self.timesteps)
+        timesteps = self.timesteps.draw(self.seed, 0, numbers)
         chances = streams(self.seed, "caption", 0, numbers)
         said = [self._caption(*each) for each in zip(batch.columns["captions"], chances, strict=True)]
         return self._collated(batch, threads, said, drawn=drawn, noise=noise, timesteps=timesteps)
 
     def measured(self, batch: Batch, threads: ThreadPoolExecutor, rows: int) -> ScratchBatch:
         """Return a batch of the `rows` held-out rows: each with its first caption, its mean latents, and fixed noise and timestep."""
-        numbers = batch.numbers.tolist()
+        numbers, count = batch.numbers.tolist(), self.base.noise.config.num_train_timesteps
         noise = chance.normal(self.seed, "held-out noise", 0, numbers, self.shape)
-        timesteps = torch.tensor([(2 * number + 1) * self.timesteps // (2 * rows) for number in numbers]).clamp(
-            max=self.timesteps - 1
-        )
+        timesteps = torch.tensor([(2 * number + 1) * count // (2 * rows) for number in numbers]).clamp(max=count - 1)
         said = [variants[0] if variants else "" for variants in batch.columns["captions"]]
         return self._collated(batch, threads, said, drawn=torch.zeros_like(noise), noise=noise, timesteps=timesteps)
 
@@ -210,6 +210,7 @@ class ScratchBatches:
         check_data_sets(spec, sets)
         self.columns = [self._latents(phase) for phase in spec.phases]
         self.silence = self._silence()
+        self.timesteps = TimestepSampler(spec, base.noise.config.num_train_timesteps)
         if all(self.columns):
             base.forget("vae")
         self._cache = data_cache()
@@ -316,9 +317,8 @@ class ScratchBatches:
         return Stream(readers, weights=[ref.weight for ref in self.spec.data], rank=of.rank, ranks=of.count)
 
     def _collator(self, number: int) -> Collator:
-        return Collator(
-            self.spec, self.spec.phases[number], _seed(self.spec, number), self.base, self.columns[number], self.silence
-        )
+        phase, seed = self.spec.phases[number], _seed(self.spec, number)
+        return Collator(self.spec, phase, seed, self.base, self.columns[number], self.silence, self.timesteps)
 
 
 def _seed(spec: ScratchSpec, phase: int) -> int:

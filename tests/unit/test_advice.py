@@ -56,6 +56,7 @@ def test_a_name_with_its_kind(prompt: str) -> None:
             "train_text_encoder",
             "8 of 9 photos share one prompt",
         ),
+        ({"schedule": "cosine_with_restarts"}, PICTURES, "schedule_cycles", "with one cycle there is no restart"),
         ({"learning_rate": 1e-3}, PICTURES, "learning_rate", "better results"),
         ({"learning_rate": 5.0}, PICTURES, "learning_rate", "becomes NaN"),
         ({"steps": 60}, PICTURES, "steps", "each photo is seen 8 times"),

@@ -178,6 +178,12 @@ def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
             message=f"use fewer than the {spec.steps} steps",
             because="otherwise the learning rate is never reached",
         )
+    if spec.schedule == "cosine_with_restarts" and spec.schedule_cycles == 1:
+        yield Advice(
+            setting="schedule_cycles",
+            message="set it to 2 or more",
+            because="with one cycle there is no restart, and the schedule is cosine",
+        )
 
 
 def _on_the_lora(spec: LoraSpec) -> Iterator[Advice]:

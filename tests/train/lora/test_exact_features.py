@@ -61,6 +61,12 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "velocity": {"prediction_type": "v_prediction", "zero_terminal_snr": True, "guidance_rescale": 0.3},
     "schedule": {"schedule": "cosine", "warmup_steps": 3},
+    "a schedule with restarts": {
+        "schedule": "cosine_with_restarts",
+        "schedule_cycles": 2,
+        "schedule_floor": 0.1,
+        "warmup_steps": 2,
+    },
     "gradient checkpointing": {"gradient_checkpointing": True, "train_text_encoder": True},
     "transparency as a mask": {"mask": "alpha"},
     "8-bit AdamW": {"optimizer": "adamw8bit"},

@@ -400,6 +400,7 @@ def test_the_file_says_what_tools_ask_for(tmp_path: Path) -> None:
             {"loss_type": "huber", "huber_c": 0.2},
             {"ss_loss_type": "huber", "ss_huber_c": "0.2", "ss_huber_schedule": "snr"},
         ),
+        ({"schedule": "cosine_with_restarts"}, {"ss_lr_scheduler": "cosine_with_restarts"}),
     ],
 )
 def test_what_kohya_has_too_the_file_says_by_its_names_where_it_was_used(

@@ -81,6 +81,7 @@ OF_BOTH: dict[str, Any] = {
     "adam_epsilon": 1e-6,
     "schedule": "cosine",
     "schedule_floor": 0.33,
+    "schedule_cycles": 3,
     "warmup_steps": 7,
     "gradient_norm_max": 0.5,
     "ema_decay": 0.999,

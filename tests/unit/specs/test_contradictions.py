@@ -18,6 +18,8 @@ PARSED: dict[str, tuple[Callable[[object], Any], dict[str, Any]]] = {
 }
 RANGE = {"timestep_bias_strategy": "range", "timestep_bias_multiplier": 2}
 OF_ALL: list[tuple[dict[str, Any], str]] = [
+    ({"schedule_floor": 0.2}, "schedule_floor: needs a linear or cosine schedule"),
+    ({"schedule": "cosine", "schedule_cycles": 2}, "schedule_cycles: needs schedule cosine_with_restarts"),
     ({"huber_c": 0.2}, "huber_c: needs loss_type huber"),
     ({"huber_schedule": "constant"}, "huber_schedule: needs loss_type huber"),
     ({"min_timestep": 600, "max_timestep": 600}, "min_timestep: must be below max_timestep, 600"),
@@ -36,7 +38,10 @@ OF_ALL: list[tuple[dict[str, Any], str]] = [
         "timestep_bias_begin: is a range without a timestep of those that are trained, 0 to 599",
     ),
 ]
+RESTARTS = {"schedule": "cosine_with_restarts", "warmup_steps": 5}
 OF_ONE: list[tuple[str, dict[str, Any], str]] = [
+    ("lora", RESTARTS | {"schedule_cycles": 496}, "schedule_cycles: is more than the 495 steps after the warm-up"),
+    ("unet", RESTARTS | {"schedule_cycles": 11}, "schedule_cycles: is more than the 10 steps after the warm-up"),
     ("vae", {"loss_type": "huber"}, "loss_type: cannot be huber with part = vae: vae_losses says what a VAE minimises"),
     ("vae", {"min_timestep": 5}, "min_timestep: cannot be set with part = vae: a VAE has no timesteps"),
     ("vae", {"max_timestep": 5}, "max_timestep: cannot be set with part = vae: a VAE has no timesteps"),
@@ -47,6 +52,7 @@ OF_ONE: list[tuple[str, dict[str, Any], str]] = [
     ),
 ]
 GOOD: list[dict[str, Any]] = [
+    RESTARTS | {"schedule_cycles": 10, "schedule_floor": 0.1},
     {"loss_type": "huber", "huber_c": 0.2, "huber_schedule": "constant", "min_snr_gamma": 5},
     {"min_timestep": 200, "max_timestep": 800, "timestep_bias_strategy": "earlier", "timestep_bias_multiplier": 0.5},
     RANGE | {"timestep_bias_begin": 200, "timestep_bias_end": 500},

@@ -126,22 +126,16 @@ def _model(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
 
 def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
     warm = "_with_warmup" if spec.warmup_steps and spec.schedule == "constant" else ""
-    skipped = {"clip_skip": spec.clip_skip} if spec.clip_skip > 1 else {}
-    return (
-        skipped
-        | _loss(spec)
-        | {
-            "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate)
-            if spec.train_text_encoder
-            else None,
-            "lr_scheduler": spec.schedule + warm,
-            "optimizer": f"{OPTIMIZERS[spec.optimizer]}({_arguments(spec)})",
-            "batch_size_per_device": facts.microbatch,
-            "gradient_accumulation_steps": -(-spec.batch_size // facts.microbatch),
-            "mixed_precision": "no" if facts.precision == "fp32" else facts.precision,
-            "noise_offset": spec.noise_offset or None,
-        }
-    )
+    only_if_used = _loss(spec) | ({"clip_skip": spec.clip_skip} if spec.clip_skip > 1 else {})
+    return only_if_used | {
+        "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,
+        "lr_scheduler": spec.schedule + warm,
+        "optimizer": f"{OPTIMIZERS[spec.optimizer]}({_arguments(spec)})",
+        "batch_size_per_device": facts.microbatch,
+        "gradient_accumulation_steps": -(-spec.batch_size // facts.microbatch),
+        "mixed_precision": "no" if facts.precision == "fp32" else facts.precision,
+        "noise_offset": spec.noise_offset or None,
+    }
 
 
 def _loss(spec: LoraSpec) -> dict[str, Any]:

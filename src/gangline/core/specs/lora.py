@@ -31,6 +31,7 @@ from gangline.core.specs.shared import (
     SampleSettings,
     SaveSettings,
     TextEncoderRate,
+    contradictions_of_schedule,
 )
 from gangline.core.specs.subject import (
     CropSettings,
@@ -235,7 +236,8 @@ class LoraSpec(
 def parse_lora(value: object, *, options: bool = False) -> LoraSpec:
     """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
     spec: LoraSpec = parse_as(LoraSpec, value, options=options)
-    contradictions = contradictions_of_objective(spec) | _contradictions(spec)
+    of_shared = contradictions_of_objective(spec) | contradictions_of_schedule(spec, spec.steps)
+    contradictions = of_shared | _contradictions(spec)
     problems = (*_doubles(spec), *(problem for problem, wrong in contradictions.items() if wrong))
     if problems:
         raise InvalidSpec(problems)
@@ -284,8 +286,6 @@ def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
         Problem("adam_beta1", "is 0, but schedule_free averages the weights by it: set it above 0"): spec.adam_beta1
         == 0
         and spec.optimizer == "schedule_free",
-        Problem("schedule_floor", "needs a linear or cosine schedule"): spec.schedule_floor > 0
-        and spec.schedule == "constant",
         Problem("schedule", "must be constant with schedule_free, which supports warmup_steps alone"): spec.schedule
         != "constant"
         and spec.optimizer == "schedule_free",

@@ -34,6 +34,7 @@ from gangline.core.specs.shared import (
     SaveSettings,
     StartSettings,
     TextEncoderRate,
+    contradictions_of_schedule,
 )
 
 ModelPart = Literal["unet", "text_encoders", "vae"]
@@ -228,7 +229,8 @@ def wanted_rows(spec: ScratchSpec, data: DataRef, phase: TrainingPhase, *, held_
 def parse_scratch(value: object, *, options: bool = False) -> ScratchSpec:
     """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
     spec: ScratchSpec = parse_as(ScratchSpec, value, options=options)
-    contradictions = contradictions_of_objective(spec) | _contradictions(spec)
+    of_shared = contradictions_of_objective(spec) | contradictions_of_schedule(spec, spec.steps)
+    contradictions = of_shared | _contradictions(spec)
     wrong = (problem for problem, holds in contradictions.items() if holds)
     problems = (*_of_phases(spec), *(_of_a_vae(spec) if spec.part == "vae" else ()), *wrong)
     if problems:
@@ -294,8 +296,6 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
             "zero_terminal_snr", "needs v_prediction: predicting the noise in pure noise teaches nothing"
         ): spec.zero_terminal_snr and spec.prediction_type == "epsilon",
         Problem("warmup_steps", f"is more than the {spec.steps} steps of all phases"): spec.warmup_steps > spec.steps,
-        Problem("schedule_floor", "needs a linear or cosine schedule"): spec.schedule_floor > 0
-        and spec.schedule == "constant",
         Problem("ema_from_step", "needs ema_decay"): spec.ema_from_step > 1 and spec.ema_decay is None,
         Problem("ema_from_step", f"is more than the {spec.steps} steps of all phases"): spec.ema_from_step > spec.steps,
         Problem("held_out_every_steps", "needs held_out"): spec.held_out_every_steps is not None and not spec.held_out,

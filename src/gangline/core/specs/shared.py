@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
 
 from gangline.core.display import Label
-from gangline.core.parsing import Checked
+from gangline.core.parsing import Checked, Problem
 from gangline.core.places.places import why_no_target
 from gangline.core.specs.fields import (
     STEPS_MAX,
@@ -117,9 +117,22 @@ class OptimiserSettings:
         Setting("Add this to the root of the mean of squared gradients before dividing by it (ε).", RESULT),
     ] = 1e-8
     schedule: Annotated[
-        Literal["constant", "linear", "cosine"],
-        Setting("Keep the learning rate constant, or lower it to 0 linearly or along a cosine.", RESULT),
+        Literal["constant", "linear", "cosine", "cosine_with_restarts"],
+        Setting(
+            "Keep the learning rate constant, or lower it to 0 linearly or along a cosine, once or several times (with restarts).",
+            RESULT,
+        ),
     ] = "constant"
+    schedule_cycles: Annotated[
+        int,
+        Ge(1),
+        Le(STEPS_MAX),
+        Setting(
+            "Lower the learning rate this many times with cosine_with_restarts, each time from its full value "
+            "(Loshchilov & Hutter 2017).",
+            RESULT,
+        ),
+    ] = 1
     schedule_floor: Annotated[
         float, Ge(0), Lt(1), Setting("Lower the learning rate to this share of it instead of to 0.", RESULT)
     ] = 0.0
@@ -143,6 +156,19 @@ class OptimiserSettings:
             RESULT,
         ),
     ] = None
+
+
+def contradictions_of_schedule(spec: OptimiserSettings, steps: int) -> dict[Problem, bool]:
+    """Return what a parser refuses in a job of this many steps, with whether it is so."""
+    decays = steps - spec.warmup_steps
+    return {
+        Problem("schedule_floor", "needs a linear or cosine schedule"): spec.schedule_floor > 0
+        and spec.schedule == "constant",
+        Problem("schedule_cycles", "needs schedule cosine_with_restarts"): spec.schedule_cycles > 1
+        and spec.schedule != "cosine_with_restarts",
+        Problem("schedule_cycles", f"is more than the {decays} steps after the warm-up"): spec.schedule_cycles
+        > max(1, decays),
+    }
 
 
 @section(SettingGroup.CARD)

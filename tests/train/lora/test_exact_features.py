@@ -47,6 +47,9 @@ FEATURES: dict[str, dict[str, Any]] = {
     "captions dropped and shuffled": {"prompt": "sks cat, emoji, round", "caption_drop": 0.4, "caption_shuffles": 3},
     "dropout": {"dropout": 0.3},
     "DoRA": {"dora": True},
+    "LoRA+": {"lora_plus_ratio": 4.0, "train_text_encoder": True, "text_encoder_learning_rate": 5e-4, "ema_decay": 0.9},
+    "LoRA+ with DoRA": {"lora_plus_ratio": 4.0, "dora": True, "optimizer": "schedule_free", "warmup_steps": 4},
+    "LoRA+ with 8-bit AdamW": {"lora_plus_ratio": 4.0, "optimizer": "adamw8bit"},
     "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
     "Huber loss": {"loss_type": "huber", "huber_schedule": "exponential", "min_snr_gamma": 5.0, "mask": "alpha"},
     "a range of timesteps, some more often": {

@@ -55,6 +55,7 @@ MODES: dict[str, dict[str, Any]] = {
     "accumulation in bfloat16": {"batch_size": 3, "microbatch": 1, "precision": "bf16"},
     "gradient checkpointing": {"gradient_checkpointing": True},
     "an alpha that is no power of two": {"alpha": 3.0},
+    "LoRA+": {"lora_plus_ratio": 16.0, "train_text_encoder": True},
     "DoRA": {"dora": True},
     "DoRA in bfloat16": {"dora": True, "precision": "bf16"},
     "8 bits": {"base_precision": "8bit"},

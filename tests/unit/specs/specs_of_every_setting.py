@@ -152,6 +152,7 @@ OF_LORA = OF_BOTH | {
     "dora": True,
     "target_modules": ("to_q",),
     "train_text_encoder": False,
+    "lora_plus_ratio": 16.0,
     "steps": 1000,
     "batch_size": 4,
     "microbatch": 1,

@@ -40,6 +40,12 @@ OF_ALL: list[tuple[dict[str, Any], str]] = [
 ]
 RESTARTS = {"schedule": "cosine_with_restarts", "warmup_steps": 5}
 OF_ONE: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "lora",
+        {"lora_plus_ratio": 16, "optimizer": "prodigy"},
+        "lora_plus_ratio: cannot be set with prodigy, which finds one rate for everything: leave it out",
+    ),
+    ("lora", {"lora_plus_ratio": 0.5}, "lora_plus_ratio: must be 1 or more, not 0.5"),
     ("lora", RESTARTS | {"schedule_cycles": 496}, "schedule_cycles: is more than the 495 steps after the warm-up"),
     ("unet", RESTARTS | {"schedule_cycles": 11}, "schedule_cycles: is more than the 10 steps after the warm-up"),
     ("vae", {"loss_type": "huber"}, "loss_type: cannot be huber with part = vae: vae_losses says what a VAE minimises"),

@@ -100,6 +100,7 @@ def _as_they_are(spec: LoraSpec) -> dict[str, Any]:
 def _network(spec: LoraSpec, conv: bool) -> dict[str, Any]:
     """Return the network's fields. DoRA is declared as LyCORIS's, as kohya's module has none; its norms are per output, as in PEFT."""
     args: dict[str, Any] = {"conv_dim": spec.rank, "conv_alpha": spec.alpha} if conv else {}
+    args |= {"loraplus_lr_ratio": spec.lora_plus_ratio} if spec.lora_plus_ratio != 1 else {}
     if spec.dora:
         args |= {"algo": "lora", "dora_wd": True, "wd_on_output": True}
     return {

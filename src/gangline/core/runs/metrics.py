@@ -19,6 +19,8 @@ MEANING = {
     "smoothed_loss": "the loss, averaged over about the last fifty steps; computed on request, never stored",
     "learning_rate": "the U-Net's rate; with Prodigy the rate that it found",
     "text_encoder_learning_rate": "the text encoders' rate, if they are trained",
+    "lora_b_learning_rate": "with LoRA+ the rate of the U-Net's matrices B",
+    "text_encoder_lora_b_learning_rate": "with LoRA+ the rate of the text encoders' matrices B, if they are trained",
     "gradient_norm": "the norm of the gradient before it is clipped",
     "seconds_per_step": "the time from step to step, without saving and rendering",
     "images_per_second": "images trained on in a second, class images included, by the same clock",

@@ -91,6 +91,16 @@ class LowRankSettings:
         ),
     ] = False
     text_encoder_learning_rate: TextEncoderRate = None
+    lora_plus_ratio: Annotated[
+        float,
+        Ge(1),
+        Le(1000),
+        Setting(
+            "Train the matrices B (up) of the LoRA at this many times the learning rate of its matrices A (down; LoRA+, Hayou "
+            "et al. 2024, who use 16).",
+            RESULT,
+        ),
+    ] = 1.0
 
 
 @section(SettingGroup.TRAINING)
@@ -283,6 +293,9 @@ def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
             "text_encoder_learning_rate",
             "cannot be set with prodigy, which finds one rate for everything: leave it out",
         ): own_rate and spec.optimizer == "prodigy",
+        Problem(
+            "lora_plus_ratio", "cannot be set with prodigy, which finds one rate for everything: leave it out"
+        ): spec.lora_plus_ratio != 1 and spec.optimizer == "prodigy",
         Problem("adam_beta1", "is 0, but schedule_free averages the weights by it: set it above 0"): spec.adam_beta1
         == 0
         and spec.optimizer == "schedule_free",

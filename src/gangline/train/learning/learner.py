@@ -125,7 +125,7 @@ class Learner:
 
     def gauges(self) -> dict[str, float]:
         """Return values that can be read at any step: the optimiser's learning rates, and the peak of allocated GPU memory in GB."""
-        found = rates_of(self.optimizer)
+        found = rates_of(self.optimizer, self.groups)
         if self.device.type == "cuda":
             found["memory_gb"] = torch.cuda.max_memory_allocated(self.device) / 1e9
         return found

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gangline.core.errors import BadInput
+from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import TrainingSpec
 from gangline.train.tensors import StateNumbers, Tensors
 
@@ -16,13 +17,17 @@ PACKAGES = {"adamw8bit": "bitsandbytes", "prodigy": "prodigyopt", "schedule_free
 WEIGHT_BY_WEIGHT = ("adamw8bit",)
 """Optimisers that do not treat all elements of a group alike: here 256 elements of a weight share a scale, unless it is small."""
 
+UP = ".lora_B."
+"""What the names of a LoRA's matrices B contain, as PEFT calls them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParameterGroup:
-    """Parameters by name that share a learning rate."""
+    """Parameters by name that share a learning rate, which is reported as the metric `called`."""
 
     weights: dict[str, torch.nn.Parameter]
     learning_rate: float
+    called: str = "learning_rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +40,21 @@ class OptimizerState:
 
 
 def make_groups(spec: TrainingSpec, weights: dict[str, torch.nn.Parameter]) -> list[ParameterGroup]:
-    """Return the groups that have weights: text encoders may have another learning rate than the rest."""
+    """Return the groups that have weights: text encoders may have another learning rate than the rest, and with LoRA+ (Hayou et al. 2024)
+    the matrices B of a LoRA a multiple of the rate of everything else."""
     text = {name: weight for name, weight in weights.items() if name.startswith("text_encoder")}
     others = {name: weight for name, weight in weights.items() if name not in text}
-    rates = (spec.learning_rate, spec.text_encoder_learning_rate or spec.learning_rate)
-    return [ParameterGroup(some, rate) for some, rate in zip((others, text), rates, strict=True) if some]
+    ratio = spec.lora_plus_ratio if isinstance(spec, LoraSpec) else 1.0
+    groups = []
+    for some, rate, of in (
+        (others, spec.learning_rate, ""),
+        (text, spec.text_encoder_learning_rate or spec.learning_rate, "text_encoder_"),
+    ):
+        up = {name: weight for name, weight in some.items() if ratio != 1 and UP in name}
+        rest = {name: weight for name, weight in some.items() if name not in up}
+        groups.append(ParameterGroup(rest, rate, f"{of}learning_rate"))
+        groups.append(ParameterGroup(up, rate * ratio, f"{of}lora_b_learning_rate"))
+    return [group for group in groups if group.weights]
 
 
 def make_optimizer(spec: TrainingSpec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
@@ -68,12 +83,13 @@ def set_rates(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup], fa
         settings["lr"] = group.learning_rate * factor
 
 
-def rates_of(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def rates_of(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup]) -> dict[str, float]:
     """Return the learning rates of the last step by the names of their metrics."""
-    names = ("learning_rate", "text_encoder_learning_rate")
-    groups = optimizer.param_groups  # d: Prodigy's estimate; scheduled_lr: schedule-free's rate in warm-up
-    rates = [group.get("scheduled_lr", group["lr"]) * group.get("d", 1.0) for group in groups]
-    return dict(zip(names, rates, strict=False))
+    # d: Prodigy's estimate; scheduled_lr: schedule-free's rate in warm-up
+    rates = [
+        settings.get("scheduled_lr", settings["lr"]) * settings.get("d", 1.0) for settings in optimizer.param_groups
+    ]
+    return {group.called: rate for group, rate in zip(groups, rates, strict=True)}
 
 
 def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> Tensors:

@@ -70,7 +70,23 @@ def test_a_name_with_its_kind(prompt: str) -> None:
         ({"class_images": 7}, PICTURES, "class_images", "there is a class_prompt"),
         ({"prior_weight": 0.5}, PICTURES, "prior_weight", "there is a class_prompt"),
         ({"crops": 7}, PICTURES, "crops", "crop is random"),
-        ({"caption_keep": 2}, PICTURES, "caption_keep", "caption_shuffles is not 0"),
+        ({"caption_keep": 2}, PICTURES, "caption_keep", "caption_shuffles or caption_tag_dropout_rate is not 0"),
+        ({"caption_separator": ";"}, PICTURES, "caption_separator", "caption_shuffles or caption_tag_dropout_rate"),
+        ({"caption_variants": 2}, PICTURES, "caption_variants", "enable_wildcard is set and caption_shuffles is 0"),
+        ({"caption_tag_dropout_rate": 0.1}, PICTURES, "caption_tag_dropout_rate", "tags with commas between them"),
+        (
+            {"caption_tag_dropout_rate": 0.1, "caption_separator": ";"},
+            CAPTIONED,
+            "caption_tag_dropout_rate",
+            "tags with ';' between them",
+        ),
+        ({"enable_wildcard": True}, PICTURES, "enable_wildcard", "no caption has words in braces"),
+        (
+            {"enable_wildcard": True, "prompt": "a {big|small} sks dog"},
+            tuple(replace(picture, caption="a {big|small} sks dog") for picture in PICTURES),
+            "sample_prompts",
+            "drawn from their prompt as it is",
+        ),
     ],
 )
 def test_each_piece_of_advice_comes_alone_and_says_why(
@@ -110,6 +126,9 @@ def test_what_follows_the_advice_is_not_advised_again() -> None:
         "crops": 7,
         "caption_shuffles": 4,
         "caption_keep": 2,
+        "caption_tag_dropout_rate": 0.1,
+        "schedule": "cosine_with_restarts",
+        "schedule_cycles": 2,
         "zero_terminal_snr": True,
     }
     assert advised(replace(GOOD, **followed), CAPTIONED) == {}

@@ -47,6 +47,7 @@ def advise(spec: LoraSpec, pictures: tuple[PhotoFacts, ...], base: RecognisedMod
     """Return the advice, the most important first. `base` is None if the base is not known yet."""
     return (
         *_on_words(spec, pictures),
+        *_on_tags(spec, pictures),
         *_on_photos(spec, pictures),
         *_on_the_base(spec, base),
         *_on_rates(spec, pictures),
@@ -90,9 +91,28 @@ def _on_words(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
             message="let the prompt name the class, too",
             because=f"'{spec.prompt}' and '{spec.class_prompt}' have no word in common: the class images are not of what training changes",
         )
-    if spec.caption_shuffles and not any("," in picture.caption for picture in pictures):
+
+
+def _on_tags(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
+    captions = [picture.caption for picture in pictures]
+    between = "commas" if spec.caption_separator == "," else f"'{spec.caption_separator}'"
+    if not any(spec.caption_separator in caption for caption in captions):
+        for setting in ("caption_shuffles", "caption_tag_dropout_rate"):
+            if getattr(spec, setting):
+                yield Advice(
+                    setting=setting, message="leave it at 0", because=f"no caption has tags with {between} between them"
+                )
+    if spec.enable_wildcard and not any("{" in caption for caption in captions):
         yield Advice(
-            setting="caption_shuffles", message="leave it at 0", because="no caption has tags with commas between them"
+            setting="enable_wildcard",
+            message="leave it off",
+            because="no caption has words in braces, as in {red|blue}",
+        )
+    if spec.enable_wildcard and any("{" in prompt for prompt in spec.prompts_to_sample):
+        yield Advice(
+            setting="sample_prompts",
+            message="set prompts without braces",
+            because="wildcards are chosen for photos alone, and pictures are drawn from their prompt as it is",
         )
 
 
@@ -222,6 +242,7 @@ def _on_where_it_is_used(spec: LoraSpec) -> Iterator[Advice]:
 
 def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
     plain = LoraSpec(base=spec.base, photos=spec.photos, prompt=spec.prompt)
+    tags_change = spec.caption_shuffles or spec.caption_tag_dropout_rate
     for setting, works, where in (
         ("class_images", spec.class_prompt, "there is a class_prompt"),
         ("class_sample_steps", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
@@ -229,7 +250,13 @@ def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> I
         ("class_guidance_scale", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
         ("prior_weight", spec.class_prompt, "there is a class_prompt"),
         ("crops", spec.crop == "random", "crop is random"),
-        ("caption_keep", spec.caption_shuffles, "caption_shuffles is not 0"),
+        ("caption_keep", tags_change, "caption_shuffles or caption_tag_dropout_rate is not 0"),
+        ("caption_separator", tags_change, "caption_shuffles or caption_tag_dropout_rate is not 0"),
+        (
+            "caption_variants",
+            spec.captions_vary and not spec.caption_shuffles,
+            "caption_tag_dropout_rate or enable_wildcard is set and caption_shuffles is 0",
+        ),
     ):
         if not works and getattr(spec, setting) != getattr(plain, setting):
             yield Advice(setting=setting, message="it has no effect here", because=f"it has an effect only if {where}")

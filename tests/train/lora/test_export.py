@@ -400,6 +400,7 @@ def test_the_file_says_what_tools_ask_for(tmp_path: Path) -> None:
             {"loss_type": "huber", "huber_c": 0.2},
             {"ss_loss_type": "huber", "ss_huber_c": "0.2", "ss_huber_schedule": "snr"},
         ),
+        ({"caption_tag_dropout_rate": 0.1}, {"ss_caption_tag_dropout_rate": "0.1"}),
         ({"lora_plus_ratio": 16.0}, {"ss_network_args": '{"loraplus_lr_ratio": 16.0}'}),
         ({"schedule": "cosine_with_restarts"}, {"ss_lr_scheduler": "cosine_with_restarts"}),
     ],

@@ -1,6 +1,7 @@
 """Captions as people write them: each photo has the one that is nearest to it, and what is odd is told or refused by name."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,15 @@ from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
 from gangline.data.chance import stream
-from gangline.data.images.captions import Caption, find_captions, read_captions, shuffled
+from gangline.data.images.captions import (
+    Caption,
+    find_captions,
+    read_captions,
+    shuffled,
+    tags_of,
+    thinned,
+    with_choices,
+)
 
 PROMPT = "a photo of sks dog"
 
@@ -173,14 +182,52 @@ def test_whatever_a_caption_holds_the_photo_has_words_or_one_sentence_says_why(c
             assert text
 
 
-def test_shuffling_keeps_the_first_tags_and_loses_none() -> None:
-    text = "sks dog, beach, ,sunny , ball"
-    orders = {shuffled(text, 1, stream(seed, "tags")) for seed in range(50)}
-    assert len(orders) == 6
-    assert all(order.startswith("sks dog, ") for order in orders)
-    assert {frozenset(order.split(", ")) for order in orders} == {frozenset({"sks dog", "beach", "sunny", "ball"})}
-    assert shuffled(text, 9, stream(1, "tags")) == "sks dog, beach, sunny, ball"
-    assert shuffled("no tags here", 0, stream(1, "tags")) == "no tags here"
+def test_tags_stand_between_separators() -> None:
+    assert tags_of("sks dog, beach, ,sunny , ball", ",") == ["sks dog", "beach", "sunny", "ball"]
+    assert tags_of("sks dog; on a beach, in the sun;ball", ";") == ["sks dog", "on a beach, in the sun", "ball"]
+    assert tags_of("a || b |c", "||") == ["a", "b |c"]
+    assert tags_of("no tags here", ",") == ["no tags here"]
+
+
+def test_shuffling_loses_no_tag() -> None:
+    tags = ["beach", "sunny", "ball"]
+    orders = {tuple(shuffled(tags, stream(seed, "tags"))) for seed in range(50)}
+    assert len(orders) == 6 and {frozenset(order) for order in orders} == {frozenset(tags)}
+    assert shuffled([], stream(1, "tags")) == []
+
+
+def test_each_tag_is_dropped_as_often_as_is_asked_and_the_rest_stay_in_order() -> None:
+    tags = ["beach", "sunny", "ball", "dog"]
+    left = [thinned(tags, 0.3, stream(seed, "tags")) for seed in range(2000)]
+    for tag in tags:
+        assert sum(tag in some for some in left) == pytest.approx(1400, abs=5 * (2000 * 0.3 * 0.7) ** 0.5)
+    assert len({tuple(some) for some in left}) == 2**4
+    assert all(some == [tag for tag in tags if tag in some] for some in left)
+    assert thinned(tags, 0, stream(1, "tags")) == tags and thinned(tags, 1, stream(1, "tags")) == []
+
+
+@pytest.mark.parametrize(
+    ("caption", "first", "all_of_them"),
+    [
+        ("{red|blue} collar", "red collar", {"red collar", "blue collar"}),
+        ("a {big|} dog, {x|y}", "a big dog, x", {"a big dog, x", "a big dog, y", "a dog, x", "a dog, y"}),
+        ("{{red|blue}} collar", "{red|blue} collar", {"{red|blue} collar"}),
+        ("{one}", "one", {"one"}),
+        ("{a|a|b}", "a", {"a", "b"}),
+        ("an {open brace", "an {open brace", {"an {open brace"}),
+        ("no braces | here", "no braces | here", {"no braces | here"}),
+        ("{red, shiny|blue}", "red, shiny", {"red, shiny", "blue"}),
+    ],
+)
+def test_a_wildcard_is_one_of_its_choices(caption: str, first: str, all_of_them: set[str]) -> None:
+    assert with_choices(caption) == first
+    assert {with_choices(caption, stream(seed, "wildcard")) for seed in range(60)} == all_of_them
+
+
+def test_choices_are_equally_likely_and_wildcards_do_not_depend_on_each_other() -> None:
+    found = Counter(with_choices("{a|b} {c|d|e}", stream(seed, "wildcard")) for seed in range(3000))
+    assert len(found) == 6
+    assert all(count == pytest.approx(500, abs=5 * (3000 * 5 / 36) ** 0.5) for count in found.values())
 
 
 @pytest.mark.parametrize("name", ["a.txt", "metadata.jsonl", "3_sks dog/b.caption"])

@@ -42,6 +42,8 @@ def changed_by(bits: dict[str, str] = BITS, **settings: object) -> set[str]:
         ({"seed": 7}, set()),
         ({"seed": 7, "crop": "random"}, {"latents"}),
         ({"caption_shuffles": 2}, {"embeddings"}),
+        ({"caption_tag_dropout_rate": 0.1}, {"embeddings"}),
+        ({"enable_wildcard": True}, {"embeddings"}),
         ({"class_prompt": "a dog"}, {"embeddings", "class_images"}),
         ({"vae": HubBase(repo="a/vae", revision="d" * 40)}, {"latents", "class_images"}),
         ({"base": HubBase(repo="a/b", revision="d" * 40)}, {"latents", "embeddings", "class_images"}),
@@ -49,6 +51,17 @@ def changed_by(bits: dict[str, str] = BITS, **settings: object) -> set[str]:
 )
 def test_a_setting_changes_the_keys_of_what_it_decides(settings: dict[str, object], kinds: set[str]) -> None:
     assert changed_by(**settings) == kinds
+
+
+@pytest.mark.parametrize(
+    "settings", [{"caption_shuffles": 2}, {"caption_tag_dropout_rate": 0.1}, {"enable_wildcard": True}]
+)
+@pytest.mark.parametrize("decides", [{"seed": 7}, {"caption_keep": 2}, {"caption_variants": 3}])
+def test_what_draws_the_texts_of_a_photo_is_in_the_key_of_its_embeddings(
+    settings: dict[str, object], decides: dict[str, object]
+) -> None:
+    drawn = replace(WITH_CLASS, **settings)
+    assert keys(drawn)["embeddings"] != keys(replace(drawn, **decides))["embeddings"]
 
 
 def test_latents_and_embeddings_are_shared_under_equal_numerics_only_and_class_images_by_all() -> None:

@@ -74,7 +74,7 @@ def prepare_s(spec: LoraSpec, family: Family, kind: GpuKind) -> Band:
     photos, held_out = len(spec.photos), len(spec.held_out)
     encoded = _full_s(encode_picture(family, spec.resolution), kind).times(photos * views + held_out)
     read = _guessed(PHOTO_S).times(photos + held_out)
-    texts = 0 if spec.train_text_encoder else photos * max(1, spec.caption_shuffles) + len(spec.sample_prompts) + 2
+    texts = 0 if spec.train_text_encoder else photos * spec.texts_per_caption + len(spec.sample_prompts) + 2
     said = _guessed(step_s(embed_text(family), kind, samples=1, microbatch=1, replayed=False).middle).times(texts)
     drawn = _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(spec.class_images)
     return encoded + read + said + (drawn if spec.class_prompt else NONE)

@@ -156,15 +156,20 @@ def _arguments(spec: LoraSpec) -> str:
 
 def _images(spec: LoraSpec) -> dict[str, Any]:
     """Return the data's fields. UIs suggest the words of `tag_frequency` for prompts; captions of single photos are not repeated there."""
+    dropped = {"caption_tag_dropout_rate": rate} if (rate := spec.caption_tag_dropout_rate) else {}
     trained = {} if spec.captions else {"tag_frequency": json.dumps({"photos": {spec.prompt: len(spec.photos)}})}
-    return trained | {
-        "num_train_images": len(spec.photos),
-        "num_reg_images": len(spec.class_photos) + spec.class_images_drawn,
-        "resolution": (spec.resolution, spec.resolution),
-        "random_crop": spec.crop == "random",
-        "cache_latents": True,
-        "shuffle_caption": spec.caption_shuffles > 0,
-    }
+    return (
+        trained
+        | dropped
+        | {
+            "num_train_images": len(spec.photos),
+            "num_reg_images": len(spec.class_photos) + spec.class_images_drawn,
+            "resolution": (spec.resolution, spec.resolution),
+            "random_crop": spec.crop == "random",
+            "cache_latents": True,
+            "shuffle_caption": spec.caption_shuffles > 0,
+        }
+    )
 
 
 def modelspec(spec: LoraSpec, facts: Facts, content_sha256: str) -> dict[str, str]:

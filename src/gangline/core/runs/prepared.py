@@ -28,7 +28,15 @@ CLASS_IMAGES_CALLED = {
     "class_guidance_scale": "guidance_scale",
 }
 """Old names of settings that keys still use: class images once used the settings of samples, and those remain valid."""
-ADDED = {"clip_skip", "class_photos", "class_captions"}
+ADDED = {
+    "clip_skip",
+    "class_photos",
+    "class_captions",
+    "caption_separator",
+    "caption_tag_dropout_rate",
+    "enable_wildcard",
+    "caption_variants",
+}
 """Settings that were added after the first release: a key has them only if they are not the default, so that old keys stay valid."""
 OF_THE_STEP_ALONE = ("trainer", "microbatch", "ranks", "peft", "bitsandbytes", "prodigyopt", "schedulefree", "compile")
 """Parts of the fingerprint that do not affect a frozen encoder: jobs that differ only in these share prepared files."""
@@ -90,12 +98,12 @@ def _latents(spec: LoraSpec) -> str:
 
 def _embeddings(spec: LoraSpec) -> str:
     """Return the subject of the embeddings. Photos' names are a part of it, as a caption belongs to a name or is in it."""
-    shuffled = {"shuffles": spec.caption_shuffles, "keep": spec.caption_keep, "seed": spec.seed}
+    drawn = {"shuffles": spec.caption_shuffles, "keep": spec.caption_keep, "seed": spec.seed}
     said = _values(
         spec, EMBEDDINGS, {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed", "class_photos"}
     )
     named = {name: [file.path for file in getattr(spec, name)] for name in ("photos", "held_out")}
-    shown = {"shown": list(spec.prompts_to_sample)} | (shuffled if spec.caption_shuffles else {})
+    shown = {"shown": list(spec.prompts_to_sample)} | (drawn if spec.captions_vary else {})
     if spec.class_photos:
         named["class_photos"] = [file.path for file in spec.class_photos]
     return _subject("embeddings", said | named | shown | {"base": spec.base.id})

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Interval, Le, MaxLen, MinLen
+from annotated_types import Ge, Interval, Le, MaxLen, MinLen, Predicate
 
+from gangline.core.display import has_words
 from gangline.core.files import File, Files
 from gangline.core.specs.fields import Base, Prompt, Sampler, Side
 from gangline.core.specs.settings import (
@@ -104,6 +105,48 @@ class SubjectCaptionSettings(CaptionSettings):
             "Keep this many tags at the start of each caption in place.", EMBEDDINGS | RESULT, kohya=("keep_tokens",)
         ),
     ] = 1
+    caption_separator: Annotated[
+        str,
+        MinLen(1),
+        MaxLen(20),
+        Predicate(has_words),
+        Setting(
+            "Split captions into tags at this. Tags that are shuffled or dropped are joined with commas.",
+            EMBEDDINGS | RESULT,
+        ),
+    ] = ","
+    caption_tag_dropout_rate: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Setting(
+            "Drop this share of each caption's tags at random, but none of the first caption_keep.", EMBEDDINGS | RESULT
+        ),
+    ] = 0.0
+    enable_wildcard: Annotated[
+        bool,
+        Setting(
+            "Choose at random among words in braces: '{red|blue} collar' is 'red collar' or 'blue collar', and {{ is a brace.",
+            EMBEDDINGS | RESULT,
+        ),
+    ] = False
+    caption_variants: Annotated[
+        int,
+        Interval(ge=1, le=64),
+        Setting(
+            "Train on this many texts of each caption where tags are dropped or wildcards are chosen (with caption_shuffles: on "
+            "that many). They are drawn before training.",
+            EMBEDDINGS | RESULT,
+        ),
+    ] = 8
+
+    @property
+    def captions_vary(self) -> bool:
+        """Whether the texts of a photo are drawn from its caption."""
+        return bool(self.caption_shuffles or self.caption_tag_dropout_rate or self.enable_wildcard)
+
+    @property
+    def texts_per_caption(self) -> int:
+        return (self.caption_shuffles or self.caption_variants) if self.captions_vary else 1
 
 
 @section(SettingGroup.SUBJECT)

@@ -24,6 +24,7 @@ REPEATS_MAX = 1000
 BESIDE = (".txt", ".caption")
 METADATA = "metadata.jsonl"
 COUNTED = re.compile(r"(\d+)_(.*)")
+WILDCARD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 TellUser = Callable[[str], None]
@@ -74,11 +75,30 @@ def is_caption(path: PurePath) -> bool:
     return not path.name.startswith(".") and (path.suffix.lower() in BESIDE or path.name == METADATA)
 
 
-def shuffled(text: str, keep: int, rng: "np.random.Generator") -> str:
-    """Return the comma-separated tags in random order; the first `keep` stay in place."""
-    tags = [tag for part in text.split(",") if (tag := part.strip())]
-    rest = tags[keep:]
-    return ", ".join([*tags[:keep], *(rest[place] for place in rng.permutation(len(rest)))])
+def tags_of(text: str, separator: str) -> list[str]:
+    return [tag for part in text.split(separator) if (tag := part.strip())]
+
+
+def shuffled(tags: list[str], rng: "np.random.Generator") -> list[str]:
+    return [tags[place] for place in rng.permutation(len(tags))]
+
+
+def thinned(tags: list[str], dropped: float, rng: "np.random.Generator") -> list[str]:
+    """Return the tags without a share `dropped` of them, each left out by itself."""
+    return [tag for tag in tags if rng.random() >= dropped]
+
+
+def with_choices(text: str, rng: "np.random.Generator | None" = None) -> str:
+    """Return the text with one choice for each wildcard, `{red|blue}`, in place of it: the first one without `rng`. `{{` and `}}` stand for
+    braces, as in kohya's scripts. A choice may be empty."""
+
+    def chosen(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        choices = match[1].split("|")
+        return choices[int(rng.integers(len(choices))) if rng else 0]
+
+    return " ".join(WILDCARD.sub(chosen, text).split())
 
 
 def _caption(photo: str, own: CaptionText | None, line: CaptionText | None, prompt: str, tell: TellUser) -> Caption:

@@ -4,7 +4,7 @@ Shape letters: P photos, V views of each, C latent channels, H W latent sides.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.chance import stream
 from gangline.data.images.buckets import Size, View, nearest, targets, views
-from gangline.data.images.captions import Caption, read_captions, shuffled
+from gangline.data.images.captions import Caption, read_captions, shuffled, tags_of, thinned, with_choices
 from gangline.data.images.decoding import Asked, DecodedView
 from gangline.data.images.pixels import upright_size
 from gangline.data.images.sidecars import sidecar_files
@@ -106,28 +106,48 @@ def _planned(
 
 
 def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Example]]:
-    """Yield each held-out photo, seen once, from its centre, with its caption."""
+    """Yield each held-out photo, seen once, from its centre, with its caption; of a wildcard it has the first choice."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     captions = read_captions(inputs / "captions", [file.path for file in spec.held_out], spec.prompt)
     for file in spec.held_out:
         photo = inputs / "held_out" / file.path
         size = _upright_size(photo)
-        yield file, Example(photo, None, captions[file.path], tuple(views(size, nearest(size, sizes))))
+        caption = captions[file.path]
+        if spec.enable_wildcard:
+            caption = replace(caption, text=with_choices(caption.text))
+        yield file, Example(photo, None, caption, tuple(views(size, nearest(size, sizes))))
 
 
 def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:
-    """Return the caption, or `caption_shuffles` shuffles of its tags. They are drawn once, so that frozen encoders encode them once."""
-    drawn = (
-        shuffled(caption.text, spec.caption_keep, stream(spec.seed, "caption shuffle", variant, number))
-        for variant in range(spec.caption_shuffles)
-    )
-    return tuple(drawn) or (caption.text,)
+    """Return the texts of photo `number`: its caption, or texts drawn from it. They are drawn once, so that frozen encoders encode them
+    once."""
+    if not spec.captions_vary:
+        return (caption.text,)
+    return tuple(_variant(spec, number, variant, caption.text) for variant in range(spec.texts_per_caption))
+
+
+def _variant(spec: LoraSpec, number: int, variant: int, text: str) -> str:
+    """Return a text with a choice for each wildcard, and its tags in another order and without some of them."""
+
+    def chance(purpose: str) -> np.random.Generator:
+        return stream(spec.seed, purpose, variant, number)
+
+    if spec.enable_wildcard:
+        text = with_choices(text, chance("caption wildcard"))
+    if not (spec.caption_shuffles or spec.caption_tag_dropout_rate):
+        return text
+    tags = tags_of(text, spec.caption_separator)
+    kept, rest = tags[: spec.caption_keep], tags[spec.caption_keep :]
+    if spec.caption_shuffles:
+        rest = shuffled(rest, chance("caption shuffle"))
+    rest = thinned(rest, spec.caption_tag_dropout_rate, chance("caption tags"))
+    return ", ".join([*kept, *rest])
 
 
 def make_buckets(
     spec: LoraSpec, planned: dict[Size, list[Example]], latents: dict[Size, Latents], number: int = 0
 ) -> list[AspectBucket]:
-    """Return the buckets in order of size. `number` is the first photo's number among all whose captions are shuffled."""
+    """Return the buckets in order of size. `number` is the first photo's number among all that have captions."""
     made = []
     for size in sorted(planned):
         pictures = planned[size]

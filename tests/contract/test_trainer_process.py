@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from gangline.adapters.host.trainer import process as trainer_process
-from gangline.adapters.host.trainer.beneath import files_beneath, open_of_runs
+from gangline.adapters.host.trainer.beneath import files_beneath, mark_beneath, open_of_runs
 from gangline.adapters.host.trainer.process import ProcessTrainer
 from gangline.adapters.host.trainer.run import ProcessRun
 from gangline.core.errors import Damaged
 from gangline.core.files import File
-from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, Progress
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, SHOW_NOW, Progress
 from gangline.core.runs.metrics import Point, Reading
 from gangline.posix import remove_tree
 from tests.processes import is_running
@@ -166,6 +166,19 @@ def test_asked_to_save_it_saves_and_goes_on(run: ProcessRun) -> None:
     assert run.exit_code() is None
     run.kill()
     run.ask_to_save()
+
+
+def test_a_mark_for_pictures_of_now_is_left_before_the_signal_and_follows_no_link(
+    run: ProcessRun, tmp_path: Path
+) -> None:
+    mark, elsewhere = run.directory / SHOW_NOW, tmp_path / "elsewhere"
+    mark.symlink_to(elsewhere)
+    mark_beneath(run.directory, SHOW_NOW)
+    assert not elsewhere.exists()
+    mark.unlink()
+    for _ in range(2):
+        mark_beneath(run.directory, SHOW_NOW)
+        assert mark.read_bytes() == b""
 
 
 def test_asked_to_stop_it_exits_as_resumable(run: ProcessRun) -> None:

@@ -279,6 +279,8 @@ class Conversation:
     def steer(self, spec: Any, photo: File) -> None:
         job = self.user.submit(spec, key="twice").summary.id
         assignment = self.claim()
+        self.user.save(job)
+        self.user.sample(job)
         self.user.pause(job)
         self.node.beat(assignment.hold, Beat(phase="saving", step=1, training_s=1.0))
         self.node.finish(assignment.hold, Released())

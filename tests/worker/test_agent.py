@@ -178,7 +178,7 @@ class ScriptedRun:
     def ask_to_save(self) -> None:
         self.asked += 1
 
-    def ask_to_render(self) -> None:
+    def ask_to_render(self, *, now: bool = False) -> None:
         raise AssertionError("no pictures were asked for")
 
     def ask_to_stop(self) -> None:
@@ -590,6 +590,23 @@ def test_it_is_not_asked_more_often_than_the_policy_says(node: Node) -> None:
     while len(run.asked_at) < 4:
         node.step()
     assert all(POLICY.save_interval_s <= pause_s <= POLICY.save_interval_s + 1 for pause_s in run.pauses_s())
+
+
+def test_what_the_owner_asks_is_saved_at_once_and_once(node: Node) -> None:
+    run = training(node, save_s=9.0)  # its rhythm would be a quarter of an hour
+    node.agent._edges.transfer.looks = 25  # type: ignore[attr-defined]
+    job = node.service.ask("GET", "/v1/jobs").json()["jobs"][0]["id"]
+    while node.service.ask("GET", f"/v1/jobs/{job}").json()["summary"]["phase"] != "training":
+        node.step()
+    before, asked_s = len(run.asked_at), node.service.now_ms // 1000
+    for _ in range(2):
+        assert node.service.ask("POST", f"/v1/jobs/{job}/save").json()["asked"] == ["save"]
+    while node.service.ask("GET", f"/v1/jobs/{job}").json()["asked"]:
+        node.step()
+    for _ in range(int(2 * POLICY.heartbeat_interval_s)):
+        node.step()
+    assert len(run.asked_at) == before + 1
+    assert run.asked_at[-1] - asked_s <= POLICY.heartbeat_interval_s + 1
 
 
 def test_saving_takes_no_more_than_a_hundredth_of_the_time(node: Node) -> None:

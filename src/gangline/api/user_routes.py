@@ -22,7 +22,7 @@ from gangline.core.parsing import InvalidSpec, parse_as, problems
 from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView
 from gangline.service.deployment import Deployment
-from gangline.service.jobs import query, steer, submit
+from gangline.service.jobs import query, steer, submit, wishes
 from gangline.service.jobs.placing import explaining, placement
 from gangline.wire.problem import of_error
 
@@ -226,6 +226,28 @@ def resume_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str
     """Resume a paused job. A job that was not paused stays as it is. 422 if the job has ended."""
     query.owned(deployment, project, job)
     steer.resume(deployment, job, now)
+    return query.job(deployment, project, job, now)
+
+
+@router.post("/jobs/{job}/save")
+def save_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+    """Have the job save a checkpoint now. Its node hears it with its next heartbeat; after an interruption the next one does it.
+
+    A second request before that changes nothing. 422 if no node works on the job.
+    """
+    query.owned(deployment, project, job)
+    wishes.ask_to_save(deployment, job, now)
+    return query.job(deployment, project, job, now)
+
+
+@router.post("/jobs/{job}/sample")
+def sample_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+    """Have pictures rendered of what the job has now, by another node if one has time: it saves a checkpoint for them first.
+
+    A second request before they have come changes nothing. 422 if the job has ended, or has nothing to show.
+    """
+    query.owned(deployment, project, job)
+    wishes.ask_for_samples(deployment, job, now)
     return query.job(deployment, project, job, now)
 
 

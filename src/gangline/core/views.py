@@ -8,6 +8,7 @@ from gangline.core.events import Described, RecordedKind, markdown_list
 from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
 from gangline.core.jobs.failure import MEANING
+from gangline.core.jobs.wishes import WishKind
 from gangline.core.money.cost import CostPart
 from gangline.core.runs.metrics import Measured
 from gangline.core.specs.kinds import KINDS
@@ -90,6 +91,8 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
+    """A job. `asked` is what its owner asked of it that is not done yet."""
+
     summary: JobSummary
     spec: dict[str, object]
     attempts: tuple[AttemptView, ...]
@@ -97,6 +100,7 @@ class JobView:
     seconds_lost: float
     samples: SamplesView
     delivery: DeliveryView | None = None
+    asked: tuple[WishKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,9 +162,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beaten:
-    """The lease is renewed. `stop` is empty, or says why the node must save and release the job."""
+    """The lease is renewed. `stop` says why to save and release the job; `save` and `finish` are its owner's wishes, until done."""
 
     stop: str = ""
+    save: bool = False
+    finish: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +237,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The checkpoint is committed. `render` says that the node should render its pictures: they are due, and no other node has time."""
+    """The checkpoint is committed. `render` its pictures, as no other node has time; with `now`, of the step that it is at then."""
 
     render: bool = False
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,13 +295,13 @@ class Succeeded:
     samples: Annotated[Files, MaxLen(10_000)] = ()
 
 
-REPORTED = {kind: MEANING[kind].sentence for kind in get_args(ReportedKind)}
+_SAYS = "What went wrong:\n\n" + markdown_list({kind: MEANING[kind].sentence for kind in get_args(ReportedKind)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     outcome: Literal["failed"] = "failed"
-    kind: Annotated[ReportedKind, Described(f"What went wrong:\n\n{markdown_list(REPORTED)}")]
+    kind: Annotated[ReportedKind, Described(_SAYS)]
     because: Words
 
 

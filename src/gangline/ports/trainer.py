@@ -86,8 +86,9 @@ class Run(Protocol):
         """Ask it to save after this step and continue. Ask only a trainer that has completed a step: before, it may not listen yet."""
         ...
 
-    def ask_to_render(self) -> None:
-        """Ask it to render pictures of this step and continue, under the condition of `ask_to_save`."""
+    def ask_to_render(self, *, now: bool = False) -> None:
+        """Ask it to render pictures and continue, under the condition of `ask_to_save`: of the step that it has kept for them, or `now` of
+        this one."""
         ...
 
     def ask_to_stop(self) -> None:

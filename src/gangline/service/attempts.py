@@ -7,7 +7,7 @@ from typing import Literal
 from gangline.core.errors import Unreachable
 from gangline.core.events import EVENTS, EventKind
 from gangline.core.fleet.trust import rest_ms
-from gangline.core.job import JOB_MOVES, Attempt, Job, Node
+from gangline.core.job import ENDED, JOB_MOVES, Attempt, Job, Node
 from gangline.core.jobs.failure import (
     MEANING,
     FailureKind,
@@ -17,6 +17,7 @@ from gangline.core.jobs.failure import (
     failure_sentence,
 )
 from gangline.core.jobs.lease import is_overdue
+from gangline.core.jobs.wishes import Wish, undone
 from gangline.core.policy import Policy
 from gangline.ports.server import Hold, Stale
 from gangline.ports.store import Row, Write, guard, write
@@ -64,6 +65,11 @@ def job_of_hold(deployment: Deployment, node: str, hold: Hold) -> Row | None:
     """Return the job that this lease is for, with the state of the attempt; None if the lease is lost."""
     rows = deployment.store.load("held_job", **lease_of(node, hold))
     return rows[0] if rows else None
+
+
+def load_wishes(deployment: Deployment, job: str) -> list[Wish]:
+    """Return what the job's owner asked of it and is not done yet."""
+    return [Wish(**row) for row in deployment.store.load("wishes", job=job)]
 
 
 def lease_of(node: str, hold: Hold) -> dict[str, object]:
@@ -149,9 +155,18 @@ def _ending(
         *_judging(row, verdict, now_ms, deployment.policy),
         *bill.meter(node, now_ms, heard_ms=heard_ms),
         event(job.id, verdict.attempt, verdict.because, now_ms, attempt=attempt.id, node=attempt.node),
+        *(_undone(deployment, job.id, verdict, now_ms) if row["wishes"] else ()),
         *more,
         spent,
     ]
+
+
+def _undone(deployment: Deployment, job: str, verdict: Verdict, now_ms: int) -> list[Write]:
+    """Return the event of what the owner had asked for and the end of the job leaves undone."""
+    if verdict.job not in ENDED:
+        return []  # the next attempt does it
+    because = undone(load_wishes(deployment, job), succeeded=verdict.job == "succeeded")
+    return [event(job, "not done", because, now_ms)] if because else []
 
 
 def moving(job: Job, verdict: Verdict, now_ms: int) -> Write:

@@ -236,8 +236,18 @@ class Checks:
                 self._fail(1, f"{job} had ended, and changed: {self._ended[job]} {self._terminal(job)}")
         elif state in ENDED:
             self._ended[job] = self._terminal(job)
+            self._check_wishes(job, state)
             if state == "succeeded":
                 self._check_result(job, json.loads(spec))
+
+    def _check_wishes(self, job: str, state: str) -> None:
+        """Check that a job which ends says which wishes it leaves undone."""
+        kinds = "'save', 'sample'" if state == "succeeded" else "'save', 'sample', 'finish'"
+        left = self._store.look(f"SELECT kind FROM wish WHERE job = ? AND kind IN ({kinds})", job)  # noqa: S608 - the above
+        attempts = self._store.look("SELECT 1 FROM attempt WHERE job = ? AND ended_ms = ?", job, self._world.now_ms)
+        told = self._store.look("SELECT 1 FROM event WHERE job = ? AND kind = 'not done'", job)
+        if left and attempts and not told:
+            self._fail(6, f"{job} is {state}, and says nothing of what it was asked for: {left}")
 
     def _terminal(self, job: str) -> list[Any]:
         return [self._store.look(sql, job) for sql in (END, RESULTS)]

@@ -1,11 +1,11 @@
-"""Delete and keep stored objects as users do, and as the service does when much time has passed."""
+"""Ask what users ask of jobs at work; delete and keep stored objects as users do, and as the service does when much time has passed."""
 
 from random import Random
 
 from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.sweep import sweep_attempts
 from gangline.service.deployment import Deployment
-from gangline.service.jobs import steer
+from gangline.service.jobs import steer, wishes
 from gangline.service.retention import removal, storage
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 from gangline.sim.objects import SimObjects
@@ -42,6 +42,16 @@ def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Ran
         project, job = rng.choice(rows)
         steer.submit_again(deployment, project, job, now_ms, from_checkpoint=True)
     return bool(rows)
+
+
+def ask_some_job(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> str:
+    """Ask a random running job to save or to show itself. Return which, or an empty text if none runs or it was asked before."""
+    rows = store.look("SELECT id FROM job WHERE state = 'running' AND kind <> 'sample' ORDER BY id")
+    if not rows:
+        return ""
+    asks = {"checkpoint asked for": wishes.ask_to_save, "pictures asked for": wishes.ask_for_samples}
+    job, what = rng.choice(rows)[0], rng.choice(list(asks))
+    return what if asks[what](deployment, job, now_ms) else ""
 
 
 def sweep_all(deployment: Deployment, store: SimStore) -> None:

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from gangline.service.access.projects import set_allowance
 from gangline.service.jobs import steer
-from gangline.sim.cleaning import delete_some_job, pin_some_checkpoint, retry_some_from_checkpoint
+from gangline.sim.cleaning import ask_some_job, delete_some_job, pin_some_checkpoint, retry_some_from_checkpoint
 from gangline.sim.drawing import SAFETY_S, draw_rates, draw_scenario
 from gangline.sim.promises.violation import Violation
 from gangline.sim.simulation import Simulation, SimulationResult
@@ -51,6 +52,8 @@ KINDS = (
     "job deleted",
     "checkpoint inherited",
     "checkpoint pinned",
+    "checkpoint asked for",
+    "pictures asked for",
 )
 """Every kind of fault. A soak in which one of them never struck proves nothing about it."""
 
@@ -124,6 +127,9 @@ class Chaos:
             self._world.after(self._notices.uniform(60, SAFETY_S), "notice", self._give_notice)
         for _ in range(rng.randrange(6, 16)):
             self._world.after(rng.uniform(60, SAFETY_S), "user", self._user)
+        self._wishes = World(seed).rng("wishes")
+        for _ in range(self._wishes.randrange(4, 12)):
+            self._world.after(self._wishes.uniform(60, SAFETY_S), "wish", self._wish)
 
     def _strike(self) -> None:
         rng, simulation = self._rng, self.simulation
@@ -199,6 +205,15 @@ class Chaos:
             case _:
                 budget = rng.choice((None, 0.2, 0.5))
                 simulation.user(lambda: set_allowance(deployment, project, share=rng.choice((1, 2)), budget_usd=budget))
+
+    def _wish(self) -> None:
+        """Ask a job at work for what its owner may want at any time."""
+        simulation, done = self.simulation, list[str]()
+        if simulation.at_peace:
+            return
+        ask = partial(ask_some_job, simulation.service.deployment, simulation.store, self._wishes, self._world.now_ms)
+        simulation.user(lambda: done.append(ask()))
+        simulation.faults.struck.update(filter(None, done))
 
     def _clean(self, what: str, act: Callable[[], bool]) -> None:
         done: list[bool] = []

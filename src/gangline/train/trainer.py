@@ -109,7 +109,9 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
             run.restart_meter()
         meter.add(*learner.step(moment, samples))
         # One exchange for everything: what to do next, and (the maximum of -step) the last step whose part every rank has written.
-        stop, save, render, report, written = ranks.most(*wishes(ranks, orders, saves, meter, step), -saver.written)
+        stop, save, render, report, written = ranks.most(
+            *wishes(run, ranks, orders, saves, meter, step), -saver.written
+        )
         saver.heard(-written)
         with run.aside():
             measured = training.measured(learner, step)
@@ -119,10 +121,7 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
             run.report_step(step, metrics, steps_since=count)
         if render:
             orders.render = False
-            run.report_phase("rendering")
-            training.draw(run, learner, step)
-            run.report_phase("training")
-            run.restart_meter()
+            draw_as_ordered(training, run, learner, step, now=render == NOW)
         if (stop or save) and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
@@ -144,6 +143,18 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
     return EXIT_DONE
 
 
+def draw_as_ordered(training: Training, run: RunDirectory, learner: Learner, step: int, *, now: bool) -> None:
+    """Draw pictures between two steps: `now` of this one, whatever was kept for pictures."""
+    run.report_phase("rendering")
+    if now:
+        learner.pictured = None
+    training.draw(run, learner, step)
+    if learner.ranks.is_first:
+        run.show_now.unlink(missing_ok=True)
+    run.report_phase("training")
+    run.restart_meter()
+
+
 def check_shares(spec: TrainingSpec, ranks: Ranks) -> None:
     """Raise `BadInput` if a step's samples cannot be divided evenly among the ranks."""
     for phase in spec.phases:
@@ -154,10 +165,17 @@ def check_shares(spec: TrainingSpec, ranks: Ranks) -> None:
             )
 
 
-def wishes(ranks: Ranks, orders: Orders, saves: SaveClock, meter: LossMeter, step: int) -> tuple[int, ...]:
+NOW = 2
+"""An order to render this step, whatever was kept for pictures."""
+
+
+def wishes(
+    run: RunDirectory, ranks: Ranks, orders: Orders, saves: SaveClock, meter: LossMeter, step: int
+) -> tuple[int, ...]:
     """Return whether to stop, to save, to render and to report. Any rank may have received an order; only the first rank's clocks count."""
     save = orders.save or (ranks.is_first and saves.due(step))
-    return orders.stop, save, orders.render, ranks.is_first and meter.due
+    render = (NOW if run.show_now.exists() else 1) if orders.render else 0
+    return orders.stop, save, render, ranks.is_first and meter.due
 
 
 class Unheard(RunDirectory):

@@ -165,6 +165,14 @@ class Client(FleetCalls, AccessCalls):
     def resume(self, job: str) -> JobView:
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "resume")))
 
+    def save(self, job: str) -> JobView:
+        """Have a running job save a checkpoint now. `asked` of the answer has `save` until it is there."""
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "save")))
+
+    def sample(self, job: str) -> JobView:
+        """Have pictures rendered of what a job has now. They come among its artifacts, as those of its rhythm."""
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "sample")))
+
     def retry(self, job: str, *, from_checkpoint: bool = False) -> JobView:
         """Submit the same spec as a new job; with `from_checkpoint`, from the old job's newest one, which is kept while it is needed."""
         params = {"from_checkpoint": "true"} if from_checkpoint else None

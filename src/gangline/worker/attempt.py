@@ -22,7 +22,8 @@ class LiveAttempt:
     """The state of a live attempt, which every activity may read.
 
     Only the course writes `phase`, `from_step` and `run`, only the heartbeat `first_step_s`, and only `ask_to_stop` `stop_s`. `run` is the
-    newest trainer, also after it has ended.
+    newest trainer, also after it has ended. With `save_wanted` the job's owner wants a checkpoint: none was committed since the node heard
+    of it.
     """
 
     edges: Edges
@@ -34,6 +35,7 @@ class LiveAttempt:
     run: Run | None = None
     first_step_s: float | None = None
     stop_s: float | None = None
+    save_wanted: bool = False
 
     @property
     def hold(self) -> Hold:

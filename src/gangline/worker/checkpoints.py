@@ -24,6 +24,7 @@ class Checkpoints:
         self._shipping = shipping
         self._shipped_step = live.from_step
         self._asked_s = -math.inf
+        self._asked_as_wanted = False
         self._first_share = live.edges.rng.random()
 
     def ship(self, run: Run) -> Activity[int]:
@@ -42,13 +43,16 @@ class Checkpoints:
         return code
 
     def _save_due_s(self, run: Run) -> float:
-        """Return when to ask for a checkpoint: at most so often that saving takes `SAVE_SHARE_MAX` of the time.
+        """Return when to ask for a checkpoint: at once if the job's owner wants one, else at most so often that saving takes
+        `SAVE_SHARE_MAX` of the time.
 
         The first is due at a random moment of the first interval, so that jobs that began together do not all save and upload together.
         """
         live, progress = self._live, run.progress()
         if live.first_step_s is None or live.stopping or progress.phase != "training":
             return NEWS
+        if live.save_wanted and not self._asked_as_wanted:
+            return live.clock.now_s
         held_up_s = progress.save_s or 0.0
         interval_s = max(live.joined.save_interval_s, held_up_s / SAVE_SHARE_MAX)
         return max(self._asked_s + interval_s, live.first_step_s + interval_s * self._first_share)
@@ -59,7 +63,7 @@ class Checkpoints:
         If the trainer saves none in time, continue without.
         """
         clock = self._live.clock
-        before, self._asked_s = _newest_step(run), clock.now_s
+        before, self._asked_s, self._asked_as_wanted = _newest_step(run), clock.now_s, self._live.save_wanted
         until_s = clock.now_s + SAVE_ANSWER_S_MAX
         run.ask_to_save()
         while _newest_step(run) == before and run.exit_code() is None and clock.now_s < until_s:
@@ -87,8 +91,13 @@ class Checkpoints:
         yield from self._shipping.send_metrics_of_now(run)
         request = Commit(manifest=saved.manifest.to_json())
         answer = yield from live.insistently(lambda: live.edges.server.commit(live.hold, request))
-        if isinstance(answer, Committed) and answer.render:
-            run.ask_to_render()
+        if not isinstance(answer, Committed):
+            return
+        self._live.save_wanted = self._asked_as_wanted = (
+            False  # if this was not what was wanted, the next heartbeat says so
+        )
+        if answer.render:
+            run.ask_to_render(now=answer.now)
 
 
 def _newest_step(run: Run) -> int:

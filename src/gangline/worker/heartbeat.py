@@ -47,6 +47,7 @@ class Heartbeat:
         if isinstance(answer, Stale):
             raise LeaseLost
         self._told_steps = beat.steps or self._told_steps
+        live.save_wanted = answer.save
         if answer.stop:
             live.ask_to_stop()
 

@@ -61,6 +61,12 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "jobs cancel": (Run("{unwanted}", shows="canceled by its owner"), Run("{typed}", 2)),
     "jobs pause": (Run("{paused}", shows="is paused"), Run("{typed}", 2)),
     "jobs resume": (Run("{paused}", shows="is queued"), Run("{typed}", 2)),
+    "jobs save": (
+        Run("{running}", shows="saves a checkpoint"),
+        Run("{failed}", 2, shows="cannot be saved"),
+        Run("{typed}", 2),
+    ),
+    "jobs sample": (Run("{running}", 2, shows="prompt"), Run("{typed}", 2)),
     "jobs retry": (Run("{failed}", 2, shows="prompt"), Run("{typed}", 2)),
     "jobs rm": (
         Run("{failed}", 2),

@@ -983,9 +983,27 @@ RULES = [
     ),
     rule(
         "3: who was not heard is told again",
-        "service.jobs.samples:to_render_here",
-        "return bool(",
-        "return bool(()) and bool(",
+        "service.jobs.samples:committed",
+        "render=bool(rows)",
+        "render=False",
+    ),
+    rule(
+        "3: what was saved before its node was told is not what was asked for",
+        "core.jobs.wishes:saved_for",
+        "if step > wish.step",
+        "if step",
+    ),
+    rule(
+        "3: what one attempt was told, the next one is told too",
+        "core.jobs.wishes:are_to_save",
+        "wish.attempt == attempt and wish.saved",
+        "wish.saved",
+    ),
+    rule(
+        "6: a job that ends says what it leaves undone",
+        "service.attempts:_undone",
+        "if because else []",
+        "if not because else []",
     ),
     rule("6: those who follow hear of pictures", "service.jobs.samples:rendered", '"rendered"', '"rendered unseen"'),
     # Photos that are fetched

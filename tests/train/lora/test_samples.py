@@ -93,6 +93,30 @@ def test_pictures_that_are_made_later_show_the_step_that_they_were_asked_of(
         assert (job.output / one["path"]).read_bytes() == (own / one["path"]).read_bytes()
 
 
+@dataclass
+class AskedToShowItselfNow(RunDirectory):
+    """A run whose owner asks for pictures after step 6, when those of step 4 are kept for its rhythm."""
+
+    orders: Orders = field(default_factory=Orders)
+
+    def report_step(self, step: int, metrics: dict[str, float], *, steps_since: int) -> None:
+        super().report_step(step, metrics, steps_since=steps_since)
+        if step == 6:
+            self.show_now.touch()
+            self.orders.render = True
+
+
+def test_pictures_of_now_are_not_those_that_were_kept(
+    tmp_path: Path, spec: LoraSpec, rendered: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "REPORT_EVERY_S", 0.0)
+    run = AskedToShowItselfNow(lay_out(tmp_path / "run", spec).path)
+    assert run_lora_trainer(run, run.orders) == EXIT_DONE
+    assert [folder.name for folder in sorted(run.samples.glob("step-*"))] == ["step-000007"]
+    assert not run.show_now.exists()
+    assert report_of(run)["weights_digest"] == report_of(rendered)["weights_digest"]
+
+
 def test_the_log_says_every_few_seconds_how_far_a_run_is(
     tmp_path: Path, spec: LoraSpec, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

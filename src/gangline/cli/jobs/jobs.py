@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli.jobs import metrics
+from gangline.cli.jobs.asking import sample_job_command, save_job_command
 from gangline.cli.jobs.removal import remove_job_command
 from gangline.cli.jobs.samples import samples_standing
 from gangline.cli.jobs.which import JobArgument, client_and_job
@@ -140,6 +141,8 @@ def retry_job_command(
         out.print(found.summary.id)
 
 
+app.command("save")(save_job_command)
+app.command("sample")(sample_job_command)
 app.command("rm")(remove_job_command)
 
 

@@ -7,6 +7,7 @@
     samples/step-000100/…, samples.json    out: samples of a step; samples.json is written last; it describes each of them
     samples/  output/                      out
     left_out.json                          in: the parts of the base that were not downloaded, as their results are prepared
+    show_now                               in: an empty file: SIGUSR2 asks for this step, not for one that was kept; the trainer removes it
     SIGTERM  save, exit 75   ·   SIGUSR1  save, continue   ·   SIGUSR2  render samples of this step, continue
 
 Exit codes are those of sysexits.h if it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after all (it is
@@ -42,6 +43,7 @@ MANIFEST = "manifest.json"
 SAMPLES = "samples"
 PICTURES = "samples.json"
 OUTPUT = "output"
+SHOW_NOW = "show_now"
 REPORT = "report.json"
 
 Phase = Literal["starting", "downloading", "preparing", "training", "rendering", "saving", "uploading"]

@@ -6,6 +6,7 @@ from gangline.core.canonical import canonical_json
 from gangline.core.display import as_words
 from gangline.core.errors import Damaged
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
+from gangline.core.jobs.wishes import saved_for
 from gangline.core.runs.contract import parse_manifest
 from gangline.core.runs.retention import KeptCheckpoint, to_prune
 from gangline.core.specs.fields import STEPS_MAX
@@ -24,7 +25,7 @@ from gangline.ports.server import (
     Urls,
 )
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, stopped
+from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, load_wishes, stopped
 from gangline.service.content.inputs import readable_keys
 from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
@@ -102,6 +103,8 @@ def commit_checkpoint(
             return attested
         verified = verified and attested
     checkpoint = deployment.new_id("checkpoint")
+    wished = saved_for(load_wishes(deployment, job["id"]), hold.attempt, manifest.step)
+    because = f"step {manifest.step}" + ", as its owner had asked" * bool(wished)
     committed = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),
         guard(
@@ -120,14 +123,15 @@ def commit_checkpoint(
         write("forget_beginning", id=job["id"]),
         write("measure_checkpoint", id=job["id"]),
         *_learned(job, node, now_ms),
-        *samples.due(deployment, job, node, checkpoint, manifest.step, now_ms),
-        event(job["id"], "committed", f"step {manifest.step}", now_ms, attempt=hold.attempt, node=node),
+        *([write("drop_wish", job=job["id"], kind="save")] if "save" in wished else []),
+        *samples.due(deployment, job, node, checkpoint, manifest.step, now_ms, wished="sample" in wished),
+        event(job["id"], "committed", because, now_ms, attempt=hold.attempt, node=node),
     )
     if committed:
         samples.drop_overtaken(deployment, job["id"], now_ms)
         prune(deployment, job["id"], now_ms)
     if committed or job_of_hold(deployment, node, hold):  # else it was committed before, and the answer was lost
-        return Committed(render=samples.to_render_here(deployment, job, manifest.step))
+        return samples.committed(deployment, job, manifest.step)
     return LOST
 
 

@@ -23,7 +23,7 @@ from gangline.core.views import (
     LogView,
 )
 from gangline.ports.store import Row
-from gangline.service.attempts import as_attempt
+from gangline.service.attempts import as_attempt, load_wishes
 from gangline.service.content import deliver
 from gangline.service.content.imports import why_waiting
 from gangline.service.content.inputs import checkpoints_to_resume
@@ -75,6 +75,7 @@ def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobVi
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
         samples=samples.samples_view(deployment, job_id),
         delivery=deliver.delivery_view(deployment, job_id) if spec.get("deliver") else None,
+        asked=() if row["ended_ms"] else tuple(wish.kind for wish in load_wishes(deployment, job_id)),
     )
 
 

@@ -5,11 +5,12 @@ from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import LOST, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
+from gangline.service.jobs import wishes
 from gangline.service.jobs.budget import out_of_money
 
 
 def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int) -> Beaten | Stale:
-    """Renew the lease. The answer says whether the node must save and release its job."""
+    """Renew the lease. The answer says whether the node must save and release its job, and what its owner asks of it."""
     held = deployment.store.change(
         "renew_lease",
         **lease_of(node, hold),
@@ -25,7 +26,8 @@ def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int
         return LOST
     if beat.steps:
         deployment.store.apply(write("count_steps", attempt=hold.attempt, steps=beat.steps))
-    return Beaten(stop=held[0]["stop"] or _without_money(deployment, held[0], now_ms))
+    save, finish = wishes.tell(deployment, hold, beat) if held[0]["wishes"] else (False, False)
+    return Beaten(stop=held[0]["stop"] or _without_money(deployment, held[0], now_ms), save=save, finish=finish)
 
 
 def _without_money(deployment: Deployment, lease: Row, now_ms: int) -> str:

@@ -14,15 +14,26 @@ from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.jobs.samples import Rhythm, are_samples_due, may_go_elsewhere
+from gangline.core.jobs.wishes import is_shown_by
 from gangline.core.money.cost import unknown_parts
 from gangline.core.runs.contract import PICTURES, pictures_name
 from gangline.core.runs.proof import isolation_of, wanted_kind
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import SamplesView
-from gangline.ports.server import Done, Hold, Refused, Show, Stale
+from gangline.ports.server import Committed, Done, Hold, Refused, Show, Stale
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import LOST, TRIES_MAX, as_job, ask_to_stop, event, job_of_hold, lease_of, moving
+from gangline.service.attempts import (
+    LOST,
+    TRIES_MAX,
+    as_job,
+    ask_to_stop,
+    event,
+    job_of_hold,
+    lease_of,
+    load_wishes,
+    moving,
+)
 from gangline.service.content.blobs import check_here, listing, naming
 from gangline.service.content.upload import stored_as
 from gangline.service.deployment import Deployment
@@ -31,10 +42,14 @@ from gangline.service.money.bill import load_purse
 
 ATTEMPTS_MAX = 2
 """A rendering that fails is tried once more: nothing waits for it."""
+AS_IT_IS_NOW = 2
+"""In the column `here`: the training node is to draw what it has now, and not the step that it has kept for its rhythm."""
 
 
-def due(deployment: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int) -> list[Write]:
-    """Return the writes, for the transaction that commits a checkpoint, that request its pictures if they are due."""
+def due(
+    deployment: Deployment, held: Row, node: str, checkpoint: str, step: int, now_ms: int, *, wished: bool
+) -> list[Write]:
+    """Return the writes, for the transaction that commits a checkpoint, that request its pictures if they are due, or `wished`."""
     if held["sampled_step"] is None:
         return []
     rhythm = Rhythm(
@@ -43,17 +58,22 @@ def due(deployment: Deployment, held: Row, node: str, checkpoint: str, step: int
         step=held["sampled_step"],
         at_ms=held["sampled_ms"],
     )
-    if not are_samples_due(rhythm, step, now_ms):
+    if not (wished or are_samples_due(rhythm, step, now_ms)):
         return []
     job = deployment.store.load("job", id=held["id"])[0]
     free = [Node(**row) for row in deployment.store.load("free_nodes", but=node)]
     nodes = [other for other in free if may_render_steps(deployment, other, now_ms)]
     elsewhere = may_go_elsewhere(_candidate(job), nodes, load_purse(deployment, job["project"]), now_ms)
-    asked = write("sampled", job=job["id"], step=step, here=int(not elsewhere), now=now_ms)
-    return [
-        asked,
-        *(_adding_job(deployment, deployment.new_id("job"), job, checkpoint, step, now_ms) if elsewhere else ()),
-    ]
+    here = 0 if elsewhere else AS_IT_IS_NOW if wished else 1
+    # What a node renders itself is done once it has: it may be gone before.
+    answer = [write("drop_wish" if elsewhere else "wish_saved", job=job["id"], kind="sample")] if wished else []
+    asked = write("sampled", job=job["id"], step=step, here=here, now=now_ms)
+    return [asked, *answer, *(showing(deployment, job, checkpoint, step, now_ms) if elsewhere else ())]
+
+
+def showing(deployment: Deployment, job: Row, checkpoint: str, step: int, now_ms: int) -> list[Write]:
+    """Return the writes of a job that renders a checkpoint of this one."""
+    return _adding_job(deployment, deployment.new_id("job"), job, checkpoint, step, now_ms)
 
 
 def may_render_steps(deployment: Deployment, node: Node, now_ms: int) -> bool:
@@ -83,12 +103,13 @@ def give_way(deployment: Deployment, now_ms: int) -> None:
             ask_to_stop(deployment, row, "training waits for this node", now_ms)
 
 
-def to_render_here(deployment: Deployment, held: Row, step: int) -> bool:
+def committed(deployment: Deployment, held: Row, step: int) -> Committed:
     """Return whether the training node should render this step. A repeated request, after a lost answer, gets the same answer."""
     if held["sampled_step"] is None:
-        return False
+        return Committed()
     path = f"samples/{pictures_name(step)}/{PICTURES}"
-    return bool(deployment.store.load("to_render_here", job=held["id"], step=step, path=path))
+    rows = deployment.store.load("to_render_here", job=held["id"], step=step, path=path)
+    return Committed(render=bool(rows), now=bool(rows) and rows[0]["here"] == AS_IT_IS_NOW)
 
 
 def _candidate(parent: Row) -> ClaimCandidate:
@@ -227,6 +248,8 @@ def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, n
         writes.append(adding_artifact(target, hold.attempt, key, file, now_ms))
     told = event(job["id"], "rendered", f"samples/{pictures_name(request.step)} between two steps", now_ms, node=node)
     first = all(artifact.values["path"] not in _known(deployment, job["id"]) for artifact in writes)
+    if is_shown_by(load_wishes(deployment, job["id"]), hold.attempt, request.step):
+        writes.append(write("drop_wish", job=job["id"], kind="sample"))
     held = deployment.store.apply(guard("hold_lease", **lease_of(node, hold)), *writes, *([told] if first else ()))
     return Done() if held else LOST
 

@@ -30,7 +30,7 @@ def cancel(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             return conclude(deployment, live["id"], lambda now, _attempt, _past: canceled(now), now_ms)
         return _move(deployment, job, "canceled", canceled(job).because, now_ms)
 
-    return _until_done(deployment, job_id, act, leave=ENDED)
+    return until_done(deployment, job_id, act, leave=ENDED)
 
 
 def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
@@ -46,7 +46,7 @@ def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return _move(deployment, job, "paused", PAUSED, now_ms)
 
-    return _until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused")
+    return until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused")
 
 
 def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
@@ -55,7 +55,7 @@ def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> 
     def act(job: Job, live: Row | None) -> bool | None:
         return None if live else _move(deployment, job, "paused", because, now_ms)
 
-    return _until_done(deployment, job_id, act, leave=ENDED | {"paused"})
+    return until_done(deployment, job_id, act, leave=ENDED | {"paused"})
 
 
 def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
@@ -74,7 +74,7 @@ def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return _move(deployment, job, "queued", WAITS, now_ms)
 
-    return _until_done(deployment, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
+    return until_done(deployment, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
 
 
 def submit_again(
@@ -115,9 +115,7 @@ It returns False if the job changed concurrently, None if there is nothing to do
 """
 
 
-def _until_done(
-    deployment: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = ""
-) -> bool:
+def until_done(deployment: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = "") -> bool:
     """Apply `act`, and retry while others change the job. Return False if it is in a state of `leave`, or there is nothing to do.
 
     Raise `BadInput` if the job has ended; `refuse` is the verb for the message.

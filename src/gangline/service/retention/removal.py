@@ -163,6 +163,7 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
     yield write("remove_tracking", job=job)
     yield write("remove_tracked_pictures", job=job)
     yield write("remove_sampling", job=job)
+    yield write("remove_wishes", job=job)
     yield write("remove_job_files", job=job)
     if found.job["imported"]:
         yield write("remove_import", job=job)

@@ -80,7 +80,7 @@ class SimRendering:
     def ask_to_save(self) -> None:
         raise AssertionError("only training is saved")
 
-    def ask_to_render(self) -> None:
+    def ask_to_render(self, *, now: bool = False) -> None:
         raise AssertionError("only training is asked for pictures")
 
     def ask_to_stop(self) -> None:

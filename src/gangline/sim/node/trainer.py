@@ -229,7 +229,7 @@ class SimRun:
         if not deaf and step < self._steps:
             self._save_at(step)
 
-    def ask_to_render(self) -> None:
+    def ask_to_render(self, *, now: bool = False) -> None:
         """Render samples of the current step, which takes `RENDER_S`. The delay of training is not simulated."""
         step = self._now_step()
 

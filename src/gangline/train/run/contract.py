@@ -86,6 +86,10 @@ class RunDirectory:
         return self.path / contract.SAMPLES
 
     @property
+    def show_now(self) -> Path:
+        return self.path / contract.SHOW_NOW
+
+    @property
     def output(self) -> Path:
         return self.path / contract.OUTPUT
 

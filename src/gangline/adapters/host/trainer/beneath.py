@@ -1,4 +1,5 @@
-"""Read what a program left in its folder, without following a symbolic link out of it: the program may have put one there."""
+"""Read what a program left in its folder, and leave it a mark there, without following a symbolic link out of it: the program may have put
+one there."""
 
 import os
 import stat
@@ -28,6 +29,16 @@ def opened_beneath(root: Path, path: str) -> Iterator[IO[bytes]]:
         if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(f"{path} is not a regular file")
         yield file
+
+
+def mark_beneath(root: Path, name: str) -> None:
+    """Make an empty file in `root`, unless something of that name is there. Nothing happens on a full disk: who marks, repeats it."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=handle))
+    finally:
+        os.close(handle)
 
 
 @contextmanager

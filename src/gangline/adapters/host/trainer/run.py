@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from gangline.adapters.host.trainer.beneath import files_beneath, opened_beneath
+from gangline.adapters.host.trainer.beneath import files_beneath, mark_beneath, opened_beneath
 from gangline.adapters.host.trainer.enclosures import Enclosure
 from gangline.core.display import as_words
 from gangline.core.errors import Damaged
@@ -98,7 +98,9 @@ class ProcessRun:
     def ask_to_save(self) -> None:
         self._signal(signal.SIGUSR1)
 
-    def ask_to_render(self) -> None:
+    def ask_to_render(self, *, now: bool = False) -> None:
+        if now:
+            mark_beneath(self.directory, contract.SHOW_NOW)
         self._signal(signal.SIGUSR2)
 
     def ask_to_stop(self) -> None:

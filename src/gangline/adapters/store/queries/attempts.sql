@@ -9,7 +9,8 @@ UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step 
                           WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
        stepped_ms = CASE WHEN :step > step OR phase <> 'training' THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
-RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms
+RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms,
+          CAST((SELECT COUNT(*) FROM attempt AS own JOIN wish ON wish.job = own.job WHERE own.id = lease.attempt) AS BIGINT) AS wishes
 
 -- name: count_steps
 -- Record how many steps a command says that it has.
@@ -103,7 +104,8 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, att
        node.rented AS node_rented, node.joined_ms AS node_joined_ms, node.meter_ms AS node_meter_ms,
        machine.rest_until_ms AS node_rest_until_ms, machine.quarantined_until_ms AS node_quarantined_until_ms, machine.failures, machine.on_trial,
        CAST((SELECT COALESCE(SUM(held.slots), 0) FROM lease AS held WHERE held.node = node.id) AS BIGINT)
-           AS node_slots_taken
+           AS node_slots_taken,
+       CAST((SELECT COUNT(*) FROM wish WHERE wish.job = job.id) AS BIGINT) AS wishes
 FROM attempt JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0 JOIN job ON job.id = attempt.job
      JOIN project ON project.id = job.project JOIN node ON node.id = attempt.node
      JOIN machine ON machine.id = attempt.machine

@@ -3,13 +3,17 @@
 -- name: add_sampling
 INSERT INTO sampling (job, every_steps, every_s, step, at_ms, here) VALUES (:job, :every_steps, :every_s, 0, :now, 0)
 
+-- name: ensure_sampling
+-- Of a job that shows itself only when its owner asks.
+INSERT INTO sampling (job, step, at_ms, here) VALUES (:job, 0, :now, 0) ON CONFLICT DO NOTHING
+
 -- name: sampled
 -- Record that images of this step were requested.
 UPDATE sampling SET step = :step, at_ms = :now, here = :here WHERE job = :job
 
 -- name: to_render_here
--- Return a row if the training node was asked to render this step and no image has arrived.
-SELECT job FROM sampling WHERE job = :job AND step = :step AND here = 1
+-- Return a row if the training node was asked to render this step and no image has arrived. `here`: 2 if it is to be shown as it is now.
+SELECT here FROM sampling WHERE job = :job AND step = :step AND here > 0
   AND NOT EXISTS (SELECT 1 FROM artifact WHERE artifact.job = :job AND artifact.path = :path)
 
 -- name: add_sample

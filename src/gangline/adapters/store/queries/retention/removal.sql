@@ -31,6 +31,9 @@ DELETE FROM tracked_picture WHERE job = :job
 -- name: remove_sampling
 DELETE FROM sampling WHERE job = :job
 
+-- name: remove_wishes
+DELETE FROM wish WHERE job = :job
+
 -- name: remove_sample
 DELETE FROM sample WHERE job = :job
 

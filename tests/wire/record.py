@@ -231,6 +231,7 @@ class Conversation:
         self.user.pin_checkpoint(assignment.job, 30)
         self.user.pin_checkpoint(assignment.job, 30, pinned=False)
         self.user.checkpoints(assignment.job)
+        self.user.checkpoint(assignment.job, 30)
         self.upload(assignment, Uploads(folder="samples", files=(as_upload(PICTURE, b"a picture"),)), b"a picture")
         self.node.show(hold, Show(step=30, files=(PICTURE,)))
         self.node.finish(hold, Failed(kind="crashed", because="the trainer crashed"))

@@ -253,16 +253,21 @@ def sample_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str
 
 @router.post("/jobs/{job}/retry", status_code=201)
 def retry_job(
-    deployment: ThisDeployment, now: Now, project: MemberOf, job: str, from_checkpoint: bool = False
+    deployment: ThisDeployment,
+    now: Now,
+    project: MemberOf,
+    job: str,
+    from_checkpoint: bool = False,
+    from_step: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
 ) -> JobView:
-    """Submit the spec of a job that has ended as a new job; with `from_checkpoint`, from its newest checkpoint.
+    """Submit the spec of a job that has ended as a new job; with `from_checkpoint`, from its newest checkpoint, with `from_step` from that
+    of this step.
 
-    422 if the job has not ended, or keeps no checkpoint to begin from.
+    422 if the job has not ended, or keeps no checkpoint to begin from; 404 if it keeps none of that step.
     """
     query.owned(deployment, project, job)
-    return query.job(
-        deployment, project, steer.submit_again(deployment, project, job, now, from_checkpoint=from_checkpoint), now
-    )
+    made = steer.submit_again(deployment, project, job, now, from_checkpoint=from_checkpoint, from_step=from_step)
+    return query.job(deployment, project, made, now)
 
 
 @router.get("/jobs/{job}/events")

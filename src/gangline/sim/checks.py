@@ -185,8 +185,9 @@ class Checks:
         """Return the step of the job's newest checkpoint; if it has none, of the newest one of the job that it begins from."""
         sql = "SELECT COALESCE(MAX(step), 0) FROM checkpoint WHERE job = ? AND state = 'committed'"
         own = self._store.look(sql, job)[0][0]
-        begins_from = self._store.look("SELECT begins_from FROM job WHERE id = ?", job)[0][0]
-        return own or (self._store.look(sql, begins_from)[0][0] if begins_from else 0)
+        [(begins_from, last)] = self._store.look("SELECT begins_from, begins_step FROM job WHERE id = ?", job)
+        up_to = f"{sql} AND step <= COALESCE(?, step)"
+        return own or (self._store.look(up_to, begins_from, last)[0][0] if begins_from else 0)
 
     def _check_job(self, job: str) -> None:
         look = self._store.look

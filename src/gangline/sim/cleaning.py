@@ -35,12 +35,12 @@ def pin_some_checkpoint(deployment: Deployment, store: SimStore, rng: Random) ->
 def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
     """Submit a job again that has ended, from a checkpoint that it keeps. Return False if there is no such job."""
     rows = store.look(
-        "SELECT DISTINCT job.project, job.id FROM job JOIN checkpoint ON checkpoint.job = job.id "
-        "WHERE checkpoint.state = 'committed' AND job.ended_ms IS NOT NULL AND job.removed_ms IS NULL ORDER BY job.id"
+        "SELECT job.project, job.id, checkpoint.step FROM job JOIN checkpoint ON checkpoint.job = job.id "
+        "WHERE checkpoint.state = 'committed' AND job.ended_ms IS NOT NULL AND job.removed_ms IS NULL ORDER BY job.id, checkpoint.step"
     )
     if rows:
-        project, job = rng.choice(rows)
-        steer.submit_again(deployment, project, job, now_ms, from_checkpoint=True)
+        project, job, step = rng.choice(rows)
+        steer.submit_again(deployment, project, job, now_ms, from_step=step)
     return bool(rows)
 
 

@@ -24,7 +24,8 @@ from gangline.core.files import File, is_safe_path
 from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import to_json
-from gangline.core.runs.kept import CheckpointView, RemovalView, StorageView
+from gangline.core.runs.contract import MANIFEST, checkpoint_name
+from gangline.core.runs.kept import CheckpointFilesView, CheckpointView, RemovalView, StorageView, StoredFileView
 from gangline.core.specs.fields import Base, base_to_json
 from gangline.core.specs.spec import Spec
 from gangline.core.views import (
@@ -173,9 +174,11 @@ class Client(FleetCalls, AccessCalls):
         """Have pictures rendered of what a job has now. They come among its artifacts, as those of its rhythm."""
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "sample")))
 
-    def retry(self, job: str, *, from_checkpoint: bool = False) -> JobView:
-        """Submit the same spec as a new job; with `from_checkpoint`, from the old job's newest one, which is kept while it is needed."""
-        params = {"from_checkpoint": "true"} if from_checkpoint else None
+    def retry(self, job: str, *, from_checkpoint: bool = False, from_step: int | None = None) -> JobView:
+        """Submit the same spec as a new job; with `from_checkpoint`, from the old job's newest one, which is kept while it is needed, and
+        with `from_step` from that of this step."""
+        params = {"from_checkpoint": "true"} if from_checkpoint else {}
+        params |= {"from_step": str(from_step)} if from_step is not None else {}
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "retry"), params=params))
 
     def storage(self) -> StorageView:
@@ -185,6 +188,19 @@ class Client(FleetCalls, AccessCalls):
     def checkpoints(self, job: str) -> list[CheckpointView]:
         """Return the checkpoints that a job keeps, newest first."""
         return parse_answer(list[CheckpointView], self._http.ask("GET", path_of("jobs", job, "checkpoints")))
+
+    def checkpoint(self, job: str, step: int) -> CheckpointFilesView:
+        """Return the files of a job's checkpoint, each with a URL."""
+        return parse_answer(CheckpointFilesView, self._http.ask("GET", path_of("jobs", job, "checkpoints", str(step))))
+
+    def download_checkpoint(self, job: str, step: int, folder: Path) -> Path:
+        """Download a checkpoint into a folder of its own below `folder`, and return that. Each file is checked; the manifest comes last."""
+        found = self.checkpoint(job, step)
+        target = folder / checkpoint_name(found.step)
+        for file in found.files:
+            self.download(file, target)
+        (target / MANIFEST).write_text(json.dumps(found.manifest))
+        return target
 
     def pin_checkpoint(self, job: str, step: int, *, pinned: bool = True) -> list[CheckpointView]:
         """Pin a checkpoint: it is kept until it is unpinned. With `pinned=False`, unpin it: it expires by age again."""
@@ -246,7 +262,7 @@ class Client(FleetCalls, AccessCalls):
     def artifacts(self, job: str) -> list[ArtifactView]:
         return parse_answer(list[ArtifactView], self._http.ask("GET", path_of("jobs", job, "artifacts")))
 
-    def download(self, artifact: ArtifactView, folder: Path) -> Path:
+    def download(self, artifact: ArtifactView | StoredFileView, folder: Path) -> Path:
         """Download a result below the folder, complete and with the right SHA-256, or not at all. Return its path."""
         if not is_safe_path(artifact.path):  # a path from the network is never trusted, as a file is written there
             raise Damaged(f"the server calls a result {artifact.path}, which cannot be the name of a file")
@@ -267,7 +283,7 @@ class Client(FleetCalls, AccessCalls):
             ) from None
         raise Damaged(f"{artifact.path} does not match its SHA-256", hint="try again")
 
-    def _read_into(self, partial: Path, artifact: ArtifactView) -> str:
+    def _read_into(self, partial: Path, artifact: ArtifactView | StoredFileView) -> str:
         hashed = hashlib.sha256()
         with self._bytes.stream("GET", self._absolute(artifact.url)) as answer, partial.open("wb") as out:
             if not answer.is_success:

@@ -67,6 +67,7 @@ ROUTES = {
     "DELETE /v1/jobs/{job}": Entry("member", 422, elsewhere=404),  # it has not ended
     "GET /v1/jobs/{ended}/removal": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/checkpoints": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/checkpoints/{step}": Entry("viewer", 404),  # there is none
     "PUT /v1/jobs/{job}/checkpoints/{step}/pin": Entry("member", 404),  # there is none
     "DELETE /v1/jobs/{job}/checkpoints/{step}/pin": Entry("member", 404),  # there is none
     "GET /v1/storage": Entry("viewer"),

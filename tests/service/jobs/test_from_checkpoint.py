@@ -1,19 +1,24 @@
 """A job that is submitted again goes on from the old one's checkpoint, which stays until the new job has one of its own."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, NotFound
+from gangline.core.runs.contract import MANIFEST, parse_manifest
 from gangline.ports.server import Done, Downloads, Reject, Urls
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.checkpoint import reject_damaged, sign_downloads
 from gangline.service.retention.ages import expire_checkpoints
 from gangline.service.retention.removal import remove, what_goes
 from gangline.service.retention.storage import checkpoints
-from tests.service.conftest import PROJECT, Before, Service
+from gangline.wire.client import Client
+from tests.service.conftest import OPERATOR, PROJECT, Before, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
 from tests.service.retention.test_ages import after, steps, stored, trained
+from tests.service.served import serving
 
 
 def canceled(service: Service, *at: int) -> str:
@@ -150,6 +155,47 @@ def test_a_job_that_must_stay_exact_goes_on_where_its_checkpoint_was_made(servic
     new = again(service, job)
     service.claim_nothing(service.join("node-b", capabilities={"cpu": "another"}))
     assert service.claim(node).job == new
+
+
+def from_step(service: Service, job: str, step: int) -> str:
+    return steer.submit_again(service.deployment, PROJECT, job, service.now_ms, from_step=step)
+
+
+def test_it_may_begin_from_an_older_checkpoint_and_then_from_no_newer_one(service: Service) -> None:
+    old = canceled(service, 10, 20)
+    new = from_step(service, old, 10)
+    shown = query.job(service.deployment, PROJECT, new, service.now_ms)
+    assert shown.summary.committed_step == 10
+    told = query.events_after(service.deployment, PROJECT, new, 0)[0].because
+    assert told == f"waits for a node, to resume from step 10 of {old}"
+    assert [found.step for found in service.claim(service.join("node-b")).resume] == [10]
+
+
+def test_whoever_inherits_from_it_begins_from_the_same_step(service: Service) -> None:
+    old = canceled(service, 10, 20)
+    between = from_step(service, old, 10)
+    steer.cancel(service.deployment, between, service.now_ms)
+    again(service, between)
+    assert [found.step for found in service.claim(service.join("node-b")).resume] == [10]
+
+
+def test_a_step_that_is_not_kept_is_no_beginning(service: Service) -> None:
+    old = canceled(service, 10, 20)
+    with pytest.raises(NotFound, match=f"{old} keeps no checkpoint of step 15") as error:
+        from_step(service, old, 15)
+    assert error.value.hint == "it keeps those of these steps: 20, 10"
+
+
+def test_a_checkpoint_is_downloaded_with_its_manifest(service: Service, tmp_path: Path) -> None:
+    job, _, _ = trained(service, 10)
+    with serving(service.app) as served, Client(served.url, OPERATOR) as client:
+        folder = client.download_checkpoint(job, 10, tmp_path)
+        with pytest.raises(NotFound, match="keeps no checkpoint of step 11"):
+            client.checkpoint(job, 11)
+    manifest = parse_manifest(json.loads((folder / MANIFEST).read_text()))
+    assert folder == tmp_path / "000010" and manifest.step == 10
+    (file,) = manifest.files
+    assert (folder / file.path).read_bytes() == b"step 10"
 
 
 def test_it_is_asked_for_over_http(service: Service) -> None:

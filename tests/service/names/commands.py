@@ -73,6 +73,12 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{unwanted} --yes", shows="is deleted", json=False),
         Run("{typed} --yes", 2),
     ),
+    "jobs checkpoints": (
+        Run("{failed}", shows="2.0 kB"),
+        Run("{failed} --pin 1", shows="2.0 kB"),
+        Run("{failed} --download 7 --to {folder}/got", 2, shows="keeps no checkpoint"),
+        Run("{typed}", 2),
+    ),
     "checkpoints ls": (Run("{failed}", shows="2.0 kB"), Run("{typed}", 2)),
     "checkpoints pin": (
         Run("{failed} 1", shows="2.0 kB"),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 
 from gangline.api.lanes import UserRoute
 from gangline.api.who import NUMBER_MAX, MemberOf, Now, ThisDeployment, ViewerOf
-from gangline.core.runs.kept import CheckpointView, RemovalView, StorageView
+from gangline.core.runs.kept import CheckpointFilesView, CheckpointView, RemovalView, StorageView
 from gangline.service.jobs import query
 from gangline.service.retention import removal, storage
 
@@ -26,6 +26,15 @@ def show_storage(deployment: ThisDeployment, project: ViewerOf) -> StorageView:
 def list_checkpoints(deployment: ThisDeployment, project: ViewerOf, job: str) -> list[CheckpointView]:
     """List the checkpoints that the job keeps, newest first."""
     return storage.checkpoints(deployment, query.owned(deployment, project, job))
+
+
+@router.get("/jobs/{job}/checkpoints/{step}")
+def show_checkpoint(
+    deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, step: CheckpointStep
+) -> CheckpointFilesView:
+    """Show the files of the job's checkpoint of this step, each with a signed URL to download it. 404 if no checkpoint of that step is
+    kept."""
+    return storage.checkpoint_files(deployment, query.owned(deployment, project, job), step, now)
 
 
 @router.put("/jobs/{job}/checkpoints/{step}/pin")

@@ -1,5 +1,6 @@
-"""`gangline checkpoints`: those that a job keeps, and which of them are to stay."""
+"""`gangline checkpoints` and `gangline jobs checkpoints`: those that a job keeps, which of them are to stay, and copies of them."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,8 +15,10 @@ from gangline.cli.output import (
     format_time,
     out,
     print_json,
+    say,
     table,
 )
+from gangline.compose.settings import existing
 from gangline.core.runs.kept import CheckpointView
 
 StepArgument = Annotated[int, typer.Argument(help="Name the checkpoint by its step.", show_default=False)]
@@ -55,6 +58,33 @@ def unpin_checkpoint_command(
     """Unpin the checkpoint of a step, so that it is deleted by its age again."""
     client, job = client_and_job(server, token, job)
     _show(client.pin_checkpoint(job, step, pinned=False), output)
+
+
+def job_checkpoints_command(
+    job: JobArgument,
+    pin: Annotated[
+        int | None, typer.Option("--pin", help="Keep the checkpoint of this step until it is unpinned.")
+    ] = None,
+    unpin: Annotated[int | None, typer.Option("--unpin", help="Let the checkpoint of this step expire again.")] = None,
+    download: Annotated[int | None, typer.Option("--download", help="Download the checkpoint of this step.")] = None,
+    to: Annotated[Path, typer.Option("--to", help="The folder to download into.")] = Path(),
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List a job's checkpoints and why each is kept; pin, unpin or download one."""
+    client, job = client_and_job(server, token, job)
+    for step, pinned in ((pin, True), (unpin, False)):
+        if step is not None:
+            client.pin_checkpoint(job, step, pinned=pinned)
+    if download is None:
+        _show(client.checkpoints(job), output)
+        return
+    folder = client.download_checkpoint(job, download, existing(to))
+    if output is Output.json:
+        print_json({"job": job, "step": download, "folder": str(folder)})
+    else:
+        say(f"the checkpoint of step {download} is in {folder}")
 
 
 def _show(found: list[CheckpointView], output: Output) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from gangline.cli.jobs import metrics
 from gangline.cli.jobs.asking import sample_job_command, save_job_command
+from gangline.cli.jobs.checkpoints import job_checkpoints_command
 from gangline.cli.jobs.removal import remove_job_command
 from gangline.cli.jobs.samples import samples_standing
 from gangline.cli.jobs.which import JobArgument, client_and_job
@@ -126,6 +127,9 @@ def retry_job_command(
         bool,
         typer.Option("--from-checkpoint", help="Start from the newest checkpoint of the old job (default: at step 0)."),
     ] = False,
+    from_step: Annotated[
+        int | None, typer.Option("--from-step", help="Start from the checkpoint of this step of the old job.")
+    ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
@@ -135,7 +139,7 @@ def retry_job_command(
     With --from-checkpoint no checkpointed step is trained again: the old checkpoints are kept until the new job has one of its own.
     """
     client, job = client_and_job(server, token, job)
-    found = client.retry(job, from_checkpoint=from_checkpoint)
+    found = client.retry(job, from_checkpoint=from_checkpoint, from_step=from_step)
     _tell(found, output)
     if output is Output.text:
         out.print(found.summary.id)
@@ -143,6 +147,7 @@ def retry_job_command(
 
 app.command("save")(save_job_command)
 app.command("sample")(sample_job_command)
+app.command("checkpoints")(job_checkpoints_command)
 app.command("rm")(remove_job_command)
 
 

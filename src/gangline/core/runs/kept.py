@@ -1,7 +1,7 @@
 """Define the views of a project's stored objects. Times are milliseconds UTC, money is US dollars with six decimals."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gangline.core.job import JobState
 
@@ -21,6 +21,26 @@ class CheckpointView:
     committed_ms: int
     goes_ms: int | None
     because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFileView:
+    """A file of a checkpoint, with a signed URL that expires."""
+
+    path: str
+    bytes: int
+    sha256: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFilesView:
+    """The files of a checkpoint, and the manifest that belongs beside them: with it, a trainer may resume from a copy."""
+
+    job: str
+    step: int
+    manifest: dict[str, Any]
+    files: tuple[StoredFileView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

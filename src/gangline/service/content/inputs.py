@@ -57,9 +57,13 @@ def _is_of_result(spec: SampleSpec, path: str) -> bool:
 
 
 def checkpoints_to_resume(deployment: Deployment, job: str, begins_from: str | None) -> list[Row]:
-    """Return the checkpoints of a job, newest first; while it has none, those of the job that it begins from."""
+    """Return the checkpoints of a job, newest first; while it has none, those of the job that it begins from, up to its `begins_step`."""
     own = deployment.store.load("checkpoints", job=job)
-    return own if own or begins_from is None else deployment.store.load("checkpoints", job=begins_from)
+    if own or begins_from is None:
+        return own
+    last = deployment.store.load("job", id=job)[0]["begins_step"]
+    inherited = deployment.store.load("checkpoints", job=begins_from)
+    return [row for row in inherited if last is None or row["step"] <= last]
 
 
 def resumable(checkpoint: Row) -> Resumable:

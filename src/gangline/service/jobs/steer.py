@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from gangline.core.errors import BadInput, Unreachable
+from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.events import Moved
 from gangline.core.job import ENDED, Job
 from gangline.core.jobs.failure import Verdict, canceled
@@ -78,9 +78,15 @@ def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
 
 
 def submit_again(
-    deployment: Deployment, project: str, job_id: str, now_ms: int, *, from_checkpoint: bool = False
+    deployment: Deployment,
+    project: str,
+    job_id: str,
+    now_ms: int,
+    *,
+    from_checkpoint: bool = False,
+    from_step: int | None = None,
 ) -> str:
-    """Submit the same spec as a new job, optionally from the checkpoint that the old one reached, and return its id.
+    """Submit the same spec as a new job, optionally from the checkpoint that the old one reached or that of a step, and return its id.
 
     Raise `BadInput` while the old job may still succeed, or if it has no checkpoint to begin from.
     """
@@ -89,21 +95,38 @@ def submit_again(
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if KINDS[row["kind"]].renders:
         return samples.retry_samples(deployment, row, now_ms)
-    begins_from = _heritage(deployment, row) if from_checkpoint else None
+    begins_from, begins_step = (
+        _heritage(deployment, row, from_step) if from_checkpoint or from_step is not None else (None, None)
+    )
     spec, places = read_submission(deployment, project, json.loads(row["spec"]), parse_spec)
     return queue(
-        deployment, project, spec, places, name=row["name"], request=None, now_ms=now_ms, begins_from=begins_from
+        deployment,
+        project,
+        spec,
+        places,
+        name=row["name"],
+        request=None,
+        now_ms=now_ms,
+        begins_from=begins_from,
+        begins_step=begins_step,
     )
 
 
-def _heritage(deployment: Deployment, job: Row) -> str:
-    """Return the job whose checkpoints to begin from: this one, or the one that it was to begin from itself."""
+def _heritage(deployment: Deployment, job: Row, step: int | None) -> tuple[str, int | None]:
+    """Return the job whose checkpoints to begin from, and the newest step that counts: this one, or the one that it was to begin from
+    itself."""
     found = checkpoints_to_resume(deployment, job["id"], job["begins_from"])
     if not found:
         raise BadInput(
             f"{job['id']} keeps no checkpoint", hint="without --from-checkpoint the new job starts at step 0"
         )
-    return found[0]["job"]
+    if step is not None and all(row["step"] != step for row in found):
+        steps = ", ".join(str(row["step"]) for row in found)
+        raise NotFound(
+            f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps those of these steps: {steps}"
+        )
+    owner: str = found[0]["job"]
+    return owner, step if step is not None or owner == job["id"] else job["begins_step"]
 
 
 _HAS = {"succeeded": "succeeded", "failed": "failed", "canceled": "been canceled"}

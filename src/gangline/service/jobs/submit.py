@@ -84,10 +84,12 @@ def queue(
     request: str | None,
     now_ms: int,
     begins_from: str | None = None,
+    begins_step: int | None = None,
 ) -> str:
     """Submit a spec that was read already.
 
-    The job may begin from the checkpoints of the job `begins_from`, which are kept until it has its first one.
+    The job may begin from the checkpoints of the job `begins_from`, which are kept until it has its first one; from none that is newer than
+    `begins_step`.
     """
     _check_sets(spec)
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
@@ -120,8 +122,13 @@ def queue(
         *delivering(job, spec.deliver),
         *listing(project, job, inputs.values()),
         *_rhythm(spec, job, now_ms),
-        *_inheriting(job, begins_from),
-        event(job, "submitted", because if begins_from is None else f"{because}, to resume from {begins_from}", now_ms),
+        *_inheriting(job, begins_from, begins_step),
+        event(
+            job,
+            "submitted",
+            because if begins_from is None else f"{because}, to resume from {_at(begins_from, begins_step)}",
+            now_ms,
+        ),
     )
     if added:
         return job
@@ -141,7 +148,11 @@ def _earlier(deployment: Deployment, project: str, request: str | None, asked: s
     return earlier[0]["id"]
 
 
-def _inheriting(job: str, begins_from: str | None) -> list[Write]:
+def _at(job: str, step: int | None) -> str:
+    return job if step is None else f"step {step} of {job}"
+
+
+def _inheriting(job: str, begins_from: str | None, step: int | None) -> list[Write]:
     """Return the writes that let the job begin from another one's checkpoints.
 
     The mark on them fails every deletion that was decided before.
@@ -150,7 +161,7 @@ def _inheriting(job: str, begins_from: str | None) -> list[Write]:
         return []
     return [
         guard("bequeath_checkpoints", job=begins_from),
-        write("begin_from", id=job, of=begins_from),
+        write("begin_from", id=job, of=begins_from, step=step),
         write("measure_checkpoint", id=job),
     ]
 

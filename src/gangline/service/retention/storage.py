@@ -8,10 +8,19 @@ from gangline.core.errors import NotFound
 from gangline.core.job import ENDED
 from gangline.core.money.cost import GB
 from gangline.core.policy import Policy
-from gangline.core.runs.kept import CheckpointView, JobSizeView, KeptKind, KeptView, StorageView
+from gangline.core.runs.kept import (
+    CheckpointFilesView,
+    CheckpointView,
+    JobSizeView,
+    KeptKind,
+    KeptView,
+    StorageView,
+    StoredFileView,
+)
 from gangline.core.runs.retention import age, checkpoints_s
 from gangline.ports.store import Row, guard
 from gangline.service.content.blobs import files_of_bases
+from gangline.service.content.inputs import resumable
 from gangline.service.deployment import Deployment
 
 LARGEST = 10
@@ -159,10 +168,41 @@ def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
 def pin(deployment: Deployment, job: Row, step: int, *, pinned: bool) -> list[CheckpointView]:
     """Pin the newest checkpoint of a step, or unpin it. Raise `NotFound` if the job keeps none of that step."""
     kept = deployment.store.load("checkpoints_of_job", job=job["id"])
-    chosen = next((row for row in kept if row["step"] == step), None)
+    chosen = _of_step(kept, step)
     if chosen is None or not deployment.store.apply(guard("pin_checkpoint", id=chosen["id"], pinned=int(pinned))):
-        steps = ", ".join(str(row["step"]) for row in kept) or "none"
-        raise NotFound(
-            f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps checkpoints of these steps: {steps}"
-        )
+        raise _keeps_none(job, step, kept)
     return checkpoints(deployment, job)
+
+
+def checkpoint_files(deployment: Deployment, job: Row, step: int, now_ms: int) -> CheckpointFilesView:
+    """Return the files of the newest checkpoint of a step, as URLs. Raise `NotFound` if the job keeps none of that step."""
+    kept = deployment.store.load("checkpoints", job=job["id"])
+    chosen = _of_step(kept, step)
+    if chosen is None:
+        raise _keeps_none(job, step, kept)
+    found, seconds = resumable(chosen), deployment.policy.url_s
+    return CheckpointFilesView(
+        job=job["id"],
+        step=step,
+        manifest=found.manifest,
+        files=tuple(
+            StoredFileView(
+                path=file.path,
+                bytes=file.bytes,
+                sha256=file.sha256,
+                url=deployment.objects.sign_get(file.key, now_ms=now_ms, seconds=seconds).url,
+            )
+            for file in found.files
+        ),
+    )
+
+
+def _of_step(kept: list[Row], step: int) -> Row | None:
+    return next((row for row in kept if row["step"] == step), None)
+
+
+def _keeps_none(job: Row, step: int, kept: list[Row]) -> NotFound:
+    steps = ", ".join(str(row["step"]) for row in kept) or "none"
+    return NotFound(
+        f"{job['id']} keeps no checkpoint of step {step}", hint=f"it keeps checkpoints of these steps: {steps}"
+    )

@@ -26,8 +26,8 @@ WHERE project = :project AND request = :request
 -- name: job
 SELECT id, project, name, kind, wanted, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-       attempts_failed, attempts_max, ready_ms, version, begins_from, fetching, imported, submitted_ms, queued_ms, ended_ms,
-       removed_ms
+       attempts_failed, attempts_max, ready_ms, version, begins_from, begins_step, fetching, imported, submitted_ms, queued_ms,
+       ended_ms, removed_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -80,7 +80,7 @@ WHERE id = :id
 
 -- name: begin_from
 -- Start the job from another job's checkpoints. If it must stay exact, it may run only where those were made.
-UPDATE job SET begins_from = :of,
+UPDATE job SET begins_from = :of, begins_step = :step,
        numerics = CASE WHEN exact = 'required' THEN (SELECT numerics FROM job AS before WHERE before.id = :of) ELSE '' END
 WHERE id = :id
 

@@ -282,6 +282,7 @@ class Conversation:
         assignment = self.claim()
         self.user.save(job)
         self.user.sample(job)
+        self.user.finish(job)
         self.user.pause(job)
         self.node.beat(assignment.hold, Beat(phase="saving", step=1, training_s=1.0))
         self.node.finish(assignment.hold, Released())
@@ -314,5 +315,5 @@ if __name__ == "__main__":
         old.unlink()
     for number, exchange in enumerate(record()):
         what = [part for part in exchange.path.partition("?")[0].split("/")[2:] if "-0" not in part][:3] or ["healthz"]
-        name = f"{number:02d}-{exchange.method.lower()}-{'-'.join(what)}.json"
+        name = f"{number:03d}-{exchange.method.lower()}-{'-'.join(what)}.json"
         (folder / name).write_text(json.dumps(asdict(exchange), indent=1, ensure_ascii=False) + "\n")

@@ -133,6 +133,7 @@ class ScriptedRun:
     script: list[Progress]
     code: int = 0
     stopped: bool = False
+    finishing: bool = False
     killed: bool = False
     asked: int = 0
     saved: list[Saved] = field(default_factory=list)
@@ -180,6 +181,9 @@ class ScriptedRun:
 
     def ask_to_render(self, *, now: bool = False) -> None:
         raise AssertionError("no pictures were asked for")
+
+    def ask_to_finish(self) -> None:
+        self.finishing = True
 
     def ask_to_stop(self) -> None:
         self.stopped = True
@@ -607,6 +611,31 @@ def test_what_the_owner_asks_is_saved_at_once_and_once(node: Node) -> None:
         node.step()
     assert len(run.asked_at) == before + 1
     assert run.asked_at[-1] - asked_s <= POLICY.heartbeat_interval_s + 1
+
+
+def test_an_owner_who_wants_the_end_has_it_with_the_steps_that_were_taken(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    run = node.trainer.runs[0]
+    assert node.service.ask("POST", f"/v1/jobs/{job}/finish").json()["asked"] == ["finish"]
+    while not run.finishing:
+        node.step()
+    run.script = looks(2, phase="saving", step=50, steps=100, loss=0.4, seconds_per_step=0.2)
+    while node.service.state(job) != "succeeded":
+        node.step()
+    shown = node.service.ask("GET", f"/v1/jobs/{job}").json()["summary"]
+    assert (shown["step"], shown["steps"]) == (50, 100)
+
+
+def test_a_trainer_that_is_not_started_yet_is_asked_when_it_is(node: Node) -> None:
+    job = node.service.submit()
+    while node.service.state(job) != "running":
+        node.step()
+    assert not node.trainer.runs
+    node.service.ask("POST", f"/v1/jobs/{job}/finish")
+    while not (node.trainer.runs and node.trainer.runs[0].finishing):
+        node.step()
 
 
 def test_saving_takes_no_more_than_a_hundredth_of_the_time(node: Node) -> None:

@@ -251,6 +251,17 @@ def sample_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str
     return query.job(deployment, project, job, now)
 
 
+@router.post("/jobs/{job}/finish")
+def finish_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+    """Have the job end now, with the result of the steps that it has taken. One that no node works on goes to a node that writes it.
+
+    422 if the job has ended, if it runs a command, or if it has neither a node nor a checkpoint.
+    """
+    query.owned(deployment, project, job)
+    wishes.ask_to_finish(deployment, job, now)
+    return query.job(deployment, project, job, now)
+
+
 @router.post("/jobs/{job}/retry", status_code=201)
 def retry_job(
     deployment: ThisDeployment,

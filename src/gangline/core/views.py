@@ -37,8 +37,8 @@ class AttemptView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSummary:
     """A job without its spec and attempts. `step` is the last step that is known to be done, and never less than `committed_step`, which no
-    interruption can undo; `steps` are all, 0 if that is unknown. `phase` is what its node is doing, or `pausing` until the node has saved.
-    `cost_usd` is the known part of the cost, without the parts in `cost_lacks`."""
+    interruption can undo; `steps` are all, 0 if that is unknown. One that succeeded with fewer was finished early. `phase` is what
+    its node is doing, or `pausing` until it has saved. `cost_usd` is the known part of the cost, without the parts in `cost_lacks`."""
 
     id: str
     name: str

@@ -293,6 +293,7 @@ class Succeeded:
     outcome: Literal["succeeded"] = "succeeded"
     output: Annotated[Files, MinLen(1), MaxLen(RESULTS_MAX)]
     samples: Annotated[Files, MaxLen(10_000)] = ()
+    steps: Annotated[int, Ge(0), Le(STEPS_MAX)] = 0  # that were taken, where it was asked to finish early
 
 
 _SAYS = "What went wrong:\n\n" + markdown_list({kind: MEANING[kind].sentence for kind in get_args(ReportedKind)})

@@ -91,6 +91,10 @@ class Run(Protocol):
         this one."""
         ...
 
+    def ask_to_finish(self) -> None:
+        """Ask it to take no more steps and to write its result, at any time: it may not have begun. Repeated calls are no error."""
+        ...
+
     def ask_to_stop(self) -> None:
         """Ask it to save, then exit with code 75. Repeated calls are no error, nor is asking a run that has ended."""
         ...

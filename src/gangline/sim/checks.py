@@ -258,7 +258,13 @@ class Checks:
         if KINDS[spec["kind"]].renders:
             self._check_pictures(job, spec)
             return
-        wanted = content_sha256(f"result of {lineage_of(spec)}", spec["steps"])
+        last, asked = self._store.look(
+            "SELECT ended_step, EXISTS (SELECT 1 FROM event WHERE job = job.id AND kind = 'asked to finish') FROM job WHERE id = ?",
+            job,
+        )[0]
+        if last is not None and not asked:
+            self._fail(3, f"{job} ended at step {last}, and nobody had asked it to finish")
+        wanted = content_sha256(f"result of {lineage_of(spec)}", last or spec["steps"])
         found = self._store.look("SELECT sha256, key FROM artifact WHERE job = ? AND path NOT LIKE 'samples/%'", job)
         if [row[0] for row in found] != [wanted]:
             self._fail(3, f"the result of {job} is not that of an uninterrupted run")

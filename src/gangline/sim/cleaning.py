@@ -45,11 +45,17 @@ def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Ran
 
 
 def ask_some_job(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> str:
-    """Ask a random running job to save or to show itself. Return which, or an empty text if none runs or it was asked before."""
-    rows = store.look("SELECT id FROM job WHERE state = 'running' AND kind <> 'sample' ORDER BY id")
+    """Ask a random job to save, to show itself or to finish. Return which, or an empty text if there is none or it was asked before."""
+    rows = store.look(
+        "SELECT id FROM job WHERE ended_ms IS NULL AND fencing > 0 AND kind <> 'sample' ORDER BY state DESC, id LIMIT 20"
+    )
     if not rows:
         return ""
-    asks = {"checkpoint asked for": wishes.ask_to_save, "pictures asked for": wishes.ask_for_samples}
+    asks = {
+        "checkpoint asked for": wishes.ask_to_save,
+        "pictures asked for": wishes.ask_for_samples,
+        "finish asked for": wishes.ask_to_finish,
+    }
     job, what = rng.choice(rows)[0], rng.choice(list(asks))
     return what if asks[what](deployment, job, now_ms) else ""
 

@@ -54,6 +54,7 @@ KINDS = (
     "checkpoint pinned",
     "checkpoint asked for",
     "pictures asked for",
+    "finish asked for",
 )
 """Every kind of fault. A soak in which one of them never struck proves nothing about it."""
 

@@ -60,7 +60,15 @@ def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator
             render_step(base, spec, texts, spoken, run.output, task.step)
             if task.checkpoint
             else render_comparison(
-                base, spec, adapter, texts, before, spoken, run.output, run.inputs / "result" / SAMPLES / PHOTOS
+                base,
+                spec,
+                adapter,
+                texts,
+                before,
+                spoken,
+                run.output,
+                run.inputs / "result" / SAMPLES / PHOTOS,
+                task.step,
             )
         )
         yield from pictures

@@ -36,8 +36,8 @@ class Training(ABC):
     batches: Prefetcher[Any]
 
     @abstractmethod
-    def measured(self, learner: Learner, step: int) -> dict[str, float]:
-        """Return what is measured on held-out samples after `step`, if anything is."""
+    def measured(self, learner: Learner, step: int, *, last: bool = False) -> dict[str, float]:
+        """Return what is measured on held-out samples after `step`, if anything is; always after the `last`, if there are any."""
 
     @abstractmethod
     def draw(self, run: RunDirectory, learner: Learner, step: int) -> None:
@@ -46,7 +46,7 @@ class Training(ABC):
 
     @abstractmethod
     def write_result(self, run: RunDirectory, learner: Learner) -> None:
-        """Write the result of a run that took its last step."""
+        """Write the result of a run whose last step was `run.step`, be that all of its spec's or not."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -99,7 +99,7 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
         training.measured(learner, 0)
     run.report_phase("training")
     run.restart_meter()
-    for step in range(run.step + 1, spec.steps + 1):
+    for step in steps_to_take(run, ranks, spec):
         moment, samples = moment_of_step(spec.phases, step), batches.step(step)
         if learner.fit(moment, samples):
             run.images_per_step = moment.phase.batch_size
@@ -109,20 +109,19 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
             run.restart_meter()
         meter.add(*learner.step(moment, samples))
         # One exchange for everything: what to do next, and (the maximum of -step) the last step whose part every rank has written.
-        stop, save, render, report, written = ranks.most(
-            *wishes(run, ranks, orders, saves, meter, step), -saver.written
-        )
+        wanted = wishes(run, ranks, orders, saves, meter, step)
+        stop, finish, save, render, report, written = ranks.most(*wanted, -saver.written)
         saver.heard(-written)
         with run.aside():
-            measured = training.measured(learner, step)
-        if stop or save or render or report or measured or moment.is_last_of_phase:
+            measured = training.measured(learner, step, last=bool(finish))
+        if stop or finish or save or render or report or measured or moment.is_last_of_phase:
             count, loss, norm = meter.take()
             metrics = {"loss": loss, "gradient_norm": norm} | learner.gauges() | measured
             run.report_step(step, metrics, steps_since=count)
         if render:
             orders.render = False
             draw_as_ordered(training, run, learner, step, now=render == NOW)
-        if (stop or save) and step < spec.steps:
+        if (stop or finish or save) and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
             run.save_s = save_learner(learner, saver, step)
@@ -134,6 +133,8 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
                 saver.wait()
                 training.close()
                 return EXIT_STOPPED
+            if finish:
+                break
 
     run.report_phase("saving")
     saver.wait()
@@ -141,6 +142,12 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
     training.close()
     ranks.meet()
     return EXIT_DONE
+
+
+def steps_to_take(run: RunDirectory, ranks: Ranks, spec: TrainingSpec) -> range:
+    """Return the steps from here to the last; none if the run resumes only to write its result."""
+    finish = run.step and ranks.most(run.is_to_finish)[0]
+    return range(run.step + 1, run.step + 1 if finish else spec.steps + 1)
 
 
 def draw_as_ordered(training: Training, run: RunDirectory, learner: Learner, step: int, *, now: bool) -> None:
@@ -172,10 +179,10 @@ NOW = 2
 def wishes(
     run: RunDirectory, ranks: Ranks, orders: Orders, saves: SaveClock, meter: LossMeter, step: int
 ) -> tuple[int, ...]:
-    """Return whether to stop, to save, to render and to report. Any rank may have received an order; only the first rank's clocks count."""
+    """Return whether to stop, to finish, to save, to render and to report. Any rank may have an order; the first one's clocks count."""
     save = orders.save or (ranks.is_first and saves.due(step))
     render = (NOW if run.show_now.exists() else 1) if orders.render else 0
-    return orders.stop, save, render, ranks.is_first and meter.due
+    return orders.stop, run.is_to_finish, save, render, ranks.is_first and meter.due
 
 
 class Unheard(RunDirectory):

@@ -174,6 +174,10 @@ class Client(FleetCalls, AccessCalls):
         """Have pictures rendered of what a job has now. They come among its artifacts, as those of its rhythm."""
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "sample")))
 
+    def finish(self, job: str) -> JobView:
+        """Have a job end now, with the result of the steps that it has taken."""
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "finish")))
+
     def retry(self, job: str, *, from_checkpoint: bool = False, from_step: int | None = None) -> JobView:
         """Submit the same spec as a new job; with `from_checkpoint`, from the old job's newest one, which is kept while it is needed, and
         with `from_step` from that of this step."""

@@ -23,7 +23,7 @@ class LiveAttempt:
 
     Only the course writes `phase`, `from_step` and `run`, only the heartbeat `first_step_s`, and only `ask_to_stop` `stop_s`. `run` is the
     newest trainer, also after it has ended. With `save_wanted` the job's owner wants a checkpoint: none was committed since the node heard
-    of it.
+    of it; `finishing`: the owner wants the result of what there is.
     """
 
     edges: Edges
@@ -36,6 +36,7 @@ class LiveAttempt:
     first_step_s: float | None = None
     stop_s: float | None = None
     save_wanted: bool = False
+    finishing: bool = False
 
     @property
     def hold(self) -> Hold:
@@ -52,6 +53,12 @@ class LiveAttempt:
         if self.run:
             self.run.ask_to_stop()
         self.stop_s = self.clock.now_s
+
+    def ask_to_finish(self) -> None:
+        """Ask the trainer to take no more steps and write its result; one that is not started yet is asked then."""
+        self.finishing = True
+        if self.run:
+            self.run.ask_to_finish()
 
     def insistently(self, ask: Callable[[], T | Stale | Refused]) -> Activity[T | Refused]:
         """Repeat a refused request a few times: a file that was just uploaded may not be visible to every server yet."""

@@ -48,6 +48,8 @@ class Heartbeat:
             raise LeaseLost
         self._told_steps = beat.steps or self._told_steps
         live.save_wanted = answer.save
+        if answer.finish:
+            live.ask_to_finish()
         if answer.stop:
             live.ask_to_stop()
 

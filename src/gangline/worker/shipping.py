@@ -197,7 +197,8 @@ class Shipping:
                 yield from self._live.upload(run, folder, files)
             except GanglineError as error:
                 raise AttemptFailed("upload failed", error.message) from None
-        return Succeeded(output=result.output, samples=samples)
+        steps = run.progress().step if self._live.finishing else 0
+        return Succeeded(output=result.output, samples=samples, steps=steps)
 
 
 def _whole_lines(piece: bytes) -> bytes:

@@ -119,6 +119,8 @@ class AttemptWork:
         while left_out is not None and access:
             run = live.run = live.edges.trainer.start(live.assignment.kind, directory, self._taken, access)
             directory = self._directory = run.directory
+            if live.finishing:
+                run.ask_to_finish()
             code = yield from self._supervise(run, shipping, checkpoints)
             run.kill()  # what it started and left would still write, while its result is read
             if code != EXIT_LEFT_OUT or not left_out:

@@ -62,6 +62,7 @@ ROUTES = {
     "POST /v1/jobs/{job}/pause": Entry("member", elsewhere=404),
     "POST /v1/jobs/{job}/resume": Entry("member", elsewhere=404),
     "POST /v1/jobs/{job}/save": Entry("member", 422, elsewhere=404),
+    "POST /v1/jobs/{job}/finish": Entry("member", 422, elsewhere=404),
     "POST /v1/jobs/{job}/sample": Entry("member", 422, elsewhere=404),
     "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
     "DELETE /v1/jobs/{job}": Entry("member", 422, elsewhere=404),  # it has not ended

@@ -1,14 +1,17 @@
 """What an owner asks of a job while it runs is done once, whatever becomes of its node meanwhile."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gangline.core.errors import BadInput
 from gangline.core.specs.spec import parse_spec
-from gangline.ports.server import Beaten, Committed, Done
+from gangline.ports.server import Beaten, Committed, Done, Hold, Refused
 from gangline.service.jobs import query, steer, wishes
+from gangline.service.jobs.finish import finish as finish_attempt
 from tests.service.conftest import PROJECT, Service
+from tests.service.jobs.test_one_at_a_time import result
 from tests.service.jobs.test_samples import commit, open_samples, shown, train
 from tests.service.test_rules import beat, because, kinds, release, succeed
 
@@ -186,11 +189,99 @@ def test_who_has_no_prompts_or_no_trainer_of_ours_is_told_so(service: Service) -
             ask(service, rendering["id"])
 
 
+# The end
+
+
+def finish(service: Service, job: str) -> bool:
+    return wishes.ask_to_finish(service.deployment, job, service.now_ms)
+
+
+def end_at(service: Service, node: str, hold: Hold, step: int) -> Any:
+    outcome = replace(result(service, node, hold), steps=step)
+    return finish_attempt(service.deployment, node, hold, outcome, service.now_ms)
+
+
+def summary(service: Service, job: str) -> tuple[str, int, int]:
+    shown = query.job(service.deployment, PROJECT, job, service.now_ms).summary
+    return shown.state, shown.step, shown.steps
+
+
+def test_a_job_that_is_finished_early_succeeds_with_the_steps_that_it_took(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_result=True)
+    assert [finish(service, training.job) for _ in range(2)] == [True, False]
+    assert [beat(service, node, training.hold, step) for step in (4, 5)] == 2 * [Beaten(finish=True)]
+    assert end_at(service, node, training.hold, 6) == Done()
+    assert summary(service, training.job) == ("succeeded", 6, 100)
+    assert because(service, training.job) == "finished on node-a at step 6 of 100, as its owner had asked"
+    assert kinds(service, training.job)[-1] == "succeeded"
+    (shows,) = service.store.load("open_samples", parent=training.job)
+    assert shows["step"] == 6
+
+
+def test_an_interruption_loses_no_wish_to_finish(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    finish(service, training.job)
+    commit(service, node, training, 5)
+    release(service, node, training.hold)
+    again = service.claim(node)
+    assert beat(service, node, again.hold, 5, phase="downloading", loss=None, training_s=None) == Beaten(finish=True)
+    end_at(service, node, again.hold, 5)
+    assert summary(service, training.job) == ("succeeded", 5, 100)
+
+
+def test_one_that_is_paused_goes_to_a_node_that_writes_its_result(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    commit(service, node, training, 5)
+    steer.pause(service.deployment, training.job, service.now_ms)
+    release(service, node, training.hold)
+    assert finish(service, training.job)
+    assert service.state(training.job) == "queued"
+    assert because(service, training.job) == "waits for a node, to be finished as its owner asked"
+    assert beat(service, node, service.claim(node).hold, 5).finish  # type: ignore[union-attr]
+
+
+def test_one_that_is_being_paused_is_finished_instead(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    steer.pause(service.deployment, training.job, service.now_ms)
+    finish(service, training.job)
+    release(service, node, training.hold)
+    assert service.state(training.job) == "queued" and asked(service, training.job) == ("finish",)
+
+
+def test_without_a_checkpoint_and_a_node_there_is_nothing_to_finish_with(service: Service) -> None:
+    job = service.submit()
+    with pytest.raises(BadInput, match=f"{job} is queued and has no checkpoint"):
+        finish(service, job)
+    steer.cancel(service.deployment, job, service.now_ms)
+    with pytest.raises(BadInput, match="has been canceled and cannot be finished early"):
+        finish(service, job)
+
+
+def test_a_result_of_fewer_steps_that_nobody_asked_for_is_refused(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    refused = end_at(service, node, training.hold, 6)
+    assert refused == Refused(because="it took 6 of its 100 steps, and its owner has not asked to finish it")
+
+
+def test_one_that_was_at_its_end_anyway_was_not_finished_early(service: Service) -> None:
+    node = service.join()
+    training = train(service, node)
+    finish(service, training.job)
+    end_at(service, node, training.hold, 100)
+    assert summary(service, training.job) == ("succeeded", 100, 100)
+    assert because(service, training.job) == "finished on node-a"
+
+
 def test_it_is_asked_for_over_http(service: Service) -> None:
     node = service.join()
     training = train(service, node)
     answers: dict[str, Any] = {
-        what: service.ask("POST", f"/v1/jobs/{training.job}/{what}").json() for what in ("save", "sample")
+        what: service.ask("POST", f"/v1/jobs/{training.job}/{what}").json() for what in ("save", "sample", "finish")
     }
     assert answers["save"]["asked"] == ["save"] and set(answers["sample"]["asked"]) == {"save", "sample"}
     refused = service.ask("POST", f"/v1/jobs/{service.submit()}/save")

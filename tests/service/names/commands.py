@@ -66,6 +66,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{failed}", 2, shows="cannot be saved"),
         Run("{typed}", 2),
     ),
+    "jobs finish": (Run("{failed}", 2, shows="cannot be finished early"), Run("{typed}", 2)),
     "jobs sample": (Run("{running}", 2, shows="prompt"), Run("{typed}", 2)),
     "jobs retry": (Run("{failed}", 2, shows="prompt"), Run("{typed}", 2)),
     "jobs rm": (

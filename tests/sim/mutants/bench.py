@@ -306,7 +306,7 @@ class Bench:
         return grants.files[0]
 
     def manifest(self, hold: Hold, step: int, **changes: Any) -> Manifest:
-        lineage = self._lineage(hold)
+        lineage = self.lineage(hold)
         file = File(path="state.safetensors", bytes=1_000_000, sha256=content_sha256(lineage, step))
         values = {"step": step, "spec_hash": lineage, "fingerprint": {}, "exact": True, "files": (file,)}
         return Manifest(**(values | changes))
@@ -331,7 +331,7 @@ class Bench:
         return self.look("SELECT id FROM checkpoint WHERE job = ? AND state = ? ORDER BY step", job, state)
 
     def result(self, node: str, hold: Hold) -> Succeeded:
-        sha256 = content_sha256(f"result of {self._lineage(hold)}", STEPS)
+        sha256 = content_sha256(f"result of {self.lineage(hold)}", STEPS)
         file = File(path=DIFFUSERS_FILE, bytes=10, sha256=sha256)
         self.upload(node, hold, "output", file)
         return Succeeded(output=(file,))
@@ -345,7 +345,7 @@ class Bench:
     def release(self, node: str, hold: Hold) -> Any:
         return finish(self.deployment, node, hold, Released(), self.now_ms)
 
-    def _lineage(self, hold: Hold) -> str:
+    def lineage(self, hold: Hold) -> str:
         job = "SELECT job.spec FROM job JOIN attempt ON attempt.job = job.id WHERE attempt.id = ?"
         return lineage_of(json.loads(self.look(job, hold.attempt)[0]))
 

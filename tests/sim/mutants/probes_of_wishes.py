@@ -1,8 +1,12 @@
 """Races and rules about what an owner asks of a job while it runs."""
 
+from dataclasses import replace
+
 from gangline.core.errors import BadInput
-from gangline.ports.server import Beaten, Committed
+from gangline.ports.server import Beaten, Committed, Refused
 from gangline.service.jobs import steer, wishes
+from gangline.service.jobs.finish import finish
+from gangline.sim.node.lineage import content_sha256
 from tests.sim.mutants.bench import Bench, probe, refused
 from tests.sim.mutants.probes_of_samples import EVERY, pair, show
 
@@ -108,3 +112,30 @@ def a_job_that_ends_before_says_so(bench: Bench) -> None:
     assert "not done" not in bench.events(job)
     bench.succeed(node, bench.take(node, job))
     assert bench.events(job).count("not done") == 1
+
+
+@probe()
+def nobody_ends_a_job_early_but_its_owner(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    short = replace(bench.result(node, hold), steps=9)
+    assert isinstance(finish(bench.deployment, node, hold, short, bench.now_ms), Refused)
+    wishes.ask_to_finish(bench.deployment, job, bench.now_ms)
+    assert bench.beat(node, hold, 9) == Beaten(finish=True)
+    made = bench.lineage(hold)
+    file = replace(short.output[0], path="early.safetensors", sha256=content_sha256(f"result of {made}", 9))
+    bench.upload(node, hold, "output", file)
+    finish(bench.deployment, node, hold, replace(short, output=(file,)), bench.now_ms)
+    assert bench.look("SELECT ended_step FROM job") == [9] and bench.state(job) == "succeeded"
+
+
+@probe()
+def a_paused_job_that_is_resumed_in_this_moment_is_finished(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.commit(node, hold, 5)
+    bench.release(node, hold)
+    steer.pause(bench.deployment, job, bench.now_ms)
+    bench.meanwhile("add_wish", lambda: steer.resume(bench.deployment, job, bench.now_ms))
+    assert wishes.ask_to_finish(bench.deployment, job, bench.now_ms)
+    assert bench.beat(node, bench.take(node, job), 5) == Beaten(finish=True)

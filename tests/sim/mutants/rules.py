@@ -1000,6 +1000,9 @@ RULES = [
         "wish.saved",
     ),
     rule(
+        "3: nobody ends a job early but its owner", "service.jobs.finish:_may_be_short", "wish.kind ==", "wish.kind !="
+    ),
+    rule(
         "6: a job that ends says what it leaves undone",
         "service.attempts:_undone",
         "if because else []",

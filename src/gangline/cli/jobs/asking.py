@@ -1,4 +1,4 @@
-"""`gangline jobs save` and `sample`: what is asked of a job while it runs."""
+"""`gangline jobs save`, `sample` and `finish`: what is asked of a job while it runs."""
 
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json, say
@@ -21,6 +21,18 @@ def sample_job_command(
     _tell(
         client.sample(job),
         "pictures of what it has now are rendered; `gangline samples` shows them when they are there",
+        output,
+    )
+
+
+def finish_job_command(
+    job: JobArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
+) -> None:
+    """End a job now with what it has: its node takes no more steps and writes the result. One that waits gets a node for that."""
+    client, job = client_and_job(server, token, job)
+    _tell(
+        client.finish(job),
+        "it ends with the result of the steps that it has taken, once its node hears of this",
         output,
     )
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gangline.cli.jobs import metrics
-from gangline.cli.jobs.asking import sample_job_command, save_job_command
+from gangline.cli.jobs.asking import finish_job_command, sample_job_command, save_job_command
 from gangline.cli.jobs.checkpoints import job_checkpoints_command
 from gangline.cli.jobs.removal import remove_job_command
 from gangline.cli.jobs.samples import samples_standing
@@ -147,6 +147,7 @@ def retry_job_command(
 
 app.command("save")(save_job_command)
 app.command("sample")(sample_job_command)
+app.command("finish")(finish_job_command)
 app.command("checkpoints")(job_checkpoints_command)
 app.command("rm")(remove_job_command)
 

@@ -177,9 +177,10 @@ class Verdict:
     gpu_memory_gb: float = 0
 
 
-def succeeded(job: Job, node: str) -> Verdict:
+def succeeded(job: Job, node: str, early: str = "") -> Verdict:
+    """`early` says at which step, if its owner had asked to finish it there."""
     return Verdict(
-        attempt="succeeded", job="succeeded", attempts_failed=job.attempts_failed, because=f"finished on {node}"
+        attempt="succeeded", job="succeeded", attempts_failed=job.attempts_failed, because=f"finished on {node}{early}"
     )
 
 

@@ -32,7 +32,8 @@ NAME_CHARACTERS_MAX = 60
 class Facts:
     """Facts about a run that are not in its spec. `licence` is the base's, as the hub writes it; None if it is not known.
 
-    `held_out` has for each held-out photo its name, `loss_before` and `loss_after`. `guidance_rescale` is that of its samples.
+    `steps` were taken: None if all were, fewer if the run was finished early. `held_out` has for each held-out photo its name,
+    `loss_before` and `loss_after`. `guidance_rescale` is that of its samples.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Facts:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     held_out: tuple[Mapping[str, Any], ...] = ()
     guidance_rescale: float = 0.0
+    steps: int | None = None
 
     @property
     def kohya_file(self) -> str:
@@ -129,6 +131,7 @@ def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
     warm = "_with_warmup" if spec.warmup_steps and spec.schedule == "constant" else ""
     only_if_used = _loss(spec) | ({"clip_skip": spec.clip_skip} if spec.clip_skip > 1 else {})
     return only_if_used | {
+        "steps": facts.steps or spec.steps,
         "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,
         "lr_scheduler": spec.schedule + warm,
         "optimizer": f"{OPTIMIZERS[spec.optimizer]}({_arguments(spec)})",

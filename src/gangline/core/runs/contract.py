@@ -8,6 +8,8 @@
     samples/  output/                      out
     left_out.json                          in: the parts of the base that were not downloaded, as their results are prepared
     show_now                               in: an empty file: SIGUSR2 asks for this step, not for one that was kept; the trainer removes it
+    finish                                 in: an empty file: take no more steps, save, write the result of this one, exit 0; where it is
+                                           there at the start: of the checkpoint's step, or of the first
     SIGTERM  save, exit 75   ·   SIGUSR1  save, continue   ·   SIGUSR2  render samples of this step, continue
 
 Exit codes are those of sysexits.h if it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after all (it is
@@ -43,7 +45,7 @@ MANIFEST = "manifest.json"
 SAMPLES = "samples"
 PICTURES = "samples.json"
 OUTPUT = "output"
-SHOW_NOW = "show_now"
+SHOW_NOW, FINISH = "show_now", "finish"
 REPORT = "report.json"
 
 Phase = Literal["starting", "downloading", "preparing", "training", "rendering", "saving", "uploading"]

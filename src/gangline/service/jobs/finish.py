@@ -7,8 +7,8 @@ from gangline.core.jobs.failure import after_interruption, succeeded
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import Done, Failed, Hold, Outcome, Refused, Stale, Succeeded
-from gangline.ports.store import Row, Write
-from gangline.service.attempts import LOST, Decide, conclude, failure, load_ending, stopped
+from gangline.ports.store import Row, Write, write
+from gangline.service.attempts import LOST, Decide, conclude, failure, load_ending, load_wishes, stopped
 from gangline.service.content.upload import stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.health import judge_machine
@@ -22,6 +22,11 @@ def finish(deployment: Deployment, node: str, hold: Hold, outcome: Outcome, now_
         return _told_before(deployment, node, hold, outcome)
     artifacts: list[Write] = []
     if isinstance(outcome, Succeeded):
+        if _is_short(outcome, live) and not _may_be_short(deployment, live):
+            because = (
+                f"it took {outcome.steps} of its {live['job_steps']} steps, and its owner has not asked to finish it"
+            )
+            return Refused(because=because)
         found = _artifacts(deployment, live, hold, outcome, now_ms)
         if isinstance(found, Refused):
             return found
@@ -40,7 +45,9 @@ def finish(deployment: Deployment, node: str, hold: Hold, outcome: Outcome, now_
 def _meaning(deployment: Deployment, attempt: Row, outcome: Outcome) -> Decide:
     match outcome:
         case Succeeded():
-            return lambda job, _attempt, _past: succeeded(job, attempt["node_name"])
+            at = f" at step {outcome.steps} of {attempt['job_steps']}, as its owner had asked"
+            early = at if _is_short(outcome, attempt) else ""
+            return lambda job, _attempt, _past: succeeded(job, attempt["node_name"], early)
         case Failed():
             return failure(deployment, outcome.kind, as_words(outcome.because))
         case _ if attempt["stop"]:
@@ -68,12 +75,21 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
             if isinstance(attested, Refused):
                 return attested
             writes.append(samples.adding_artifact(targets[folder], hold.attempt, key, file, now_ms))
-    beside = (
-        samples.rendered(targets["output"], live, now_ms)
-        if renders
-        else samples.of_result(deployment, live["job"], now_ms)
-    )
-    return [*writes, *beside]
+    if renders:
+        return [*writes, *samples.rendered(targets["output"], live, now_ms)]
+    short = _is_short(outcome, live)
+    last = outcome.steps if short else live["job_steps"]
+    early = [write("end_early", id=live["job"], step=last)] if short else []
+    return [*writes, *early, *samples.of_result(deployment, live["job"], last, now_ms)]
+
+
+def _is_short(outcome: Succeeded, live: Row) -> bool:
+    """Return whether the result is that of fewer steps than the job has."""
+    return 0 < outcome.steps < live["job_steps"]
+
+
+def _may_be_short(deployment: Deployment, live: Row) -> bool:
+    return any(wish.kind == "finish" for wish in load_wishes(deployment, live["job"]))
 
 
 def _told_before(deployment: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:

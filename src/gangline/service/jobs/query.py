@@ -173,7 +173,7 @@ def _summary(deployment: Deployment, row: Row, here: Callable[[], _Here], now_ms
     committed = checkpoints[0]["step"] if checkpoints else _committed(row, attempts)
     taken = last["step"] if last else 0  # 0 until the attempt reports a step
     done = row["state"] == "succeeded" and KINDS[row["kind"]].ours
-    step = row["steps"] if done else max(taken, committed)
+    step = (row["ended_step"] or row["steps"]) if done else max(taken, committed)
     pausing = live is not None and live["stop_kind"] == "paused"
     pace = last["seconds_per_step"] if last else None
     spent = sum(_micro_usd(attempt, now_ms) for attempt in attempts)

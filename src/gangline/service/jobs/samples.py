@@ -120,12 +120,12 @@ def _candidate(parent: Row) -> ClaimCandidate:
     return ClaimCandidate(**known, **new, kind="sample", wanted=wanted, numerics="", banned=False)
 
 
-def of_result(deployment: Deployment, job: str, now_ms: int) -> list[Write]:
-    """Return the writes, for the transaction that ends a training job, that request pictures of its result, beside the base's."""
+def of_result(deployment: Deployment, job: str, step: int, now_ms: int) -> list[Write]:
+    """Return the writes, for the transaction that ends a training job at `step`, that request pictures of its result, beside the base's."""
     parent = deployment.store.load("job", id=job)[0]
     spec = parse_spec(json.loads(parent["spec"]))
     wanted = spec.sample_result and spec.prompts_to_sample
-    return _adding_job(deployment, deployment.new_id("job"), parent, None, parent["steps"], now_ms) if wanted else []
+    return _adding_job(deployment, deployment.new_id("job"), parent, None, step, now_ms) if wanted else []
 
 
 def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
@@ -145,7 +145,8 @@ def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
         moved = guard("say_why", id=parent["id"], version=parent["version"], because=parent["because"])
         check_here(deployment, parent["project"], task.input_files())
         used = naming(parent["project"], task.input_files().values(), now_ms)
-        if deployment.store.apply(*used, *_adding_job(deployment, job, parent, None, parent["steps"], now_ms), moved):
+        last = parent["ended_step"] or parent["steps"]
+        if deployment.store.apply(*used, *_adding_job(deployment, job, parent, None, last, now_ms), moved):
             return job
     raise Unreachable(f"{task.job} changed {TRIES_MAX} times meanwhile; try again")
 

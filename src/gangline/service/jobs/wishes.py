@@ -4,17 +4,18 @@ The node hears it with its next heartbeat (gangline.service.jobs.renew). Who ask
 """
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from gangline.core.errors import BadInput
 from gangline.core.job import Job
+from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.wishes import ASKED, Wish, WishKind, are_to_save
 from gangline.core.runs.contract import PICTURES, pictures_name
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import Beat, Hold
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import event, load_wishes
+from gangline.service.attempts import WAITS, event, load_wishes, moving
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
 from gangline.service.jobs.steer import JobChange, until_done
@@ -84,6 +85,43 @@ def _show_newest(deployment: Deployment, row: Row, job: Job, now_ms: int) -> boo
         *samples.showing(deployment, row, kept[0]["id"], step, now_ms),
         event(job.id, "asked to sample", because, now_ms),
     )
+
+
+def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+    """Have a job end with what it has: its node takes no more steps and writes the result. One that waits or is paused goes to a node that
+    writes it.
+
+    Return False if that was asked before. Raise `BadInput` if there is nothing to write a result from.
+    """
+    row = deployment.store.load("job", id=job_id)[0]
+    _refuse_pictures(row, "be finished early")
+    if not KINDS[row["kind"]].ours:
+        raise BadInput(
+            f"{job_id} runs a command, and only the command knows how to end with a result",
+            hint="`gangline jobs pause` has it save, and `gangline jobs checkpoints` has what it saved",
+        )
+
+    def act(job: Job, live: Row | None) -> bool:
+        if live:
+            unpaused = [write("unpause_lease", attempt=live["id"])] if live["stop_kind"] == "paused" else []
+            return deployment.store.apply(*unpaused, *_asking(job, "finish", now_ms))
+        if not deployment.store.load("checkpoints", job=job_id):
+            raise BadInput(
+                f"{job_id} is {job.state} and has no checkpoint, so there is nothing to finish it with",
+                hint=f"`gangline jobs cancel {job_id}` ends it without a result",
+            )
+        return deployment.store.apply(*_asking(job, "finish", now_ms), *_requeued(job, now_ms))
+
+    return until_done(deployment, job_id, _once(deployment, "finish", act), leave=frozenset(), refuse="finished early")
+
+
+def _requeued(job: Job, now_ms: int) -> list[Write]:
+    """Return the writes that let a paused job have a node again, which is to write its result; `_asking` has raised its version."""
+    if job.state != "paused":
+        return []
+    because = f"{WAITS}, to be finished as its owner asked"
+    verdict = Verdict(attempt="canceled", job="queued", attempts_failed=job.attempts_failed, because=because)
+    return [moving(replace(job, version=job.version + 1), verdict, now_ms), event(job.id, "queued", because, now_ms)]
 
 
 def _once(deployment: Deployment, kind: WishKind, act: JobChange) -> JobChange:

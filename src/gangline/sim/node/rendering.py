@@ -83,6 +83,9 @@ class SimRendering:
     def ask_to_render(self, *, now: bool = False) -> None:
         raise AssertionError("only training is asked for pictures")
 
+    def ask_to_finish(self) -> None:
+        raise AssertionError("only training is finished early")
+
     def ask_to_stop(self) -> None:
         self._end_later(0, EXIT_STOPPED)
 

@@ -77,7 +77,7 @@ class SimRun:
         self._failure: Failure | None = None
         self._readings: list[Reading] = []
         self._dead = False
-        self._stopping = False
+        self._stopping = self._finishing = False
         self._leg = 0
         self._from_step = self._step = self._resumed()
         self._steps: int = self._spec["steps"]
@@ -120,6 +120,8 @@ class SimRun:
 
     def _train_on(self) -> None:
         """Continue to the next checkpoint, or end the run."""
+        if self._finishing:
+            return
         if self._step < self._steps:
             self._save_at(min(self._step + self._every, self._steps))
         else:
@@ -240,6 +242,25 @@ class SimRun:
                 self._at.news()
 
         self._later(RENDER_S, rendered)
+
+    def ask_to_finish(self) -> None:
+        """Take no more steps than the ones that are done, but one at least, and end with what that gives."""
+        step = self._now_step() or 1
+        deaf = self._code is not None or self._stopping or self._at.machine.trait == "false_progress"
+        if deaf or self._finishing or step >= self._steps:
+            return
+        self._finishing = True
+        self._leg += 1  # the save that was scheduled does not come
+        starts_s = max(0.0, (self._training_ms - self._world.now_ms) / 1000)
+
+        def finish() -> None:
+            if not self._stopping:
+                self._step = self._steps = step
+                if step > self._from_step:
+                    self._save(step)
+                self._end(EXIT_DONE)
+
+        self._later(starts_s + self._pace * (step > self._now_step()) + SAVE_S, finish)
 
     def ask_to_stop(self) -> None:
         if self._code is not None or self._stopping:

@@ -166,9 +166,15 @@ def _settings(spec: LoraSpec, facts: Facts) -> str:
     return f"""## Settings
 
 {table if rows else "All settings have Gangline's defaults."}
-
+{_early(spec, facts)}
 Computed in {facts.precision}, {counted(facts.microbatch, "image")} in each forward pass. \
 The base predicts {KNOWN_AS[facts.prediction_type]}."""
+
+
+def _early(spec: LoraSpec, facts: Facts) -> str:
+    if facts.steps in (None, spec.steps):
+        return ""
+    return f"\nIt was finished early, after {facts.steps} of these {counted(spec.steps, 'step')}.\n"
 
 
 def _held_out(facts: Facts) -> str:

@@ -24,16 +24,17 @@ def render_comparison(
     after: Embedded,
     folder: Path,
     photos: Path,
+    step: int,
 ) -> Iterator[Picture]:
     """Yield a picture of every prompt and seed without and with the LoRA as it is made; at last write `grid.png`, which shows them side by
-    side.
+    side. `step` was the last one of the training.
 
     The grid stands below the strip of `photos` if that file exists. `before` and `after` are `texts` as the encoders embed them without and
     with the LoRA.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows = list[GridRow]()
-    sides = ((BASE, 0, before, adapter.switched_off), (LORA, spec.steps, after, nullcontext))
+    sides = ((BASE, 0, before, adapter.switched_off), (LORA, step, after, nullcontext))
     for number, prompt in enumerate(spec.prompts_to_sample):
         pictures = list[Image.Image]()
         for side, step, spoken, on in sides:

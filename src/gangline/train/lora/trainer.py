@@ -35,7 +35,7 @@ class LoraTraining(Training):
         self.network = LoraNetwork(base, spec, self.adapter, inputs.digest)
         self.batches = Prefetcher(partial(step_batches, sources(base, spec, inputs)), spec.steps, device)
 
-    def measured(self, learner: Learner, step: int) -> dict[str, float]:
+    def measured(self, learner: Learner, step: int, *, last: bool = False) -> dict[str, float]:
         return {}
 
     def draw(self, run: RunDirectory, learner: Learner, step: int) -> None:

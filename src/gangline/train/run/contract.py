@@ -39,6 +39,11 @@ class Orders:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERED_BY)
 
 
+def steps_in_report(run: "RunDirectory", spec: TrainingSpec) -> dict[str, Any]:
+    """Return what a report says of the steps: those that were taken, and if its owner had the run finished early, those of its spec."""
+    return {"steps": run.step} | ({} if run.step == spec.steps else {"steps_of_spec": spec.steps})
+
+
 def obey_no_more() -> None:
     """Ignore the signals in a process that ends: Python removes its handlers at shutdown, and a late signal would look like a crash."""
     for number in ORDERED_BY:
@@ -88,6 +93,11 @@ class RunDirectory:
     @property
     def show_now(self) -> Path:
         return self.path / contract.SHOW_NOW
+
+    @property
+    def is_to_finish(self) -> bool:
+        """Return whether to take no more steps: a stop that is ordered as well goes first, and the next attempt finishes."""
+        return (self.path / contract.FINISH).exists()
 
     @property
     def output(self) -> Path:

@@ -21,7 +21,7 @@ from gangline.data.bases import names_below, read_json
 from gangline.train.checkpoints import shards
 from gangline.train.learning.learner import Learner
 from gangline.train.model.base import LoadedBase
-from gangline.train.run.contract import RunDirectory
+from gangline.train.run.contract import RunDirectory, steps_in_report
 from gangline.train.run.digest import tensors_digest
 from gangline.train.scratch.batches import ScratchBatches
 from gangline.train.scratch.initial_weights import UNET, VAE, folder_of
@@ -44,7 +44,12 @@ def write_pipeline(
     modules = {part: module_with_weights(learner.network.parts[part], tensors) for part, tensors in trained.items()}
     if VAE in modules:
         pictures = batches.first_pictures(SCALED_BY)
-        standardise(modules[VAE].to(base.device), pictures, learner.microbatch, by_channel=VAE in spec.new)
+        standardise(
+            modules[VAE].to(base.device),
+            pictures,
+            int(learner.identity.fingerprint["microbatch"]),
+            by_channel=VAE in spec.new,
+        )
     for part, module in modules.items():
         module.save_pretrained(run.output / part, safe_serialization=True)
     if UNET in modules:
@@ -127,8 +132,7 @@ def _tell_samplers(base: LoadedBase, scheduler: Path) -> None:
 
 def _write_report(run: RunDirectory, spec: ScratchSpec, learner: Learner, parts: tuple[str, ...]) -> None:
     files = sorted(path for part in parts for path in (run.output / part).glob("*.safetensors"))
-    report = {
-        "steps": spec.steps,
+    report = steps_in_report(run, spec) | {
         "weights_digest": sha256("".join(map(tensors_digest, files)).encode()).hexdigest(),
         "exact": learner.identity.exact,
         "fingerprint": learner.identity.fingerprint,

@@ -35,8 +35,8 @@ class ScratchTraining(Training):
         self.held_out = HeldOutLoss(spec, *(made.held_out() if spec.held_out else (None, 0)))
         self.batches = Prefetcher(lambda step: [made.batch(step)], spec.steps, device)
 
-    def measured(self, learner: Learner, step: int) -> dict[str, float]:
-        return self.held_out.look(learner, step) if self.held_out.due(step) else {}
+    def measured(self, learner: Learner, step: int, *, last: bool = False) -> dict[str, float]:
+        return self.held_out.look(learner, step) if self.held_out.due(step, last=last) else {}
 
     def draw(self, run: RunDirectory, learner: Learner, step: int) -> None:
         """The first rank draws them alone, with unsharded weights, so that no other rank waits inside a pass."""
@@ -67,9 +67,9 @@ class HeldOutLoss:
     samples: ScratchBatch | None
     rows: int
 
-    def due(self, step: int) -> bool:
+    def due(self, step: int, *, last: bool) -> bool:
         every = self.spec.held_out_every_steps
-        by_steps = step in (0, self.spec.steps) or bool(every and step % every == 0)
+        by_steps = last or step in (0, self.spec.steps) or bool(every and step % every == 0)
         return self.samples is not None and by_steps
 
     def look(self, learner: Learner, step: int) -> dict[str, float]:

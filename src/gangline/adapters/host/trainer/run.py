@@ -103,6 +103,9 @@ class ProcessRun:
             mark_beneath(self.directory, contract.SHOW_NOW)
         self._signal(signal.SIGUSR2)
 
+    def ask_to_finish(self) -> None:
+        mark_beneath(self.directory, contract.FINISH)
+
     def ask_to_stop(self) -> None:
         self._signal(signal.SIGTERM)
 

@@ -91,7 +91,7 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, att
        lease.reserved, lease.downloaded_bytes,
        job.id AS job_id, job.project AS job_project, job.state AS job_state, job.fencing AS job_fencing,
        job.version AS job_version, job.attempts_failed AS job_attempts_failed, job.attempts_max AS job_attempts_max,
-       job.gpu_memory_gb AS job_gpu_memory_gb, job.kind AS job_kind, job.base AS job_base,
+       job.gpu_memory_gb AS job_gpu_memory_gb, job.kind AS job_kind, job.base AS job_base, job.steps AS job_steps,
        project.id AS purse_id, project.share AS purse_share, project.usage AS purse_usage,
        project.usage_ms AS purse_usage_ms, project.budget AS purse_budget, project.spent AS purse_spent,
        project.reserved AS purse_reserved,

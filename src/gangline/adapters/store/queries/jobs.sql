@@ -27,7 +27,7 @@ WHERE project = :project AND request = :request
 SELECT id, project, name, kind, wanted, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
        attempts_failed, attempts_max, ready_ms, version, begins_from, begins_step, fetching, imported, submitted_ms, queued_ms,
-       ended_ms, removed_ms
+       ended_ms, ended_step, removed_ms
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -48,7 +48,7 @@ WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND
 -- List jobs, newest first, after the last one of the previous page.
 SELECT id, project, name, kind, wanted, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       begins_from, fetching, submitted_ms, queued_ms, ended_ms
+       begins_from, fetching, submitted_ms, queued_ms, ended_ms, ended_step
 FROM job
 WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
@@ -59,7 +59,7 @@ LIMIT :limit
 -- List jobs by name, or by the beginning or end of the id; newest first.
 SELECT id, project, name, kind, wanted, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
        ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       begins_from, fetching, submitted_ms, queued_ms, ended_ms
+       begins_from, fetching, submitted_ms, queued_ms, ended_ms, ended_step
 FROM job
 WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
   AND (name = :named OR substr(id, 1, CAST(:length AS INTEGER)) = :named OR substr(id, 5, CAST(:length AS INTEGER)) = :named
@@ -98,6 +98,9 @@ UPDATE job SET state = :state, because = :because, attempts_failed = :attempts_f
        gpu_memory_gb = :gpu_memory_gb, ready_ms = :ready_ms, queued_ms = :now,
        ended_ms = CASE WHEN :state IN ('succeeded', 'failed', 'canceled') THEN CAST(:now AS BIGINT) ELSE NULL END
 WHERE id = :id AND version = :version
+
+-- name: end_early
+UPDATE job SET ended_step = :step WHERE id = :id
 
 -- name: say_why
 -- Change the reason and the version: a server that changes the job concurrently reads it again, and finds the owner's wish.

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gangline.core.runs.contract import EXIT_STOPPED, checkpoint_name
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, FINISH, checkpoint_name
 from gangline.core.specs.phases import TrainingPhase
 from gangline.data.dataset import DataSet
 from gangline.train.checkpoints.limits import lower_limit
@@ -90,6 +90,29 @@ def test_two_ranks_killed_in_mid_epoch_end_with_the_same_bits(
     run_at(run, ranks=2)
     assert report_of(run) == report_of(two_ranks)
     assert report_of(run)["fingerprint"]["ranks"] == "2" and report_of(run)["exact"] is True
+
+
+class FinishedAfterStepSix(RunDirectory):
+    """A run whose owner wants its result then."""
+
+    def report_step(self, step: int, metrics: dict[str, float], *, steps_since: int) -> None:
+        super().report_step(step, metrics, steps_since=steps_since)
+        if step == 6:
+            (self.path / FINISH).touch()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_that_is_finished_early_gives_the_weights_of_its_step(
+    tmp_path: Path, base: Path, one_rank: RunDirectory, ranks: int
+) -> None:
+    early, later = again(one_rank, tmp_path / "early", base), again(one_rank, tmp_path / "later", base)
+    assert run_scratch_trainer(FinishedAfterStepSix(early.path), Orders()) == EXIT_DONE
+    told = report_of(early)
+    assert (told["steps"], told["steps_of_spec"]) == (7, 10)
+    assert [one["step"] for one in told["held_out"]] == [0, 4, 7]
+    hand_over(one_rank, later, 7)
+    (later.path / FINISH).touch()
+    assert report_of(run_at(later, ranks=ranks))["weights_digest"] == told["weights_digest"]
 
 
 def test_two_ranks_learn_what_one_does(one_rank: RunDirectory, two_ranks: RunDirectory) -> None:

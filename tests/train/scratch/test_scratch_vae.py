@@ -1,5 +1,6 @@
 """A VAE that is trained on a data set reconstructs pictures that it never saw, and says how far its latents spread."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from diffusers import AutoencoderKL, StableDiffusionPipeline
 
-from gangline.core.runs.contract import EXIT_STOPPED
+from gangline.core.runs.contract import EXIT_STOPPED, FINISH
 from gangline.core.specs.phases import TrainingPhase
 from gangline.data.dataset import DataSet
 from gangline.train.model.base import base_at
@@ -101,3 +102,14 @@ def test_an_interrupted_run_ends_with_the_same_bits(tmp_path: Path, trained: Run
 
     assert run_scratch_trainer(StopsInItsSecondSave(run.path), orders) == EXIT_STOPPED
     assert report_of(finish(run)) == report_of(trained)
+
+
+def test_one_that_a_node_only_finishes_has_the_same_latents(tmp_path: Path, trained: RunDirectory, base: Path) -> None:
+    """Without a step nothing has found out how many pictures fit into memory: the checkpoint says it."""
+    spec = replace(trained.read_training(), checkpoint_every_steps=3)
+    begun, run = (lay_out(tmp_path / name, spec, base) for name in ("begun", "run"))
+    (begun.path / FINISH).touch()
+    early = report_of(finish(begun))
+    shutil.copytree(begun.checkpoints, run.resume)
+    (run.path / FINISH).touch()
+    assert report_of(finish(run)) == early and early["steps"] == 1

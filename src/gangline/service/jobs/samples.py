@@ -66,7 +66,8 @@ def due(
     elsewhere = may_go_elsewhere(_candidate(job), nodes, load_purse(deployment, job["project"]), now_ms)
     here = 0 if elsewhere else AS_IT_IS_NOW if wished else 1
     # What a node renders itself is done once it has: it may be gone before.
-    answer = [write("drop_wish" if elsewhere else "wish_saved", job=job["id"], kind="sample")] if wished else []
+    wish = {"job": job["id"], "kind": "sample"}
+    answer = [write("drop_wish", **wish) if elsewhere else write("wish_saved", **wish)] if wished else []
     asked = write("sampled", job=job["id"], step=step, here=here, now=now_ms)
     return [asked, *answer, *(showing(deployment, job, checkpoint, step, now_ms) if elsewhere else ())]
 

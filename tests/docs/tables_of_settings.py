@@ -1,6 +1,6 @@
 """Tables of settings on pages, as the specs declare them: `python -m tests.docs.tables_of_settings` writes them again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import get_type_hints
 
@@ -15,6 +15,7 @@ from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
+from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 from tests.conftest import ROOT
@@ -29,14 +30,19 @@ SLURM, COMMAND = ROOT / "docs" / "pools" / "slurm.md", ROOT / "docs" / "pools" /
 Name = Callable[[type, str], str]
 
 
-def table(of: type, group: SettingGroup, settings: dict[str, Setting], called: Name, head: str) -> str:
+def table(of: type, group: SettingGroup, settings: Mapping[str, Setting], called: Name, head: str) -> str:
     rows = [f"| `{called(of, name)}` | {default_of(of, name)} | {one.says} |" for name, one in settings.items()]
     return "\n".join([f"### {group}", "", f"| {head} | default | |", "|---|---|---|", *rows, ""])
 
 
 def of_training() -> str:
     of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered_settings(each).items()]
-    return "\n".join(table(*one, option_name, "option") for one in of)
+    of_prompts = (table(SamplePrompt, *each, _name, "setting") for each in groups_of(SamplePrompt).items())
+    return "\n".join((*(table(*one, option_name, "option") for one in of), *of_prompts))
+
+
+def _name(_: type, name: str) -> str:
+    return name
 
 
 def of_run() -> str:
@@ -47,9 +53,9 @@ def of_run() -> str:
 
 
 def of_scratch() -> str:
-    specs = (ScratchSpec, Needs, DataRef, TrainingPhase, VaeLosses)
+    specs = (ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses)
     of = [(each, group, dict(settings)) for each in specs for group, settings in groups_of(each).items()]
-    return "\n".join(table(*one, lambda _, name: name, "setting") for one in of)
+    return "\n".join(table(*one, _name, "setting") for one in of)
 
 
 def of_server() -> str:

@@ -31,6 +31,7 @@ SAID = {
     "tuple_type": "must be a list",
     "list_type": "must be a list",
     "dict_type": "must be {named_values}",
+    "text_or_dict_type": "must be a text or {named_values}",
     "dataclass_type": "must be {named_values}",
     "unexpected_keyword_argument": "is not a known field",
     "string_unicode": "is not valid Unicode",

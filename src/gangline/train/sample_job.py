@@ -10,6 +10,7 @@ from gangline.core.errors import BadInput, Damaged
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PHOTOS, SAMPLES
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import texts_to_show
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.spec import SampleSpec
 from gangline.train.checkpoints.stored import averaged_or_not
@@ -46,7 +47,7 @@ def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator
     """Yield the pictures of a LoRA: of a checkpoint its pictures alone, of a result each beside the base's."""
     device = numerics.device()
     base = lora.base_of(run, spec, device, numerics.dtype_of(spec.precision, device))
-    texts = tokenize(base, [*spec.prompts_to_sample, ""])
+    texts = tokenize(base, texts_to_show(spec))
     before = embed_all(base, texts)
     adapter = Adapter(base, spec)
     if task.checkpoint:
@@ -85,7 +86,7 @@ def of_model(run: RunDirectory, task: SampleSpec, spec: ScratchSpec) -> Iterator
     base = base_at(folder, spec, device, dtype)
     if task.checkpoint:
         take_parts(Denoiser(base, spec), learned(run, task.step))
-    texts = tokenize(base, [*spec.prompts_to_sample, ""])
+    texts = tokenize(base, texts_to_show(spec))
     spoken = embed_all(base, texts)
     run.report_phase("rendering")
     yield from render_step(base, spec, texts, spoken, run.output, task.step)

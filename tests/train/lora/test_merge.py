@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from gangline.core.errors import BadInput
 from gangline.core.models.recognition import Header
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import previews_of
 from gangline.data.safetensors_header import read_header
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.export import write_diffusers, write_kohya
@@ -53,7 +54,7 @@ def trained(base: LoadedBase, spec: LoraSpec) -> Adapter:
 def drawn(base: LoadedBase, spec: LoraSpec) -> torch.Tensor:
     texts = tokenize(base, [spec.prompt, ""])
     spoken = embed_all(base, texts)
-    return sample_latents(base, drawing_of(base, spec), spoken[[0]], spoken[[1]], 1)
+    return sample_latents(base, drawing_of(base, spec, previews_of(spec)[0]), spoken[[0]], spoken[[1]], 1)
 
 
 def at(path: Path) -> LoadedBase:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from gangline.core.runs.contract import EXIT_DONE, PICTURES, Phase
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import previews_of
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.denoise import drawing_of, sample_latents
@@ -164,9 +165,13 @@ def test_class_images_are_drawn_without_guidance_beside_them_where_both_do_not_f
     spec = small_spec(sample_steps=2)
     texts = tokenize(base, [spec.prompt, ""])
     spoken = embed_all(base, texts)
-    both = sample_latents(base, drawing_of(base, spec), spoken[[0]], spoken[[1]], 1, "class image")
+    both = sample_latents(
+        base, drawing_of(base, spec, previews_of(spec)[0]), spoken[[0]], spoken[[1]], 1, "class image"
+    )
     with failing(UNet2DConditionModel, lambda _, seen: len(seen) > 1) as asked:
-        apart = sample_latents(base, drawing_of(base, spec), spoken[[0]], spoken[[1]], 1, "class image")
+        apart = sample_latents(
+            base, drawing_of(base, spec, previews_of(spec)[0]), spoken[[0]], spoken[[1]], 1, "class image"
+        )
     assert torch.allclose(both, apart, atol=1e-4)
     assert [shape[0] for shape in asked] == [2, 1, 1, 1, 1], "it is not tried again with each step"
 

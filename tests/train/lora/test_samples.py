@@ -16,6 +16,7 @@ from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PICTURES
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import previews_of
 from gangline.core.specs.spec import SampleSpec
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.model.base import LoadedBase, load_base
@@ -209,7 +210,7 @@ def test_where_text_encoders_were_trained_the_base_speaks_as_it_did_before(tmp_p
     device = numerics.device()
     base = load_base(BASE, device, numerics.dtype_of(trained.precision, device))
     texts = tokenize(base, [trained.prompt, ""])
-    alone = np.asarray(render(base, trained, texts, embed_all(base, texts), trained.prompt, 1))
+    alone = np.asarray(render(base, trained, texts, embed_all(base, texts), previews_of(trained)[0], 1))
     assert (alone == pixels[0]).all()
 
 
@@ -231,7 +232,7 @@ def test_a_seed_gives_the_same_picture_each_time_and_another_seed_another(
     base: LoadedBase, spoken: tuple[Texts, Embedded], sampler: Any
 ) -> None:
     spec = small_spec(sample_sampler=sampler, sample_steps=4)
-    one, again, other = (render(base, spec, *spoken, spec.prompt, seed) for seed in (1, 1, 2))
+    one, again, other = (render(base, spec, *spoken, previews_of(spec)[0], seed) for seed in (1, 1, 2))
     assert one.tobytes() == again.tobytes() != other.tobytes()
 
 
@@ -241,7 +242,7 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
     base: LoadedBase, spoken: tuple[Texts, Embedded], sampler: Any, guidance: float
 ) -> None:
     spec = small_spec(sample_sampler=sampler, sample_steps=5, guidance_scale=guidance)
-    ours = render(base, spec, *spoken, spec.prompt, 3)
+    ours = render(base, spec, *spoken, previews_of(spec)[0], 3)
     difference = np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs_of(base, spec), dtype=int))
     assert difference.max() <= 1
 
@@ -308,7 +309,7 @@ def test_guidance_is_rescaled_as_the_librarys_own_pipeline_does(given: float | N
     base = load_base(BASE, torch.device("cpu"), torch.float32, **settings)
     texts = tokenize(base, [small_spec().prompt, ""])
     spec = small_spec(sample_sampler="ddim", sample_steps=5, guidance_scale=7.0, guidance_rescale=given)
-    ours = render(base, spec, texts, embed_all(base, texts), spec.prompt, 3)
+    ours = render(base, spec, texts, embed_all(base, texts), previews_of(spec)[0], 3)
     theirs = theirs_of(base, spec, 0.7 if given is None else given)
     assert np.abs(np.asarray(ours, dtype=int) - np.asarray(theirs, dtype=int)).max() <= 1
 
@@ -327,6 +328,6 @@ def test_a_picture_says_how_far_its_guidance_was_rescaled(
 ) -> None:
     base = load_base(BASE, torch.device("cpu"), torch.float32, zero_terminal_snr=zero, prediction_type="v_prediction")
     spec = small_spec(guidance_rescale=given)
-    write_picture(Image.new("RGB", (8, 8)), tmp_path / "a.png", base, spec, 1, "a", 1)
+    write_picture(Image.new("RGB", (8, 8)), tmp_path / "a.png", base, spec, 1, previews_of(spec)[0], 1)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.info.get("guidance_rescale", "0.0") == str(by)

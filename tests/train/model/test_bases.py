@@ -26,6 +26,7 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.models.recognition import recognise_file
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.sample import previews_of
 from gangline.data.bases import describe_base, files_of_vae
 from gangline.train.model import original
 from gangline.train.model.base import LoadedBase, load_base
@@ -106,7 +107,7 @@ def test_each_family_makes_a_picture(both: tuple[FamilyName, Path, Path]) -> Non
     base = load_base(both[2], CPU, torch.float32)
     embedded = embed_all(base, tokenize(base, ["a cat", ""]))
     spec = small_spec(resolution=32, sample_steps=2)
-    latents = sample_latents(base, drawing_of(base, spec), embedded[[0]], embedded[[1]], seed=1)
+    latents = sample_latents(base, drawing_of(base, spec, previews_of(spec)[0]), embedded[[0]], embedded[[1]], seed=1)
     assert latents.isfinite().all() and decode_latents(base, latents).size == (32, 32)
 
 

@@ -245,6 +245,9 @@ def test_class_images_crops_and_pictures_are_counted() -> None:
 
     assert all_s(class_prompt="a dog", class_images=10)[0] > all_s()[0] + 1
     assert all_s(crop="random", crops=8)[0] > all_s()[0]
+    wide = {"prompt": "a dog", "width": 1536}
+    assert all_s()[1] == all_s(sample_prompts=["a dog"])[1] < all_s(sample_prompts=[wide])[1]
+    assert all_s(sample_prompts=["a dog"])[1] > all_s(sample_prompts=[{"prompt": "a dog", "seeds": [1]}])[1]
     assert all_s(sample_result=False)[1] == 0 < all_s()[1] < all_s(sample_seeds=[1, 2, 3, 4])[1]
 
 

@@ -20,6 +20,7 @@ from gangline.core.specs.command import BroughtFolder, CommandSpec
 from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
+from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, without_defaults, workload
 
@@ -205,6 +206,16 @@ OF_A_PHASE: dict[str, Any] = {
     "crop": "random",
     "latents": "off",
 }
+OF_A_PROMPT: dict[str, Any] = {
+    "prompt": "sks dog at sea",
+    "negative_prompt": "blurry",
+    "width": 832,
+    "height": 1216,
+    "seeds": (42,),
+    "steps": 28,
+    "guidance_scale": 7.5,
+    "sampler": "euler_a",
+}
 
 
 def changes_of(spec: Spec) -> dict[str, Any]:
@@ -220,10 +231,16 @@ def cases() -> Iterator[tuple[str, Spec]]:
             yield f"{name}, another {setting}", replace(spec, **{setting: value})
     for setting, value in OF_A_PHASE.items():
         yield f"unet, another phases.0.{setting}", with_phase(**{setting: value})
+    for setting, value in OF_A_PROMPT.items():
+        yield f"lora, another sample_prompts.0.{setting}", with_prompt(**{setting: value})
 
 
 def with_phase(**settings: Any) -> ScratchSpec:
     return replace(UNET, phases=(replace(UNET.phases[0], **settings), *UNET.phases[1:]))
+
+
+def with_prompt(**settings: Any) -> LoraSpec:
+    return replace(LORA, sample_prompts=(SamplePrompt(**{"prompt": "sks dog"} | settings),))
 
 
 def keys_of(spec: Spec) -> dict[str, str]:

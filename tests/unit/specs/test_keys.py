@@ -6,9 +6,11 @@ from dataclasses import fields
 import pytest
 
 from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.previews import SamplePrompt
 from tests.unit.specs.specs_of_every_setting import (
     LORA,
     OF_A_PHASE,
+    OF_A_PROMPT,
     RECORDED,
     STARTS,
     UNET,
@@ -25,6 +27,7 @@ WRITTEN = json.loads(RECORDED.read_text())
 def test_a_case_changes_each_setting(spec: object) -> None:
     assert unchanged(spec) == set()  # type: ignore[arg-type]
     assert {field.name for field in fields(TrainingPhase)} == set(OF_A_PHASE)
+    assert {field.name for field in fields(SamplePrompt)} == set(OF_A_PROMPT)
 
 
 def test_every_key_of_every_spec_is_as_it_was_recorded() -> None:

@@ -11,6 +11,7 @@ from gangline.cli.jobs.settings import offered_settings, with_settings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
+from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.settings import (
     BITS,
@@ -31,9 +32,18 @@ from gangline.core.specs.settings import (
     settings_of,
 )
 from gangline.core.specs.spec import Spec
-from tests.unit.specs.specs_of_every_setting import LORA_WITH_ALL, OF_A_PHASE, UNET, changes_of, keys_of, with_phase
+from tests.unit.specs.specs_of_every_setting import (
+    LORA_WITH_ALL,
+    OF_A_PHASE,
+    OF_A_PROMPT,
+    UNET,
+    changes_of,
+    keys_of,
+    with_phase,
+    with_prompt,
+)
 
-SPECS = (LoraSpec, ScratchSpec, Needs, DataRef, TrainingPhase, VaeLosses)
+SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses)
 
 
 def test_a_spec_with_a_setting_that_does_not_say_what_it_decides_cannot_be_defined() -> None:
@@ -97,6 +107,12 @@ def test_a_setting_of_a_training_on_data_sets_decides_what_it_says_and_nothing_e
 def test_a_setting_of_a_phase_decides_what_it_says_and_nothing_else(name: str) -> None:
     found = changed(UNET, with_phase(**{name: OF_A_PHASE[name]}))
     assert found == decided_by(settings_of(TrainingPhase)[name], RESULT) & {"hash", "workload"}
+
+
+@pytest.mark.parametrize("name", OF_A_PROMPT)
+def test_a_setting_of_a_prompt_decides_what_it_says_and_nothing_else(name: str) -> None:
+    found = changed(with_prompt(), with_prompt(**{name: OF_A_PROMPT[name]}))
+    assert found == decided_by(settings_of(SamplePrompt)[name], RESULT)
 
 
 def test_what_only_places_a_job_or_is_only_watched_is_no_part_of_its_result() -> None:

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FOLDER = f"{SAMPLES}/"
+WORDS = {
+    "negative_prompt": "negative prompt",
+    "size": "size",
+    "sampler": "sampler",
+    "sampler_steps": "sampler steps",
+    "guidance_scale": "guidance scale",
+}
+"""What may tell pictures of the same prompt and seed apart, by the name that a picture has for it."""
+_Row = tuple[tuple[str, str], ...]
 AGAIN = "`gangline jobs retry` trains again and renders new pictures"
 
 
@@ -67,24 +76,40 @@ def samples_standing(view: JobView) -> str:
 
 
 def save_grid(files: list[Path], target: Path) -> None:
-    """Save a sheet with a row for each prompt and seed and a column for each step, below the training photos. Pictures
+    """Save a sheet with a row for each prompt, seed and settings and a column for each step, below the training photos. Pictures
     whose metadata does not name their step are left out."""
     from PIL import Image
 
     from gangline.data.images.grid import GridRow, draw_grid
 
-    places: dict[tuple[str, str], dict[int, Image.Image]] = {}
+    places: dict[_Row, dict[int, Image.Image]] = {}
     for path in files:
         if path.suffix == ".png" and "step" in (text := _text_of(image := Image.open(path))):
-            places.setdefault((text["prompt"], text["seed"]), {})[int(text["step"])] = image
+            places.setdefault(_row_of(text), {})[int(text["step"])] = image
     steps = sorted({step for row in places.values() for step in row})
-    rows = [
-        GridRow(f"{prompt}  (seed {seed})", [row.get(step) for step in steps]) for (prompt, seed), row in places.items()
-    ]
+    rows = [GridRow(_label(row, [*places]), [found.get(step) for step in steps]) for row, found in places.items()]
     photos = next((path for path in files if path.name == PHOTOS), None)
     columns = [f"step {step}" if step else "base" for step in steps]
     draw_grid(rows, columns, Image.open(photos) if photos else None).save(target)
 
 
 def _text_of(image: "Image.Image") -> dict[str, str]:
-    return {str(name): str(value) for name, value in image.info.items()}
+    """Return what a picture says about itself, with its size."""
+    return {str(name): str(value) for name, value in image.info.items()} | {"size": f"{image.width} × {image.height}"}
+
+
+def _row_of(text: dict[str, str]) -> _Row:
+    return tuple((name, value) for name, value in sorted(text.items()) if name != "step")
+
+
+def _label(row: _Row, rows: list[_Row]) -> str:
+    """Return prompt and seed, and the settings in which the row differs from others of the same prompt and seed."""
+    own = dict(row)
+    alike = [other for each in rows if _subject_of(other := dict(each)) == _subject_of(own)]
+    names = [name for name in WORDS if len({other.get(name, "") for other in alike}) > 1]
+    told = ", ".join((f"seed {own['seed']}", *(f"{WORDS[name]} {own.get(name) or 'none'}" for name in names)))
+    return f"{own['prompt']}  ({told})"
+
+
+def _subject_of(text: dict[str, str]) -> tuple[str, str]:
+    return text["prompt"], text["seed"]

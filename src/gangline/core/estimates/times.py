@@ -18,6 +18,8 @@ from gangline.core.gpus import GpuKind
 from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.previews import Preview
+from gangline.core.specs.sample import previews_of
 from gangline.core.specs.scratch import ScratchSpec
 
 GUESSED = 2.5
@@ -74,7 +76,8 @@ def prepare_s(spec: LoraSpec, family: Family, kind: GpuKind) -> Band:
     photos, held_out = len(spec.photos), len(spec.held_out)
     encoded = _full_s(encode_picture(family, spec.resolution), kind).times(photos * views + held_out)
     read = _guessed(PHOTO_S).times(photos + held_out)
-    texts = 0 if spec.train_text_encoder else photos * spec.texts_per_caption + len(spec.sample_prompts) + 2
+    shown = len(spec.sample_prompts) + sum(bool(each.negative_prompt) for each in previews_of(spec))
+    texts = 0 if spec.train_text_encoder else photos * spec.texts_per_caption + shown + 2
     said = _guessed(step_s(embed_text(family), kind, samples=1, microbatch=1, replayed=False).middle).times(texts)
     drawn = _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(spec.class_images)
     return encoded + read + said + (drawn if spec.class_prompt else NONE)
@@ -85,8 +88,15 @@ def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: GpuKind) -> B
     if not spec.sample_result:
         return NONE
     sides = 2 if isinstance(spec, LoraSpec) else 1
-    pictures = sides * len(spec.prompts_to_sample) * len(spec.sample_seeds)
-    return _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(pictures)
+    drawn = (
+        _drawn_s(family, _side(each), each.steps, kind).times(sides * len(each.seeds)) for each in previews_of(spec)
+    )
+    return sum(drawn, NONE)
+
+
+def _side(preview: Preview) -> int:
+    """Return the side of the square whose area is nearest to a preview's."""
+    return 8 * round(math.sqrt(preview.width * preview.height) / 8)
 
 
 def _drawn_s(family: Family, resolution: int, steps: int, kind: GpuKind) -> Band:

@@ -76,7 +76,7 @@ def picture_name(prompt: int, seed: int, side: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture(File):
-    """A sample: the prompt that it shows, and how it was made. `width` and `height` are in pixels."""
+    """A sample: the prompts that it shows, and how it was made. `width` and `height` are in pixels."""
 
     step: int
     prompt: str
@@ -86,6 +86,7 @@ class Picture(File):
     guidance_scale: float
     width: int
     height: int
+    negative_prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

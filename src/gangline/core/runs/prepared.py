@@ -14,12 +14,15 @@ from typing import Any
 from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import previews_of
 from gangline.core.specs.settings import CLASS_IMAGES, EMBEDDINGS, LATENTS, PREPARED, Decides, deciding
 from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 
 MADE_AS = 2
 VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10
 """The size of a shard: seconds of work for a GPU. Changing it needs a new `MADE_AS`. A photo's views (crops, flips) stay together."""
+SHOWN = 1
+"""The shard of embeddings for the texts of previews. A run writes it if those of the texts that it trains on do not serve."""
 KINDS = tuple(str(each.name).lower() for each in PREPARED)
 KEY = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{32}}-[0-9a-f]{{32}}")
 CLASS_IMAGES_CALLED = {
@@ -47,9 +50,9 @@ def latents_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) -> 
     return _key(_latents(spec), fingerprint, shard)
 
 
-def embeddings_key(spec: LoraSpec, fingerprint: dict[str, str]) -> str:
-    """Return the key of the embeddings of every text that a run trains on or renders."""
-    return _key(_embeddings(spec), fingerprint)
+def embeddings_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) -> str:
+    """Return the key of the embeddings of every text that a run trains on, or of the shard `SHOWN`: the texts of its previews."""
+    return _key(_embeddings(spec), fingerprint, shard)
 
 
 def class_images_key(spec: LoraSpec, shard: int = 0) -> str:
@@ -103,7 +106,8 @@ def _embeddings(spec: LoraSpec) -> str:
         spec, EMBEDDINGS, {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed", "class_photos"}
     )
     named = {name: [file.path for file in getattr(spec, name)] for name in ("photos", "held_out")}
-    shown = {"shown": list(spec.prompts_to_sample)} | (drawn if spec.captions_vary else {})
+    texts = [[each.prompt, each.negative_prompt] if each.negative_prompt else each.prompt for each in previews_of(spec)]
+    shown = {"shown": texts} | (drawn if spec.captions_vary else {})
     if spec.class_photos:
         named["class_photos"] = [file.path for file in spec.class_photos]
     return _subject("embeddings", said | named | shown | {"base": spec.base.id})

@@ -208,7 +208,7 @@ class CommandSpec(PlacementSettings):
     sample_result: ClassVar[bool] = False
     sample_every_steps: ClassVar[None] = None
     sample_every_s: ClassVar[None] = None
-    prompts_to_sample: ClassVar[tuple[str, ...]] = ()
+    prompts_to_sample: ClassVar[tuple[()]] = ()
     checkpoint_every_s: ClassVar[float] = 86_400.0
     """When it saves is its own affair."""
 

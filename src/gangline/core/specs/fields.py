@@ -17,9 +17,12 @@ STEPS_MAX = 100_000_000
 StepCount = Annotated[int, Ge(1), Le(STEPS_MAX)]
 LearningRate = Annotated[float, Gt(0), Le(10)]
 Seed = Annotated[int, Ge(0), Le(2**63 - 1)]
+SampleSeeds = Annotated[tuple[Seed, ...], MinLen(1), MaxLen(16)]
+SamplerSteps = Annotated[int, Ge(1), Le(1000)]
+GuidanceScale = Annotated[float, Ge(0), Le(100)]
 RESOLUTION_MAX = 4096
 Side = Annotated[int, Interval(ge=16, le=RESOLUTION_MAX), MultipleOf(8)]
-"""Of a square, in pixels."""
+"""Of a picture, in pixels."""
 HUB_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?")
 HUB_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 

@@ -12,6 +12,7 @@ from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -184,7 +185,7 @@ class LoraSpec(
         return self.prompt
 
     @property
-    def prompts_to_sample(self) -> tuple[str, ...]:
+    def prompts_to_sample(self) -> tuple[str | SamplePrompt, ...]:
         return self.sample_prompts or (self.prompt,)
 
     @property

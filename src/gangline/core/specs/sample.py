@@ -8,6 +8,7 @@ from gangline.core.files import File
 from gangline.core.parsing import parse_as
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.previews import Preview, SamplePrompt, as_prompt
 from gangline.core.specs.scratch import ScratchSpec
 
 TrainingSpec = LoraSpec | ScratchSpec
@@ -32,11 +33,37 @@ class SampleSpec:
     @property
     def pictures(self) -> int:
         beside_the_base = self.checkpoint is None and isinstance(self.of, LoraSpec)
-        return len(self.of.prompts_to_sample) * len(self.of.sample_seeds) * (2 if beside_the_base else 1)
+        return sum(len(preview.seeds) for preview in previews_of(self.of)) * (2 if beside_the_base else 1)
 
     def input_files(self) -> dict[str, File]:
         """As those of a `LoraSpec`."""
         return self.of.model_files()
+
+
+def previews_of(spec: TrainingSpec) -> tuple[Preview, ...]:
+    """Return what pictures of the job show, with all settings; what a prompt leaves out is the job's."""
+    return tuple(_preview(spec, number, as_prompt(given)) for number, given in enumerate(spec.prompts_to_sample))
+
+
+def _preview(spec: TrainingSpec, number: int, own: SamplePrompt) -> Preview:
+    return Preview(
+        number=number,
+        prompt=own.prompt,
+        negative_prompt=own.negative_prompt,
+        width=own.width or spec.resolution,
+        height=own.height or spec.resolution,
+        seeds=own.seeds or spec.sample_seeds,
+        steps=own.steps or spec.sample_steps,
+        guidance_scale=spec.guidance_scale if own.guidance_scale is None else own.guidance_scale,
+        sampler=own.sampler or spec.sample_sampler,
+    )
+
+
+def texts_to_show(spec: TrainingSpec) -> tuple[str, ...]:
+    """Return each text of pictures of the job: prompts, negative prompts and the empty text."""
+    previews = previews_of(spec)
+    texts = (*(each.prompt for each in previews), *(each.negative_prompt for each in previews), "")
+    return tuple(dict.fromkeys(texts))
 
 
 def parse_sample(value: object) -> SampleSpec:

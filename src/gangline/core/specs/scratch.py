@@ -12,6 +12,7 @@ from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import STEPS_MAX, FilesBase, StepCount
 from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import Condition, DataRef, TrainingPhase, VaeLosses
+from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.settings import (
     BITS,
     RESULT,
@@ -180,7 +181,7 @@ class ScratchSpec(
         return f"{'VAE' if self.part == 'vae' else 'U-Net'} on {names}"
 
     @property
-    def prompts_to_sample(self) -> tuple[str, ...]:
+    def prompts_to_sample(self) -> tuple[str | SamplePrompt, ...]:
         return self.sample_prompts
 
     def input_files(self) -> dict[str, File]:

@@ -46,6 +46,7 @@ class SettingGroup(StrEnum):
     CARD = "Precision and memory"
     SAVING = "Seed and checkpoints"
     SAMPLES = "Sample pictures"
+    PROMPTS = "Each entry of `sample_prompts` that is a table"
     SAID = "Results"
     TRIES = "Scheduling"
     NODE = "Node requirements"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen, MinLen
+from annotated_types import Ge, Gt, Interval, Le, Lt, MaxLen
 
 from gangline.core.display import Label
 from gangline.core.parsing import Checked, Problem
@@ -10,13 +10,16 @@ from gangline.core.places.places import why_no_target
 from gangline.core.specs.fields import (
     STEPS_MAX,
     Base,
+    GuidanceScale,
     LearningRate,
     Needs,
-    Prompt,
     Sampler,
+    SamplerSteps,
+    SampleSeeds,
     Seed,
     StepCount,
 )
+from gangline.core.specs.previews import PromptOrTable
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -244,27 +247,25 @@ class SampleSettings:
         Setting("Render pictures during training at this interval (default: none).", WATCH, unit="s"),
     ] = None
     sample_prompts: Annotated[
-        tuple[Prompt, ...],
+        tuple[PromptOrTable, ...],
         MaxLen(64),
-        Setting("Render these prompts (default: a LoRA's own prompt).", EMBEDDINGS | RESULT, always=("lora",)),
+        Setting(
+            "Render these prompts (default: a LoRA's own prompt). A prompt may have settings of its own.",
+            EMBEDDINGS | RESULT,
+            always=("lora",),
+        ),
     ] = ()
     sample_seeds: Annotated[
-        tuple[Seed, ...],
-        MinLen(1),
-        MaxLen(16),
+        SampleSeeds,
         Setting("Render each prompt once with each of these seeds.", RESULT, always=("lora",)),
     ] = (1, 2)
     sample_steps: Annotated[
-        int,
-        Ge(1),
-        Le(1000),
+        SamplerSteps,
         Setting("Render with this many sampler steps.", RESULT, always=("lora",)),
     ] = 30
     sample_sampler: Annotated[Sampler, Setting("Render with this sampler.", RESULT)] = "ddim"
     guidance_scale: Annotated[
-        float,
-        Ge(0),
-        Le(100),
+        GuidanceScale,
         Setting(
             "Render with this guidance scale. Higher values follow the prompt more closely.", RESULT, always=("lora",)
         ),

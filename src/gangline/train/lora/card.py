@@ -24,10 +24,11 @@ UNKNOWN_LICENCE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardPicture:
-    """A picture of the card with its prompt; `path` is relative to the card."""
+    """A picture of the card with its prompts; `path` is relative to the card."""
 
     prompt: str
     path: str
+    negative_prompt: str = ""
 
 
 def write_card(folder: Path, spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...] = ()) -> Path:
@@ -69,9 +70,16 @@ def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...
     if facts.licence:
         values["license"] = facts.licence
     if pictures:
-        values["widget"] = [{"text": picture.prompt, "output": {"url": picture.path}} for picture in pictures]
+        values["widget"] = [_widget(picture) for picture in pictures]
     lines = (f"{name}: {_yaml(value)}" for name, value in values.items())
     return "\n".join(("---", *lines, "---"))
+
+
+def _widget(picture: CardPicture) -> dict[str, Any]:
+    """Return an entry of the hub's gallery."""
+    negative = picture.negative_prompt
+    parameters = {"parameters": {"negative_prompt": negative}} if negative else {}
+    return {"text": picture.prompt, **parameters, "output": {"url": picture.path}}
 
 
 def _introduction(spec: LoraSpec, facts: Facts) -> str:

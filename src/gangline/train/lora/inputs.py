@@ -14,6 +14,7 @@ from gangline.core.files import File
 from gangline.core.models.bases import TEXT_ENCODERS
 from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import previews_of, texts_to_show
 from gangline.data.images.ahead import decoded, processes_for
 from gangline.data.images.buckets import Size
 from gangline.posix import cores
@@ -58,6 +59,8 @@ class TrainingInputs:
     words: TextBatches
     spoken: Embedded
     """The embeddings of `words.texts` by the frozen encoders, for pictures of the base."""
+    shown: TextBatches
+    """The texts of previews. They are apart from `words`: a long negative prompt must not pad the texts that are trained on."""
     digest: str
 
 
@@ -78,7 +81,7 @@ def gather(
     buckets = make_buckets(spec, planned, {size: latents[_name(size)] for size in planned})
     own = make_buckets(spec, of_class, {size: latents[_of_class(size)] for size in of_class}, len(spec.photos))
     texts = tokenize(base, _texts(spec, [*buckets, *own], held_out))
-    spoken = _spoken(run, base, spec, fingerprint, texts)
+    spoken = _spoken(run, base, keys.embeddings_key(spec, fingerprint), texts)
     drawn = _class_images(run, base, spec, texts, spoken, orders) if spec.class_images_drawn else []
     if drawn is None:
         return None
@@ -92,6 +95,7 @@ def gather(
         ],
         words=TextBatches(texts, None if spec.train_text_encoder else spoken),
         spoken=spoken,
+        shown=_shown(run, base, spec, fingerprint, texts, spoken),
         digest=_digest([bucket.latents for bucket in (*buckets, *class_images)], spoken),
     )
 
@@ -100,7 +104,8 @@ def _texts(spec: LoraSpec, buckets: list[AspectBucket], held_out: list[tuple[Fil
     """Return all texts to train on, to draw or to measure with, and the empty text."""
     of_photos = [text for bucket in buckets for variants in bucket.texts for text in variants]
     of_photos += [picture.caption.text for _, picture in held_out]
-    return [*of_photos, spec.prompt, *([spec.class_prompt] if spec.class_prompt else []), *spec.prompts_to_sample, ""]
+    shown = (preview.prompt for preview in previews_of(spec))
+    return [*of_photos, spec.prompt, *([spec.class_prompt] if spec.class_prompt else []), *shown, ""]
 
 
 def _latents(
@@ -151,8 +156,19 @@ def _held_out(number: int) -> str:
     return f"held-out-{number}"
 
 
-def _spoken(run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: dict[str, str], texts: Texts) -> Embedded:
-    key = keys.embeddings_key(spec, fingerprint)
+def _shown(
+    run: RunDirectory, base: LoadedBase, spec: LoraSpec, fingerprint: dict[str, str], texts: Texts, spoken: Embedded
+) -> TextBatches:
+    """Return the texts of previews, in as many pieces as a worker has that renders them alone."""
+    shown = tokenize(base, texts_to_show(spec))
+    if spec.train_text_encoder:
+        return TextBatches(shown, None)
+    if shown.pieces == texts.pieces and {*shown.texts} <= {*texts.texts}:
+        return TextBatches(shown, spoken[[texts.index(text) for text in shown.texts]])
+    return TextBatches(shown, _spoken(run, base, keys.embeddings_key(spec, fingerprint, keys.SHOWN), shown))
+
+
+def _spoken(run: RunDirectory, base: LoadedBase, key: str, texts: Texts) -> Embedded:
     folder = prepared.find_prepared(run, key)
     if folder is None:
         prepared.need(run, TEXT_ENCODERS)

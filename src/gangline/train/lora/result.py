@@ -8,17 +8,19 @@ import torch
 from gangline.core.models.lora_metadata import Facts, Precision, lora_name
 from gangline.core.runs.contract import LORA, PHOTOS, REPORT, SAMPLES, picture_name
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sample import previews_of
 from gangline.data.bases import single_file_of
 from gangline.data.images.grid import spread, strip
 from gangline.data.images.pixels import read_photo
 from gangline.train.checkpoints.manifest import CheckpointIdentity
 from gangline.train.lora.adapter import Adapter
+from gangline.train.lora.batches import TextBatches
 from gangline.train.lora.card import CardPicture, write_card
 from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.inputs import TrainingInputs
 from gangline.train.lora.prepare import Latents
 from gangline.train.model.base import LoadedBase
-from gangline.train.model.denoise import drawing_of
+from gangline.train.model.denoise import rescale_of
 from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed_all
 from gangline.train.run import chance
@@ -51,7 +53,7 @@ def write_result(
         exact=identity.exact,
         fingerprint=identity.fingerprint,
         held_out=tuple(measure_held_out(base, spec, inputs, adapter)),
-        guidance_rescale=drawing_of(base, spec).guidance_rescale,
+        guidance_rescale=rescale_of(base, spec),
     )
     parts = adapter.as_parts()
     weights = write_diffusers(run.output, parts)
@@ -78,17 +80,19 @@ def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:
 def comparison_pictures(spec: LoraSpec) -> tuple[CardPicture, ...]:
     """Return the pictures with the LoRA that `render_comparison` will make, with their paths among the job's artifacts."""
     return tuple(
-        CardPicture(prompt=prompt, path=f"samples/{picture_name(number, seed, LORA)}")
-        for number, prompt in enumerate(spec.prompts_to_sample)
-        for seed in spec.sample_seeds
+        CardPicture(
+            prompt=preview.prompt,
+            negative_prompt=preview.negative_prompt,
+            path=f"samples/{picture_name(preview.number, seed, LORA)}",
+        )
+        for preview in previews_of(spec)
+        for seed in preview.seeds
     )
 
 
-def spoken_now(base: LoadedBase, inputs: TrainingInputs) -> Embedded:
-    """Return the embeddings of all texts by the text encoders in their current state."""
-    if inputs.words.embedded is not None:
-        return inputs.words.embedded
-    return embed_all(base, inputs.words.texts)
+def spoken_now(base: LoadedBase, words: TextBatches) -> Embedded:
+    """Return the embeddings of the texts by the text encoders in their current state."""
+    return embed_all(base, words.texts) if words.embedded is None else words.embedded
 
 
 def measure_held_out(
@@ -99,7 +103,7 @@ def measure_held_out(
     if not inputs.held_out:
         return found
     with left_out_without_memory("the loss of held-out photos is"):
-        spoken = spoken_now(base, inputs)
+        spoken = spoken_now(base, inputs.words)
         for photo in inputs.held_out:
             caption = inputs.words.texts.index(photo.caption)
             with adapter.switched_off():

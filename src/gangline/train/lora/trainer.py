@@ -15,7 +15,7 @@ from gangline.train.lora.batches import ExampleSource, step_batches
 from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.network import LoraNetwork
 from gangline.train.lora.result import spoken_now, write_result
-from gangline.train.model.base import LoadedBase, check_resolution, load_base
+from gangline.train.model.base import LoadedBase, check_previews, check_resolution, load_base
 from gangline.train.model.sample import show_step
 from gangline.train.model.timesteps import TimestepSampler
 from gangline.train.run import numerics
@@ -47,8 +47,8 @@ class LoraTraining(Training):
             base.borrowed(),
             learner.as_result(weights),
         ):
-            spoken = spoken_now(base, self.inputs)
-            show_step(base, self.spec, self.inputs.words.texts, spoken, run.samples / pictures_name(step), step)
+            shown = self.inputs.shown
+            show_step(base, self.spec, shown.texts, spoken_now(base, shown), run.samples / pictures_name(step), step)
 
     def write_result(self, run: RunDirectory, learner: Learner) -> None:
         learner.forget_graphs()
@@ -63,6 +63,7 @@ def prepare_lora(run: RunDirectory, spec: LoraSpec, place: Place, orders: Orders
     """Load the base, compute all that is computed once, and add the LoRA. Return None after an order to stop."""
     base = base_of(run, spec, place.device, place.dtype)
     check_resolution(base, spec.resolution)
+    check_previews(base, spec)
     inputs = gather(run, base, spec, numerics.fingerprint(place.device, place.dtype, spec), orders)
     if inputs is None:
         return None

@@ -17,6 +17,7 @@ from gangline.core.errors import BadInput
 from gangline.core.models.families import Bits, Family, check_clip_skip
 from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.fields import Prediction
+from gangline.core.specs.sample import TrainingSpec, previews_of
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.bases import describe_base, single_file_of
 from gangline.data.safetensors_header import read_header
@@ -158,6 +159,19 @@ def base_at(folder: Path, spec: ScratchSpec, device: torch.device, dtype: torch.
     return load_base(
         folder, device, dtype, prediction_type=spec.prediction_type, zero_terminal_snr=spec.zero_terminal_snr
     )
+
+
+def check_previews(base: LoadedBase, spec: TrainingSpec) -> None:
+    """Raise `BadInput` if `base` cannot draw a preview at its size."""
+    unit = base.side_unit
+    for each in previews_of(spec):
+        if each.width % unit or each.height % unit:
+            sides = (max(unit, round(side / unit) * unit) for side in (each.width, each.height))
+            raise BadInput(
+                f"sample_prompts.{each.number}: {each.width} × {each.height} pixels are not possible with this base, which needs "
+                f"multiples of {unit}",
+                hint="take {} × {}".format(*sides),
+            )
 
 
 def check_resolution(base: LoadedBase, resolution: int) -> None:

@@ -13,6 +13,7 @@ from diffusers import (
 )
 
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.previews import Preview
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 from gangline.train.model.base import LoadedBase
@@ -31,39 +32,46 @@ SAMPLERS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """The settings for drawing a square picture of `side` pixels. `guidance_rescale` is φ of Lin et al. 2023, §3.4."""
+    """The settings for drawing a picture; its sizes are in pixels. `guidance_rescale` is φ of Lin et al. 2023, §3.4."""
 
-    side: int
+    width: int
+    height: int
     sampler: str
     steps: int
     guidance_scale: float
     guidance_rescale: float
 
 
-def drawing_of(base: LoadedBase, spec: TrainingSpec) -> Drawing:
+def drawing_of(base: LoadedBase, spec: TrainingSpec, preview: Preview) -> Drawing:
     """Return the settings for preview pictures."""
-    given = spec.guidance_rescale
     return Drawing(
-        side=spec.resolution,
-        sampler=spec.sample_sampler,
-        steps=spec.sample_steps,
-        guidance_scale=spec.guidance_scale,
-        guidance_rescale=_rescale_of(base) if given is None else given,
+        width=preview.width,
+        height=preview.height,
+        sampler=preview.sampler,
+        steps=preview.steps,
+        guidance_scale=preview.guidance_scale,
+        guidance_rescale=rescale_of(base, spec),
     )
+
+
+def rescale_of(base: LoadedBase, spec: TrainingSpec) -> float:
+    """Return the share of guidance's contrast that preview pictures do without."""
+    return _rescale_of_base(base) if spec.guidance_rescale is None else spec.guidance_rescale
 
 
 def class_drawing_of(base: LoadedBase, spec: LoraSpec) -> Drawing:
     """Return the settings for class images, which are trained on."""
     return Drawing(
-        side=spec.resolution,
+        width=spec.resolution,
+        height=spec.resolution,
         sampler=spec.class_sampler,
         steps=spec.class_sample_steps,
         guidance_scale=spec.class_guidance_scale,
-        guidance_rescale=_rescale_of(base),
+        guidance_rescale=_rescale_of_base(base),
     )
 
 
-def _rescale_of(base: LoadedBase) -> float:
+def _rescale_of_base(base: LoadedBase) -> float:
     return RESCALE_OF_ZERO_SNR if base.zero_terminal_snr else 0.0
 
 
@@ -71,15 +79,15 @@ def _rescale_of(base: LoadedBase) -> float:
 def sample_latents(
     base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded, seed: int, purpose: str = "sample"
 ) -> torch.Tensor:
-    """Return latents (1, C, H, W) in float32, drawn for the texts `words` and `silence`, which hold one embedding each.
+    """Return latents (1, C, H, W) in float32, drawn for the texts `words` and away from those of `silence`, one embedding each.
 
     All randomness comes from `chance`, on the CPU: every device starts from the same noise, and training's random state is not touched.
     """
     device = base.device
     scheduler = sampler_of(base, drawing.sampler)
     scheduler.set_timesteps(drawing.steps, device=device)
-    side = drawing.side // base.latent_factor
-    noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, side, side))
+    height, width = drawing.height // base.latent_factor, drawing.width // base.latent_factor
+    noise = chance.normal(seed, purpose, 0, range(1), (base.unet.config.in_channels, height, width))
     latents = noise.to(device) * scheduler.init_noise_sigma
     generator = chance.generator(seed, f"{purpose} steps")
     guided = _Guided(base, _told(base, drawing, words, silence), drawing)
@@ -96,18 +104,18 @@ def sampler_of(base: LoadedBase, kind: str) -> Any:
 
 
 def _told(base: LoadedBase, drawing: Drawing, words: Embedded, silence: Embedded) -> dict[str, Any]:
-    """Return the U-Net's conditioning on the prompt and, with guidance, on the empty prompt that it leads away from (Ho & Salimans
+    """Return the U-Net's conditioning on the prompt and, with guidance, on the negative prompt that it leads away from (Ho & Salimans
     2022)."""
     both = [words, silence] if drawing.guidance_scale > 1 else [words]
     pooled = [one.pooled for one in both if one.pooled is not None]
     embedded = Embedded(torch.cat([one.tokens for one in both]), torch.cat(pooled) if pooled else None)
-    side = drawing.side
-    sizes = torch.tensor([[side, side, 0, 0, side, side]] * len(both), device=base.device)
+    size = [drawing.height, drawing.width]
+    sizes = torch.tensor([[*size, 0, 0, *size]] * len(both), device=base.device)
     return condition(base, embedded.to(base.device), sizes)
 
 
 class _Guided:
-    """A U-Net with classifier-free guidance: prompt and empty prompt go through it in one pass or, once memory ran out for that, in one
+    """A U-Net with classifier-free guidance: prompt and negative prompt go through it in one pass or, once memory ran out for that, in one
     pass each. On a GPU a pass is a CUDA graph."""
 
     def __init__(self, base: LoadedBase, told: dict[str, Any], drawing: Drawing) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import ceil
@@ -13,9 +14,10 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from gangline.core.runs.contract import PICTURES, Picture, picture_name
-from gangline.core.specs.sample import TrainingSpec
+from gangline.core.specs.previews import Preview
+from gangline.core.specs.sample import TrainingSpec, previews_of
 from gangline.train.model.base import LoadedBase
-from gangline.train.model.denoise import drawing_of, sample_latents
+from gangline.train.model.denoise import drawing_of, rescale_of, sample_latents
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.memory import is_out_of_memory
@@ -49,10 +51,12 @@ def _decoded(base: LoadedBase, scaled_1CHW: torch.Tensor, pieces: int) -> torch.
     return base.vae.tiled_decode(scaled_1CHW).sample[0].float()
 
 
-def render(base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, prompt: str, seed: int) -> Image.Image:
-    """Draw the picture of one prompt and seed. `spoken` are the embeddings of `texts`, which include the prompt and the empty text."""
-    words, silence = spoken[[texts.index(prompt)]], spoken[[texts.index("")]]
-    return decode_latents(base, sample_latents(base, drawing_of(base, spec), words, silence, seed))
+def render(
+    base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, preview: Preview, seed: int
+) -> Image.Image:
+    """Draw the picture of one seed of a preview. `spoken` are the embeddings of `texts`, which include both of its prompts."""
+    words, silence = (spoken[[texts.index(text)]] for text in (preview.prompt, preview.negative_prompt))
+    return decode_latents(base, sample_latents(base, drawing_of(base, spec, preview), words, silence, seed))
 
 
 def render_step(
@@ -60,43 +64,56 @@ def render_step(
 ) -> Iterator[Picture]:
     """Yield a picture of each prompt and seed, written into `folder` as it is made; `samples.json`, which lists them, is written last."""
     made = list[Picture]()
-    for picture in _each_written(base, spec, texts, spoken, folder, step):
-        made.append(picture)
-        yield picture
+    for preview, seed in _asked(spec):
+        made.append(_written(base, spec, texts, spoken, folder, step, preview, seed))
+        yield made[-1]
     _list(folder, spec, step, made)
 
 
 def show_step(base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int) -> None:
     """Render between two training steps like `render_step`, but let training continue if memory runs out.
 
-    The list then names the pictures that were made and those that were left out. All have one size, so after the first that does not fit
-    none is tried.
+    The list then names the pictures that were made and those that were left out. After one that does not fit, none that is as large is
+    tried.
     """
-    made = list[Picture]()
-    with left_out_without_memory(f"pictures of step {step} are"):
-        for picture in _each_written(base, spec, texts, spoken, folder, step):
-            made.append(picture)
+    made, too_large = list[Picture](), math.inf
+    for preview, seed in _asked(spec):
+        pixels = preview.width * preview.height
+        if pixels >= too_large:
+            continue
+        fits = False
+        with left_out_without_memory(f"pictures of step {step} are"):
+            made.append(_written(base, spec, texts, spoken, folder, step, preview, seed))
+            fits = True
+        too_large = too_large if fits else pixels
     if made:
         _list(folder, spec, step, made)
 
 
-def _each_written(
-    base: LoadedBase, spec: TrainingSpec, texts: Texts, spoken: Embedded, folder: Path, step: int
-) -> Iterator[Picture]:
-    for name, prompt, seed in _asked(spec):
-        picture = render(base, spec, texts, spoken, prompt, seed)
-        folder.mkdir(parents=True, exist_ok=True)
-        yield write_picture(picture, folder / name, base, spec, step, prompt, seed)
+def _written(
+    base: LoadedBase,
+    spec: TrainingSpec,
+    texts: Texts,
+    spoken: Embedded,
+    folder: Path,
+    step: int,
+    preview: Preview,
+    seed: int,
+) -> Picture:
+    picture = render(base, spec, texts, spoken, preview, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_picture(picture, folder / picture_name(preview.number, seed), base, spec, step, preview, seed)
 
 
-def _asked(spec: TrainingSpec) -> list[tuple[str, str, int]]:
-    """Return the name of each picture, its prompt and its seed."""
-    prompts = enumerate(spec.prompts_to_sample)
-    return [(picture_name(number, seed), prompt, seed) for number, prompt in prompts for seed in spec.sample_seeds]
+def _asked(spec: TrainingSpec) -> list[tuple[Preview, int]]:
+    """Return the preview and the seed of each picture."""
+    return [(preview, seed) for preview in previews_of(spec) for seed in preview.seeds]
 
 
 def _list(folder: Path, spec: TrainingSpec, step: int, made: list[Picture]) -> None:
-    left_out = [name for name, _, _ in _asked(spec)[len(made) :]]
+    there = {one.path for one in made}
+    names = (picture_name(preview.number, seed) for preview, seed in _asked(spec))
+    left_out = [name for name in names if name not in there]
     told = {"step": step, "pictures": [asdict(one) for one in made]} | ({"left_out": left_out} if left_out else {})
     partial = folder / f".{PICTURES}"
     partial.write_text(json.dumps(told, indent=1))
@@ -104,26 +121,34 @@ def _list(folder: Path, spec: TrainingSpec, step: int, made: list[Picture]) -> N
 
 
 def write_picture(
-    image: Image.Image, path: Path, base: LoadedBase, spec: TrainingSpec, step: int, prompt: str, seed: int
+    image: Image.Image, path: Path, base: LoadedBase, spec: TrainingSpec, step: int, preview: Preview, seed: int
 ) -> Picture:
-    """Write the image as PNG, with its step, prompt, seed and sampler settings as text chunks."""
+    """Write the image as PNG, with its step, prompts, seed and sampler settings as text chunks."""
     what = {
         "step": step,
-        "prompt": prompt,
+        "prompt": preview.prompt,
         "seed": seed,
-        "sampler": spec.sample_sampler,
-        "sampler_steps": spec.sample_steps,
-        "guidance_scale": spec.guidance_scale,
+        "sampler": preview.sampler,
+        "sampler_steps": preview.steps,
+        "guidance_scale": preview.guidance_scale,
     }
     told, png = PngInfo(), io.BytesIO()
-    rescale = drawing_of(base, spec).guidance_rescale
-    for name, value in (what | ({"guidance_rescale": rescale} if rescale else {})).items():
+    negative, rescale = preview.negative_prompt, rescale_of(base, spec)
+    also = ({"negative_prompt": negative} if negative else {}) | ({"guidance_rescale": rescale} if rescale else {})
+    for name, value in (what | also).items():
         told.add_text(name, str(value))
     image.save(png, "PNG", pnginfo=told)
     content = png.getvalue()
     path.write_bytes(content)
-    sha256 = hashlib.sha256(content).hexdigest()
-    return Picture(path=path.name, bytes=len(content), sha256=sha256, width=image.width, height=image.height, **what)
+    return Picture(
+        path=path.name,
+        bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        width=image.width,
+        height=image.height,
+        negative_prompt=negative,
+        **what,
+    )
 
 
 def _picture(pixels_CHW: torch.Tensor) -> Image.Image:

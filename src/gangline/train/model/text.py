@@ -20,6 +20,10 @@ class Texts:
     texts: tuple[str, ...]
     ids: tuple[torch.Tensor, ...]
 
+    @property
+    def pieces(self) -> int:
+        return self.ids[0].shape[1]
+
     def index(self, text: str) -> int:
         return self.texts.index(text)
 

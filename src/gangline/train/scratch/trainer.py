@@ -8,10 +8,11 @@ from functools import partial
 import torch
 
 from gangline.core.runs.contract import pictures_name
+from gangline.core.specs.sample import texts_to_show
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.train.learning.learner import Learner
 from gangline.train.learning.prefetch import Prefetcher
-from gangline.train.model.base import LoadedBase, base_at, check_resolution
+from gangline.train.model.base import LoadedBase, base_at, check_previews, check_resolution
 from gangline.train.model.sample import show_step
 from gangline.train.model.text import embed_all, tokenize
 from gangline.train.run.aside import left_out_without_memory
@@ -30,7 +31,7 @@ class ScratchTraining(Training):
         self.base = base
         self.spec = spec
         self.made = made
-        self.texts = tokenize(base, [*spec.sample_prompts, ""]) if spec.sample_prompts else None
+        self.texts = tokenize(base, texts_to_show(spec)) if spec.sample_prompts else None
         self.network = VaeModel(base, spec) if spec.part == "vae" else Denoiser(base, spec)
         self.held_out = HeldOutLoss(spec, *(made.held_out() if spec.held_out else (None, 0)))
         self.batches = Prefetcher(lambda step: [made.batch(step)], spec.steps, device)
@@ -91,6 +92,7 @@ def prepare_scratch(run: RunDirectory, spec: ScratchSpec, place: Place, orders: 
     base = base_at(run.inputs / "base", spec, place.device, place.dtype)
     for phase in spec.phases:
         check_resolution(base, phase.resolution)
+    check_previews(base, spec)
     made = ScratchBatches(spec, base, open_data(spec, run.inputs), place.ranks)
     return ScratchTraining(base, spec, made, place.device)
 

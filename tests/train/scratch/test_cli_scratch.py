@@ -59,6 +59,33 @@ def test_a_plan_tells_what_is_trained_on_what_and_how_often(
     assert found["base"]["family"] == "sd2" and "no Gangline server" in found["asked"]
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("a cat --w 64 --d 42", 0, ""),
+        ("a cat --w 500", 2, "sample_prompts.0.width: should be a multiple of 8, not 500"),
+        ("a cat --ss lms", 2, "line 1: there is no sampler lms"),
+    ],
+)
+def test_prompts_of_a_file_replace_those_of_the_recipe(
+    typed: Typed, recipe: Path, data: DataSet, base: Path, tmp_path: Path, line: str, code: int, said: str
+) -> None:
+    (tmp_path / "prompts.txt").write_text(line)
+    options = (
+        "--data",
+        data.place.uri,
+        "--base",
+        base,
+        "--server",
+        NOBODY,
+        "--plan",
+        "--set",
+        'sample_prompts=["a dog"]',
+    )
+    found = typed("scratch", recipe, *options, "--sample-prompts-file", tmp_path / "prompts.txt")
+    assert found[0] == code and said in " ".join(found[2].split())
+
+
 def test_a_plan_on_the_terminal_has_a_row_for_each_phase(typed: Typed, recipe: Path, data: DataSet, base: Path) -> None:
     code, _, said = typed("scratch", recipe, "--data", data.place.uri, "--base", base, "--server", NOBODY, "--plan")
     assert code == 0

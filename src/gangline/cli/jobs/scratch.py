@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.jobs.prompts import PromptsFileOption, given_prompts
 from gangline.cli.jobs.train import UploadProgress, check_open, read_recipe, submit_and_watch, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
@@ -68,6 +69,7 @@ def scratch_command(
             show_default=False,
         ),
     ] = None,
+    sample_prompts_file: PromptsFileOption = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the trained part and its data sets).")] = "",
     plan: Annotated[
         bool, typer.Option("--plan", help="Check everything and show the plan, but submit nothing.")
@@ -82,7 +84,8 @@ def scratch_command(
     `gangline docs scratch` explains every step from images to a model. Ctrl-C stops watching the job, never the job itself.
     """
     client = make_client(server, token)
-    asked = with_data(override_recipe(read_recipe(recipe, kind="scratch"), setting or []), data or [], where)
+    own = override_recipe(read_recipe(recipe, kind="scratch"), setting or []) | given_prompts(None, sample_prompts_file)
+    asked = with_data(own, data or [], where)
     wanted = with_base(asked | ({"base": here_or_bundled(base)} if base else {}), client.base)
     made = plan_scratch(wanted)
     planned = _show(client, made)

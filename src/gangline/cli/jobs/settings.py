@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from rich.markup import escape
 
+from gangline.cli.jobs.prompts import NOTATION, PROMPTS, PROMPTS_FILE, PromptsFileOption, given_prompts
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
@@ -23,7 +24,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 def with_settings_of(spec: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """`command` with these options besides its own; those that were given come as its `settings` and `needs`.
 
-    Values are passed on as they were typed: the spec's own check knows what they must be.
+    Values are passed on as they were typed: the spec's own check knows what they must be. Sample prompts are read, and those of a file
+    are among them.
     """
     return lambda command: _with_options(command, spec)
 
@@ -31,13 +33,15 @@ def with_settings_of(spec: type) -> Callable[[Callable[..., None]], Callable[...
 def _with_options(command: Callable[..., None], spec: type) -> Callable[..., None]:
     own = [parameter for name, parameter in _parameters(command).items() if name not in ("settings", "needs")]
     of_spec, of_needs = _options(spec), _options(Needs)
+    of_files = [_of_prompts_file()] if any(option.name == PROMPTS for option in of_spec) else []
 
     @wraps(command)
     def run(**given: Any) -> None:
         settings, needs = (_given(options, given) for options in (of_spec, of_needs))
+        settings |= given_prompts(settings.get(PROMPTS), given.get(PROMPTS_FILE))
         command(**{parameter.name: given[parameter.name] for parameter in own}, settings=settings, needs=needs)
 
-    options = [*own, *of_spec, *of_needs]
+    options = [*own, *of_spec, *of_files, *of_needs]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     return run
@@ -67,6 +71,7 @@ def _options(of: type) -> list[inspect.Parameter]:
 def _option(of: type, name: str, setting: Setting) -> inspect.Parameter:
     hint = _types(of)[name]
     several = " Repeat it for several." if _is_list(hint) else ""
+    several += f" {NOTATION}" * (name == PROMPTS)
     option = typer.Option(
         option_name(of, name),
         help=escape(f"{setting.says}{several}{_default(of, name)}"),
@@ -78,6 +83,10 @@ def _option(of: type, name: str, setting: Setting) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[typed | None, option]
     )
+
+
+def _of_prompts_file() -> inspect.Parameter:
+    return inspect.Parameter(PROMPTS_FILE, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PromptsFileOption)
 
 
 def _default(of: type, name: str) -> str:

@@ -11,8 +11,10 @@ from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
+from gangline.core.parsing import to_json
 from gangline.core.runs.contract import GRID, LORA, PICTURES, picture_name
 from gangline.core.specs.fields import FilesBase, Needs
+from gangline.core.specs.sample import previews_of
 from gangline.core.specs.spec import parse_task, spec_hash
 from gangline.ports.server import (
     Assignment,
@@ -637,3 +639,29 @@ def test_what_was_not_uploaded_is_not_shown(service: Service) -> None:
     answer = samples.keep_samples(service.deployment, node, training.hold, Show(step=10, files=(file,)), service.now_ms)
     assert isinstance(answer, Refused)
     assert pictures(service, training.job) == []
+
+
+def test_prompts_with_settings_of_their_own_come_to_the_node_as_they_were_sent_and_are_counted(
+    service: Service,
+) -> None:
+    wide = {"prompt": "sks dog at sea", "negative_prompt": "blurry", "width": 832, "seeds": [42]}
+    given = to_json(service.spec(sample_result=True)) | {"sample_prompts": ["sks dog", wide]}
+    answer = service.ask("POST", "/v1/jobs", json={"spec": given, "name": "dog"})
+    assert answer.status_code == 201, answer.text
+    node = service.join()
+    training = service.claim(node)
+    assert training.spec["sample_prompts"] == ["sks dog", wide]
+    assert len(previews_of(parse_task(training.spec))) == 2  # type: ignore[arg-type]
+    assert report_result(service, node, training) == Done()
+    rendering = service.claim(node)
+    assert rendering.spec["of"]["sample_prompts"] == ["sks dog", wide]
+    assert view(service, rendering.job).summary.steps == 2 * 3, "two seeds and one, with the LoRA and without"
+
+
+def test_a_prompt_with_a_wrong_setting_is_refused_with_its_place(service: Service) -> None:
+    given = to_json(service.spec()) | {"sample_prompts": [{"prompt": "sks dog", "width": 500}]}
+    answer = service.ask("POST", "/v1/jobs", json={"spec": given, "name": "dog"})
+    assert answer.status_code == 422
+    assert answer.json()["problems"] == [
+        {"field": "sample_prompts.0.width", "message": "should be a multiple of 8, not 500"}
+    ]

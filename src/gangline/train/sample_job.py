@@ -17,6 +17,7 @@ from gangline.train.checkpoints.stored import averaged_or_not
 from gangline.train.lora import trainer as lora
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.comparison import render_comparison
+from gangline.train.lora.result import write_step
 from gangline.train.model.base import base_at
 from gangline.train.model.sample import render_step
 from gangline.train.model.text import embed_all, tokenize
@@ -57,6 +58,8 @@ def render_lora(run: RunDirectory, task: SampleSpec, spec: LoraSpec) -> Iterator
     with adapter.at_rest():
         spoken = embed_all(base, texts) if spec.train_text_encoder else before
         run.report_phase("rendering")
+        if task.checkpoint and spec.keep_loras:
+            write_step(run.output, base, spec, adapter, task.step)
         pictures: Iterable[object] = (
             render_step(base, spec, texts, spoken, run.output, task.step)
             if task.checkpoint

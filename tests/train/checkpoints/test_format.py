@@ -8,10 +8,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from gangline import __version__
-from gangline.train.checkpoints.manifest import FORMAT, OtherFormat, checkpoint_file, read_manifest
+from gangline.train.checkpoints.manifest import FORMAT, OtherFormat, read_manifest
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.program import failure_kind
 from gangline.train.run.contract import Orders, RunDirectory
+from gangline.train.run.digest import hashed_file
 from tests.train.checkpoints.test_damage import NEWEST, OLDER, flip_a_bit, resumable, rewrite_manifest
 
 
@@ -37,7 +38,7 @@ def in_format(checkpoint: Path, number: int, made_by: str) -> None:
 
 def list_files_anew(checkpoint: Path) -> None:
     files = [path for path in sorted(checkpoint.iterdir()) if path.name != "manifest.json"]
-    rewrite_manifest(checkpoint, files=tuple(checkpoint_file(path, path.name) for path in files))
+    rewrite_manifest(checkpoint, files=tuple(hashed_file(path, path.name) for path in files))
 
 
 def refused(run: RunDirectory) -> OtherFormat:

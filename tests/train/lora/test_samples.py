@@ -11,8 +11,11 @@ import torch
 from diffusers import StableDiffusionXLPipeline
 from diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl import rescale_noise_cfg
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load, load_file
 
 from gangline.core.errors import BadInput
+from gangline.core.models.lora_metadata import lora_name
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, PICTURES
 from gangline.core.specs.lora import LoraSpec
@@ -116,6 +119,23 @@ def test_pictures_of_now_are_not_those_that_were_kept(
     assert [folder.name for folder in sorted(run.samples.glob("step-*"))] == ["step-000007"]
     assert not run.show_now.exists()
     assert report_of(run)["weights_digest"] == report_of(rendered)["weights_digest"]
+
+
+def test_the_lora_of_a_step_lies_beside_its_pictures_whoever_draws_them(tmp_path: Path, spec: LoraSpec) -> None:
+    kept = replace(spec, keep_loras=True, checkpoint_every_steps=RENDERED)
+    run = AskedToRender(lay_out(tmp_path / "run", kept).path)
+    assert run_lora_trainer(run, run.orders) == EXIT_DONE
+    job = a_job(tmp_path / "job", kept, run.checkpoints / "000008", 8)
+    assert render_job(job, Orders()) == EXIT_DONE
+    name = f"{lora_name(kept)}-step000008.safetensors"
+    content = (run.samples / "step-000008" / name).read_bytes()
+    assert (job.output / name).read_bytes() == content
+    with safe_open(job.output / name, framework="pt") as file:
+        assert (file.metadata()["ss_steps"], file.metadata()["modelspec.title"]) == ("8", lora_name(kept))
+    trained = load_file(run.checkpoints / "000008" / "weights-00000.safetensors")
+    ups = sorted(tensor.sum().item() for name, tensor in trained.items() if "lora_B" in name)
+    assert ups == sorted(tensor.sum().item() for name, tensor in load(content).items() if "lora_up" in name)
+    assert not list(finish(lay_out(tmp_path / "other", kept)).output.glob("*-step*"))
 
 
 def test_the_log_says_every_few_seconds_how_far_a_run_is(

@@ -163,6 +163,7 @@ OF_LORA = OF_BOTH | {
     "microbatch": 1,
     "optimizer": "prodigy",
     "base_precision": "4bit",
+    "keep_loras": True,
 }
 OF_SCRATCH = OF_BOTH | {
     "part": "unet",

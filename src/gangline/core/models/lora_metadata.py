@@ -32,8 +32,8 @@ NAME_CHARACTERS_MAX = 60
 class Facts:
     """Facts about a run that are not in its spec. `licence` is the base's, as the hub writes it; None if it is not known.
 
-    `steps` were taken: None if all were, fewer if the run was finished early. `held_out` has for each held-out photo its name,
-    `loss_before` and `loss_after`. `guidance_rescale` is that of its samples.
+    `steps` were taken: None if all were, fewer if the run was finished early or is `on_the_way`. `held_out` has for each held-out photo its
+    name, `loss_before` and `loss_after`. `guidance_rescale` is that of its samples.
     """
 
     name: str
@@ -47,10 +47,11 @@ class Facts:
     held_out: tuple[Mapping[str, Any], ...] = ()
     guidance_rescale: float = 0.0
     steps: int | None = None
+    on_the_way: bool = False
 
     @property
     def kohya_file(self) -> str:
-        return f"{self.name}.safetensors"
+        return f"{self.name}-step{self.steps:06d}.safetensors" if self.on_the_way else f"{self.name}.safetensors"
 
     @property
     def variant(self) -> Variant:

@@ -4,7 +4,7 @@
     progress.jsonl                         out: a line for each phase, and for steps with their metrics; each saved step has one
     checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
     prepared/KEY/…, manifest.json          out: results that other runs can reuse, the manifest last; in: inputs/prepared/KEY/
-    samples/step-000100/…, samples.json    out: samples of a step; samples.json is written last; it describes each of them
+    samples/step-000100/…, samples.json    out: samples of a step; samples.json, written last, describes all files there
     samples/  output/                      out
     left_out.json                          in: the parts of the base that were not downloaded, as their results are prepared
     show_now                               in: an empty file: SIGUSR2 asks for this step, not for one that was kept; the trainer removes it
@@ -172,10 +172,10 @@ def parse_prepared(value: object) -> Prepared:
 
 
 def parse_pictures(value: object) -> tuple[int, tuple[File, ...]]:
-    """Parse the description of a step's pictures: the step, and the files. Raises `Damaged`."""
+    """Parse the description of a step's pictures: the step, and the files, with those that lie beside them. Raises `Damaged`."""
     try:
         assert isinstance(value, dict)
-        return _count(value["step"]), _files(value["pictures"])
+        return _count(value["step"]), _files([*value["pictures"], *value.get("files", ())])
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the description is malformed: {type(error).__name__} {error}".rstrip()) from None
 

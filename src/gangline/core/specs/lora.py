@@ -170,6 +170,14 @@ class LoraSpec(
             group=SettingGroup.CARD,
         ),
     ] = "full"
+    keep_loras: Annotated[
+        bool,
+        Setting(
+            "Keep the LoRA of each step whose pictures are shown, beside them, to download while the job runs.",
+            WATCH,
+            group=SettingGroup.SAMPLES,
+        ),
+    ] = False
     output_name: Annotated[
         Label,
         Setting(

@@ -1,6 +1,5 @@
 """The manifest of a checkpoint, which is written last: a checkpoint without a valid one does not exist."""
 
-import hashlib
 import json
 from collections import defaultdict
 from contextlib import suppress
@@ -13,6 +12,7 @@ from gangline.core.errors import Damaged, GanglineError
 from gangline.core.files import File
 from gangline.core.runs.contract import MANIFEST, Manifest, parse_manifest
 from gangline.posix import flush
+from gangline.train.run.digest import hashed_file
 from gangline.train.tensors import Tensors
 from gangline.version import VERSION
 
@@ -84,14 +84,8 @@ def check_file(path: Path, expected: File) -> None:
         raise Damaged(f"{expected.path} is missing")
     if path.stat().st_size != expected.bytes:
         raise Damaged(f"{expected.path} has {path.stat().st_size} bytes of {expected.bytes}")
-    if checkpoint_file(path, expected.path).sha256 != expected.sha256:
+    if hashed_file(path, expected.path).sha256 != expected.sha256:
         raise Damaged(f"{expected.path} does not match its SHA-256")
-
-
-def checkpoint_file(path: Path, name: str) -> File:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return File(path=name, bytes=path.stat().st_size, sha256=sha256)
 
 
 def copy_to_host(tensors: Tensors) -> Tensors:

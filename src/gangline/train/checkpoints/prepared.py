@@ -11,8 +11,9 @@ from safetensors.torch import load_file, save_file
 from gangline.core.errors import Damaged
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Prepared, parse_prepared
-from gangline.train.checkpoints.manifest import check_file, checkpoint_file
+from gangline.train.checkpoints.manifest import check_file
 from gangline.train.run.contract import RunDirectory
+from gangline.train.run.digest import hashed_file
 from gangline.train.tensors import Tensors
 
 SUFFIX = ".safetensors"
@@ -59,7 +60,7 @@ def write_prepared(run: RunDirectory, key: str, tensors: Mapping[str, Tensors]) 
     folder.mkdir(parents=True)
     for name, part in tensors.items():
         save_file({key: tensor.detach().cpu().contiguous() for key, tensor in part.items()}, folder / f"{name}{SUFFIX}")
-    files = tuple(checkpoint_file(folder / f"{name}{SUFFIX}", f"{name}{SUFFIX}") for name in tensors)
+    files = tuple(hashed_file(folder / f"{name}{SUFFIX}", f"{name}{SUFFIX}") for name in tensors)
     partial = folder / f".{contract.MANIFEST}"
     partial.write_text(json.dumps(Prepared(key=key, files=files).to_json(), indent=1))
     partial.rename(folder / contract.MANIFEST)

@@ -25,11 +25,11 @@ from gangline.posix import flush
 from gangline.train.checkpoints.manifest import (
     NUMBERS,
     CheckpointIdentity,
-    checkpoint_file,
     copy_to_host,
     newest_first,
     write_manifest,
 )
+from gangline.train.run.digest import hashed_file
 from gangline.train.run.ranks import Ranks
 from gangline.train.tensors import StateNumbers, Tensors
 
@@ -187,16 +187,16 @@ def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File
     path = target / file_name(kind, rank)
     save_file(own, path)
     flush(path)
-    return checkpoint_file(path, path.name)
+    return hashed_file(path, path.name)
 
 
 def complete(target: Path, step: int, identity: CheckpointIdentity, ranks: int) -> None:
     """Write the manifest: from now on the checkpoint exists."""
-    files = [checkpoint_file(target / NUMBERS, NUMBERS)]
+    files = [hashed_file(target / NUMBERS, NUMBERS)]
     for rank in range(ranks):
         note = note_name(rank)
         files += [File(**file) for file in json.loads((target / note).read_text())["files"]]
-        files.append(checkpoint_file(target / note, note))
+        files.append(hashed_file(target / note, note))
     write_manifest(target, Manifest(step=step, files=tuple(files), **asdict(identity)))
 
 

@@ -1,6 +1,7 @@
 """Write a run's result: weights, the loss of photos that were never trained on, and the model card."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,6 +68,24 @@ def write_result(
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     _show_photos(run, spec)
     write_card(run.output, spec, facts, comparison_pictures(spec) if spec.sample_result else ())
+
+
+def write_step(folder: Path, base: LoadedBase, spec: LoraSpec, adapter: Adapter, step: int) -> None:
+    """Write the LoRA that the adapter holds, of a step on the way, in kohya's format, which diffusers loads as well. It is the same file
+    whichever process writes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = Facts(
+        name=lora_name(spec),
+        family=base.family,
+        prediction_type=base.prediction_type,
+        precision=PRECISIONS[base.dtype],
+        licence=spec.base_licence or None,
+        microbatch=spec.microbatch or spec.batch_size,
+        steps=step,
+        on_the_way=True,
+    )
+    layers = base.unet.config.layers_per_block
+    write_kohya(folder, adapter.as_parts(), layers, spec, facts, single_file_of(base.path))
 
 
 def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:

@@ -14,7 +14,7 @@ from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.batches import ExampleSource, step_batches
 from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.network import LoraNetwork
-from gangline.train.lora.result import spoken_now, write_result
+from gangline.train.lora.result import spoken_now, write_result, write_step
 from gangline.train.model.base import LoadedBase, check_previews, check_resolution, load_base
 from gangline.train.model.sample import show_step
 from gangline.train.model.timesteps import TimestepSampler
@@ -47,8 +47,10 @@ class LoraTraining(Training):
             base.borrowed(),
             learner.as_result(weights),
         ):
-            shown = self.inputs.shown
-            show_step(base, self.spec, shown.texts, spoken_now(base, shown), run.samples / pictures_name(step), step)
+            shown, folder = self.inputs.shown, run.samples / pictures_name(step)
+            if self.spec.keep_loras:
+                write_step(folder, base, self.spec, self.adapter, step)
+            show_step(base, self.spec, shown.texts, spoken_now(base, shown), folder, step)
 
     def write_result(self, run: RunDirectory, learner: Learner) -> None:
         learner.forget_graphs()

@@ -20,6 +20,7 @@ from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import drawing_of, rescale_of, sample_latents
 from gangline.train.model.text import Embedded, Texts
 from gangline.train.run.aside import left_out_without_memory
+from gangline.train.run.digest import hashed_file
 from gangline.train.run.memory import is_out_of_memory
 
 TILES = (2, 4)
@@ -115,6 +116,8 @@ def _list(folder: Path, spec: TrainingSpec, step: int, made: list[Picture]) -> N
     names = (picture_name(preview.number, seed) for preview, seed in _asked(spec))
     left_out = [name for name in names if name not in there]
     told = {"step": step, "pictures": [asdict(one) for one in made]} | ({"left_out": left_out} if left_out else {})
+    if files := [hashed_file(path, path.name) for path in sorted(folder.glob("*.safetensors"))]:
+        told["files"] = [asdict(file) for file in files]
     partial = folder / f".{PICTURES}"
     partial.write_text(json.dumps(told, indent=1))
     partial.rename(folder / PICTURES)

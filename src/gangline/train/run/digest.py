@@ -1,9 +1,12 @@
-"""Two results are equal if names, types, shapes and bytes of their tensors are, whatever else their files contain."""
+"""Hashes of files and of results. Two results are equal if names, types, shapes and bytes of their tensors are, whatever else is in their
+files."""
 
 import hashlib
 from pathlib import Path
 
 from safetensors import deserialize
+
+from gangline.core.files import File
 
 
 def tensors_digest(path: Path) -> str:
@@ -13,3 +16,9 @@ def tensors_digest(path: Path) -> str:
         total.update(f"{name} {tensor['dtype']} {list(tensor['shape'])}\n".encode())
         total.update(tensor["data"])
     return total.hexdigest()
+
+
+def hashed_file(path: Path, name: str) -> File:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return File(path=name, bytes=path.stat().st_size, sha256=sha256)

@@ -121,7 +121,8 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
         if render:
             orders.render = False
             draw_as_ordered(training, run, learner, step, now=render == NOW)
-        if (stop or finish or save) and step < spec.steps:
+        best = bool(measured) and learner.curve.best_step == step
+        if (stop or finish or save or best) and step < spec.steps:
             orders.save = False
             run.report_phase("saving")
             run.save_s = save_learner(learner, saver, step)

@@ -94,7 +94,8 @@ class Manifest:
     """The manifest of a checkpoint: its step, the hash of its job's spec, the numerics that it was made with, and its files.
 
     `fingerprint` names everything that decides the bits besides spec and inputs: GPU, library versions, kernels, microbatch, ranks.
-    `exact` says whether it was the same from the first step to this one.
+    `exact` says whether it was the same from the first step to this one. `best`: of all steps that were measured so far, held-out samples
+    were the best after this one.
     """
 
     step: int
@@ -102,6 +103,7 @@ class Manifest:
     fingerprint: dict[str, str]
     exact: bool
     files: tuple[File, ...]
+    best: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest as JSON with a digest over its content, so that damage to the manifest is detected, too."""
@@ -116,6 +118,7 @@ def _body(manifest: Manifest) -> dict[str, Any]:
         "fingerprint": manifest.fingerprint,
         "exact": manifest.exact,
         "files": _files_to_json(manifest.files),
+        **({"best": True} if manifest.best else {}),
     }
 
 
@@ -135,6 +138,7 @@ def parse_manifest(value: object) -> Manifest:
             fingerprint={str(name): str(part) for name, part in body["fingerprint"].items()},
             exact=body["exact"] is True,
             files=files,
+            best=body.get("best") is True,
         )
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the manifest is malformed: {type(error).__name__} {error}".rstrip()) from None

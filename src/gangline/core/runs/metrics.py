@@ -28,6 +28,8 @@ MEANING = {
     "share_of_peak": "the share of the GPU's peak FLOP/s in bf16 (older GPUs: fp16); recomputation for gradient checkpointing counts too",
     "held_out_loss": "the loss of images that are never trained on, with the same noise and timesteps each time",
     "held_out_psnr": "the PSNR of images that are never trained on, encoded and decoded again, in dB",
+    "held_out_loss_noise": "the standard error of that loss's difference to the best before: a difference below twice this says nothing",
+    "held_out_psnr_noise": "the same of the PSNR",
     "memory_gb": "peak GPU memory, in 10⁹ bytes; absent on a CPU",
 }
 """The metrics by name, with their meaning. `smoothed_loss` is computed when it is read; trainers do not report it."""

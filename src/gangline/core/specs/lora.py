@@ -27,6 +27,7 @@ from gangline.core.specs.settings import (
 )
 from gangline.core.specs.shared import (
     ComputeSettings,
+    MeasureSettings,
     OptimiserSettings,
     PlacementSettings,
     SampleSettings,
@@ -140,6 +141,7 @@ class LengthSettings:
 class LoraSpec(
     # settings stand in the opposite order: those of the last section first
     PlacementSettings,
+    MeasureSettings,
     SampleSettings,
     SaveSettings,
     ComputeSettings,
@@ -283,6 +285,8 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
         if len(set(paths)) < len(paths):
             yield Problem(name, "two files have the same name: rename one of them")
     trained_on = {file.sha256 for file in spec.photos}
+    if spec.held_out_every_steps and not spec.held_out:
+        yield Problem("held_out_every_steps", "needs held-out photos (--hold-out)")
     for file in spec.held_out:
         if file.sha256 in trained_on:
             yield Problem("held_out", f"{file.path} is also a training photo: remove it from one of the two")

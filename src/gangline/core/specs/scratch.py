@@ -16,7 +16,6 @@ from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.settings import (
     BITS,
     RESULT,
-    WATCH,
     WORKLOAD,
     Decides,
     Setting,
@@ -28,6 +27,7 @@ from gangline.core.specs.settings import (
 from gangline.core.specs.shared import (
     CaptionSettings,
     ComputeSettings,
+    MeasureSettings,
     OptimiserSettings,
     PlacementSettings,
     SampleSettings,
@@ -97,10 +97,6 @@ class DataSettings:
             RESULT,
         ),
     ] = 256
-    held_out_every_steps: Annotated[
-        StepCount | None,
-        Setting("Measure the held-out loss also during training, at this interval in steps (default: never).", WATCH),
-    ] = None
     text_embeddings: Annotated[
         Literal["off", "required"],
         Setting(
@@ -116,6 +112,7 @@ class DataSettings:
 class ScratchSpec(
     # settings stand in the opposite order: those of the last section first
     PlacementSettings,
+    MeasureSettings,
     SampleSettings,
     SaveSettings,
     ComputeSettings,

@@ -76,6 +76,20 @@ class CaptionSettings:
     ] = 0.0
 
 
+@section(SettingGroup.SAMPLES)
+class MeasureSettings:
+    """What is measured on the way of samples that are never trained on."""
+
+    held_out_every_steps: Annotated[
+        StepCount | None,
+        Setting(
+            "Measure the held-out loss also during training, at this interval in steps, and keep the best step's checkpoint "
+            "(default: never).",
+            WATCH,
+        ),
+    ] = None
+
+
 @section(SettingGroup.TRAINING)
 class OptimiserSettings:
     optimizer: Annotated[

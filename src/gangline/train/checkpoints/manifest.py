@@ -52,6 +52,7 @@ class CheckpointIdentity:
     spec_hash: str
     fingerprint: dict[str, str]
     exact: bool
+    best: bool = False
 
 
 def write_manifest(target: Path, manifest: Manifest) -> None:

@@ -21,6 +21,7 @@ from gangline.train.checkpoints.manifest import CheckpointIdentity
 from gangline.train.learning.average import FIRST_SCALE, Average, LossScale
 from gangline.train.learning.buffers import Buffers
 from gangline.train.learning.graph import Graphs
+from gangline.train.learning.held_out import HeldOutCurve
 from gangline.train.learning.microbatch import MicrobatchTrial, NoRoom, must_stay, too_large
 from gangline.train.learning.network import Network, Samples
 from gangline.train.learning.parallel import exchanging, wrapped_for
@@ -39,7 +40,7 @@ AT_A_TIME = 8
 
 
 class Learner:
-    """The weights in training on this rank, with their optimiser. `history` holds step and value of each held-out measurement. `microbatch`
+    """The weights in training on this rank, with their optimiser. `curve` holds the held-out measurements. `microbatch`
     was found for the phase `fitted`; `kept` is a checkpoint's size in its phase, `limits` the sizes to try in phases that memory ran out
     in. `began` is True once steps of this phase were taken with this microbatch."""
 
@@ -58,7 +59,7 @@ class Learner:
         self.device = device
         self.dtype = dtype
         self.flops_per_image = 0.0
-        self.history: list[tuple[int, float]] = []
+        self.curve = HeldOutCurve(network.higher_is_better)
         network.train()
         if spec.gradient_checkpointing:
             network.checkpoint_gradients()

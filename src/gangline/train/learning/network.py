@@ -18,6 +18,7 @@ class Network(torch.nn.Module):
     """
 
     measures: ClassVar[str] = "held_out_loss"
+    higher_is_better: ClassVar[bool] = False
     needs_less: ClassVar[str] = "gradient_checkpointing, or parallel to fsdp over more GPUs"
     """The settings by which it needs less memory."""
     fits_by_trial: ClassVar[bool] = True

@@ -33,9 +33,10 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
         MADE_BY: VERSION,
         "optimizer": state.numbers,
         "loss_scale": [learner.scale.factor, learner.scale.steps],
-        "held_out": learner.history,
+        "held_out": learner.curve.to_json(),
     }
-    saver.save(step, learner.identity, tensors, numbers)
+    identity = replace(learner.identity, best=learner.curve.best_step == step)
+    saver.save(step, identity, tensors, numbers)
     return time.monotonic() - started_s
 
 
@@ -59,7 +60,7 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
         )
     _restore_optimizer(learner, stored)
     learner.scale = LossScale(*stored.numbers["loss_scale"])
-    learner.history = [(at, value) for at, value in stored.numbers["held_out"]]
+    learner.curve.restore(stored.numbers["held_out"])
     return step
 
 

@@ -14,8 +14,9 @@ from gangline.data.bases import single_file_of
 from gangline.data.images.grid import spread, strip
 from gangline.data.images.pixels import read_photo
 from gangline.train.checkpoints.manifest import CheckpointIdentity
+from gangline.train.learning.held_out import HeldOutCurve
 from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.batches import TextBatches
+from gangline.train.lora.batches import LoraBatch, TextBatches
 from gangline.train.lora.card import CardPicture, write_card
 from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.inputs import TrainingInputs
@@ -40,6 +41,7 @@ def write_result(
     inputs: TrainingInputs,
     adapter: Adapter,
     identity: CheckpointIdentity,
+    curve: HeldOutCurve,
 ) -> None:
     """Write the result. The adapter must already hold the weights of the result."""
     run.output.mkdir(parents=True, exist_ok=True)
@@ -64,6 +66,8 @@ def write_result(
         "exact": facts.exact,
         "fingerprint": facts.fingerprint,
         "held_out": facts.held_out,
+        "held_out_curve": curve.told("held_out_loss"),
+        "best_step": curve.best_step,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     _show_photos(run, spec)
@@ -114,6 +118,35 @@ def spoken_now(base: LoadedBase, words: TextBatches) -> Embedded:
     return embed_all(base, words.texts) if words.embedded is None else words.embedded
 
 
+def held_out_batches(
+    base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs
+) -> tuple[list[LoraBatch], list[torch.Tensor]]:
+    """Return the samples of each held-out photo, `DRAWS` pairs of noise and timestep that never change, and their numbers."""
+    batches, numbers = list[LoraBatch](), list[torch.Tensor]()
+    for place, photo in enumerate(inputs.held_out):
+        noise, timesteps = held_out_draws(base, spec, photo.latents)
+        batches.append(
+            LoraBatch(
+                clean=photo.latents.mean.expand(DRAWS, -1, -1, -1),
+                noise=noise,
+                timesteps=timesteps,
+                sizes=photo.latents.sizes.expand(DRAWS, -1),
+                mask=None,
+                share=torch.full((DRAWS,), 1 / DRAWS),
+                **inputs.words.batch([photo.caption] * DRAWS),
+            )
+        )
+        numbers.append(torch.arange(place * DRAWS, (place + 1) * DRAWS))
+    return batches, numbers
+
+
+def held_out_draws(base: LoadedBase, spec: LoraSpec, latents: Latents) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return noise (DRAWS, C, H, W) and as many timesteps, spread evenly, the same at any time; on the CPU."""
+    count = base.noise.config.num_train_timesteps
+    timesteps = torch.arange(DRAWS) * count // DRAWS + count // (2 * DRAWS)
+    return chance.normal(spec.seed, "held-out noise", 0, range(DRAWS), latents.shape), timesteps
+
+
 def measure_held_out(
     base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs, adapter: Adapter
 ) -> list[dict[str, Any]]:
@@ -137,9 +170,7 @@ def held_out_loss(base: LoadedBase, spec: LoraSpec, latents: Latents, words: Emb
     """Return the mean loss over `DRAWS` fixed pairs of noise and timestep, the same before and after training."""
     device = base.device
     process = process_of(base)
-    count = len(process.alphas)
-    timesteps = (torch.arange(DRAWS) * count // DRAWS + count // (2 * DRAWS)).to(device)
-    noise = chance.normal(spec.seed, "held-out noise", 0, range(DRAWS), latents.shape).to(device)
+    noise, timesteps = (drawn.to(device) for drawn in held_out_draws(base, spec, latents))
     clean = latents.mean.to(device)
     told = condition(base, words.to(device), latents.sizes.to(device))
     total = 0.0

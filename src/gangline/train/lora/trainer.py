@@ -8,13 +8,14 @@ import torch
 from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.lora import LoraSpec
 from gangline.data.chance import stream
+from gangline.train.learning.held_out import HeldOutSamples
 from gangline.train.learning.learner import Learner
 from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.batches import ExampleSource, step_batches
 from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.network import LoraNetwork
-from gangline.train.lora.result import spoken_now, write_result, write_step
+from gangline.train.lora.result import held_out_batches, spoken_now, write_result, write_step
 from gangline.train.model.base import LoadedBase, check_previews, check_resolution, load_base
 from gangline.train.model.sample import show_step
 from gangline.train.model.timesteps import TimestepSampler
@@ -33,10 +34,12 @@ class LoraTraining(Training):
         self.inputs = inputs
         self.adapter = Adapter(base, spec)
         self.network = LoraNetwork(base, spec, self.adapter, inputs.digest)
+        batches, numbers = held_out_batches(base, spec, inputs) if spec.held_out_every_steps else ([], [])
+        self.held_out = HeldOutSamples(spec, batches, numbers, sum(map(len, numbers)))
         self.batches = Prefetcher(partial(step_batches, sources(base, spec, inputs)), spec.steps, device)
 
     def measured(self, learner: Learner, step: int, *, last: bool = False) -> dict[str, float]:
-        return {}
+        return self.held_out.measure(learner, step) if self.held_out.due(step, last=last) else {}
 
     def draw(self, run: RunDirectory, learner: Learner, step: int) -> None:
         base, kept = self.base, learner.pictured
@@ -55,7 +58,7 @@ class LoraTraining(Training):
     def write_result(self, run: RunDirectory, learner: Learner) -> None:
         learner.forget_graphs()
         with learner.as_result():
-            write_result(run, self.base, self.spec, self.inputs, self.adapter, learner.identity)
+            write_result(run, self.base, self.spec, self.inputs, self.adapter, learner.identity, learner.curve)
 
     def close(self) -> None:
         self.batches.close()

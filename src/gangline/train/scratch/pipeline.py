@@ -136,6 +136,7 @@ def _write_report(run: RunDirectory, spec: ScratchSpec, learner: Learner, parts:
         "weights_digest": sha256("".join(map(tensors_digest, files)).encode()).hexdigest(),
         "exact": learner.identity.exact,
         "fingerprint": learner.identity.fingerprint,
-        "held_out": [{"step": step, learner.network.measures: value} for step, value in learner.history],
+        "held_out": learner.curve.told(learner.network.measures),
+        "best_step": learner.curve.best_step,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")

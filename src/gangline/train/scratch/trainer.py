@@ -2,7 +2,6 @@
 of it under torchrun that share each step. The directory keeps the trainer contract (gangline.core.runs.contract); the loop is
 gangline.train.trainer."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.sample import texts_to_show
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.train.learning.held_out import HeldOutSamples
 from gangline.train.learning.learner import Learner
 from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.model.base import LoadedBase, base_at, check_previews, check_resolution
@@ -18,7 +18,7 @@ from gangline.train.model.text import embed_all, tokenize
 from gangline.train.run.aside import left_out_without_memory
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.scratch.batches import ScratchBatches, open_data
-from gangline.train.scratch.denoiser import Denoiser, ScratchBatch
+from gangline.train.scratch.denoiser import Denoiser
 from gangline.train.scratch.pipeline import gathered, with_whole_parts, write_pipeline
 from gangline.train.scratch.vae import VaeModel
 from gangline.train.trainer import Place, Training, run_trainer
@@ -33,11 +33,14 @@ class ScratchTraining(Training):
         self.made = made
         self.texts = tokenize(base, texts_to_show(spec)) if spec.sample_prompts else None
         self.network = VaeModel(base, spec) if spec.part == "vae" else Denoiser(base, spec)
-        self.held_out = HeldOutLoss(spec, *(made.held_out() if spec.held_out else (None, 0)))
+        self.held_out = HeldOutSamples(spec)
+        if spec.held_out:
+            samples, rows = made.held_out()
+            self.held_out = HeldOutSamples(spec, [samples], [samples.numbers], rows)
         self.batches = Prefetcher(lambda step: [made.batch(step)], spec.steps, device)
 
     def measured(self, learner: Learner, step: int, *, last: bool = False) -> dict[str, float]:
-        return self.held_out.look(learner, step) if self.held_out.due(step, last=last) else {}
+        return self.held_out.measure(learner, step) if self.held_out.due(step, last=last) else {}
 
     def draw(self, run: RunDirectory, learner: Learner, step: int) -> None:
         """The first rank draws them alone, with unsharded weights, so that no other rank waits inside a pass."""

@@ -23,6 +23,7 @@ class VaeModel(Network):
     """The VAE, trained to reconstruct pictures."""
 
     measures: ClassVar[str] = "held_out_psnr"
+    higher_is_better: ClassVar[bool] = True
 
     def __init__(self, base: LoadedBase, spec: ScratchSpec) -> None:
         base.vae = begin_vae(base, spec)

@@ -1,0 +1,126 @@
+"""The loss of photos that are never trained on, on the way: the curve, its noise, and which step was the best."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gangline.core.parsing import InvalidSpec, to_json
+from gangline.core.runs.contract import checkpoint_name
+from gangline.core.specs.lora import LoraSpec, parse_lora
+from gangline.train.checkpoints.manifest import read_manifest
+from gangline.train.learning.held_out import GROUPS, HeldOutCurve, standard_error
+from gangline.train.run.contract import RunDirectory
+from tests.conftest import SUBJECT, file_at
+from tests.train.conftest import STEPS, finish, interrupt, lay_out, report_of, small_spec
+
+EVERY = 3
+HELD_OUT = tuple(file_at(path, SUBJECT) for path in sorted(SUBJECT.glob("crying*.png")))
+
+
+def spec_of(**settings: Any) -> LoraSpec:
+    return small_spec(**({"held_out": HELD_OUT, "held_out_every_steps": EVERY} | settings))
+
+
+def measured(run: RunDirectory) -> dict[int, tuple[float, float]]:
+    lines = [json.loads(line) for line in (run.path / "progress.jsonl").read_text().splitlines()]
+    found = [(line["step"], line["metrics"]) for line in lines if "held_out_loss" in (line.get("metrics") or {})]
+    return {step: (metrics["held_out_loss"], metrics["held_out_loss_noise"]) for step, metrics in found}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return finish(lay_out(tmp_path_factory.mktemp("whole") / "run", spec_of()))
+
+
+def test_it_is_measured_at_each_interval_and_at_the_end(whole: RunDirectory) -> None:
+    assert list(measured(whole)) == [3, 6, 9, 12]
+    curve = report_of(whole)["held_out_curve"]
+    assert [point["step"] for point in curve] == [0, 3, 6, 9, 12]
+    assert curve[0]["noise"] == 0
+    (photo,) = report_of(whole)["held_out"]
+    assert curve[0]["held_out_loss"] == pytest.approx(photo["loss_before"], rel=1e-5)
+    assert curve[-1]["held_out_loss"] == pytest.approx(photo["loss_after"], rel=1e-5)
+
+
+def test_measuring_changes_no_bit_of_the_result(tmp_path: Path, whole: RunDirectory) -> None:
+    left_alone = finish(lay_out(tmp_path / "run", spec_of(held_out_every_steps=None)))
+    assert report_of(left_alone)["weights_digest"] == report_of(whole)["weights_digest"]
+
+
+def test_the_best_step_has_a_checkpoint_that_says_so(tmp_path: Path) -> None:
+    run = finish(lay_out(tmp_path / "run", spec_of(checkpoint_every_steps=None, learning_rate=1e-4)))
+    report = report_of(run)
+    value = {point["step"]: point["held_out_loss"] for point in report["held_out_curve"]}
+    assert value[report["best_step"]] == min(value.values())
+    best, lowest = [], value[0]
+    for step in range(EVERY, STEPS, EVERY):
+        if value[step] < lowest:
+            best, lowest = [*best, step], value[step]
+    assert best, "the example has a best step"
+    found = {int(path.name): read_manifest(path).best for path in run.checkpoints.iterdir()}
+    assert found == dict.fromkeys(best, True)
+
+
+@pytest.mark.parametrize("after", [4, 6, 7])
+def test_an_interruption_changes_neither_the_curve_nor_the_best_step(
+    tmp_path: Path, whole: RunDirectory, after: int
+) -> None:
+    run = finish(interrupt(tmp_path / "run", spec_of(), after=after))
+    told, expected = report_of(run), report_of(whole)
+    assert {name: told[name] for name in ("held_out_curve", "best_step", "weights_digest")} == {
+        name: expected[name] for name in ("held_out_curve", "best_step", "weights_digest")
+    }
+
+
+def test_averaged_weights_are_measured_where_they_are_the_result(tmp_path: Path) -> None:
+    run = finish(lay_out(tmp_path / "run", spec_of(ema_decay=0.9)))
+    (photo,) = report_of(run)["held_out"]
+    assert report_of(run)["held_out_curve"][-1]["held_out_loss"] == pytest.approx(photo["loss_after"], rel=1e-5)
+
+
+def test_a_manifest_says_best_only_where_it_is(whole: RunDirectory) -> None:
+    for path in whole.checkpoints.iterdir():
+        told = json.loads((path / "manifest.json").read_text())
+        assert ("best" in told) == read_manifest(path).best
+    assert not read_manifest(whole.checkpoints / checkpoint_name(8)).best, "step 8 was not measured"
+
+
+def test_the_noise_is_what_two_measurements_differ_by_beyond_their_mean() -> None:
+    """Groups that all move alike leave no doubt; groups that move as chance would have it do."""
+    curve = HeldOutCurve()
+    groups = [float(number) for number in range(GROUPS)]
+    curve.add(0, 7.5, groups)
+    assert curve.add(1, 7.4, [value - 0.1 for value in groups]).noise < 1e-12
+    torch.manual_seed(0)
+    drawn = torch.randn(GROUPS, dtype=torch.float64)
+    noise = curve.add(2, 7.6, [value - 0.1 + by for value, by in zip(groups, drawn.tolist(), strict=True)]).noise
+    assert noise == pytest.approx(float(drawn.std()) / GROUPS**0.5)
+    assert (curve.best_step, curve.worse) == (1, 1)
+    assert standard_error([1.0]) == 0.0
+
+
+def test_a_higher_psnr_is_the_better_one() -> None:
+    curve = HeldOutCurve(higher_is_better=True)
+    for step, value in enumerate((20.0, 22.0, 21.0, 22.0)):
+        curve.add(step, value, [value])
+    assert (curve.best_step, curve.worse) == (1, 2)
+
+
+def test_a_curve_is_stored_whole_and_that_of_older_checkpoints_is_read() -> None:
+    curve, other = HeldOutCurve(), HeldOutCurve()
+    for step, value in enumerate((3.0, 2.0, 2.5)):
+        curve.add(step, value, [value, value + 1])
+    other.restore(json.loads(json.dumps(curve.to_json())))
+    assert other == curve
+    older = HeldOutCurve()
+    older.restore([[0, 3.0], [5, 2.0]])
+    assert [(point.step, point.value) for point in older.points] == [(0, 3.0), (5, 2.0)] and older.best_step is None
+
+
+def test_without_held_out_photos_there_is_nothing_to_measure() -> None:
+    told = to_json(spec_of()) | {"held_out": []}
+    with pytest.raises(InvalidSpec, match="held_out_every_steps: needs held-out photos"):
+        parse_lora(told)

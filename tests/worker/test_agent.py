@@ -518,6 +518,21 @@ def test_a_checkpoint_is_shipped_while_training_goes_on(node: Node) -> None:
     assert PROJECT in node.service.store.load("checkpoints", job=job)[0]["prefix"]
 
 
+def test_the_best_checkpoint_is_shipped_although_there_is_a_newer_one_and_others_are_not(node: Node) -> None:
+    job = node.service.submit()
+    while not node.trainer.runs:
+        node.step()
+    run = node.trainer.runs[0]
+    for step in (20, 30, 40, 50):
+        folder = run.directory / "checkpoints" / f"{step:06d}"
+        folder.mkdir(parents=True)
+        (folder / "weights.safetensors").write_bytes(b"weights")
+        run.saved.append(Saved(folder, replace(node.service.manifest(step), best=step in (20, 30))))
+    while node.service.ask("GET", f"/v1/jobs/{job}").json()["summary"]["committed_step"] != 50:
+        node.step()
+    assert [row["step"] for row in node.service.store.load("checkpoints", job=job)] == [50, 30]
+
+
 @dataclass
 class SavingRun(ScriptedRun):
     """A trainer in the midst of its training that takes a step in each look, and saves when it is asked, unless it is `deaf`."""

@@ -36,10 +36,10 @@ class Checkpoints:
         while (code := run.exit_code()) is None:
             if self._live.clock.now_s >= self._save_due_s(run):
                 yield from self._have_saved(run)
-            yield from self._ship_newest(run)
+            yield from self._ship_new(run)
             yield self._save_due_s(run)
         self._live.phase = "uploading"
-        yield from self._ship_newest(run)  # saved after the last look, usually by a trainer that was asked to stop
+        yield from self._ship_new(run)  # saved after the last look, usually by a trainer that was asked to stop
         return code
 
     def _save_due_s(self, run: Run) -> float:
@@ -69,21 +69,23 @@ class Checkpoints:
         while _newest_step(run) == before and run.exit_code() is None and clock.now_s < until_s:
             yield until_s
 
-    def _ship_newest(self, run: Run) -> Activity[None]:
-        """Upload and commit the newest complete checkpoint. Older ones are skipped."""
-        saved = run.checkpoints()
-        if not saved or saved[-1].manifest.step <= self._shipped_step:
-            return
-        newest, live = saved[-1], self._live
-        moves = [Move(file, newest.folder / file.path, file.path) for file in newest.manifest.files]
+    def _ship_new(self, run: Run) -> Activity[None]:
+        """Upload and commit the newest complete checkpoint, and before it the best one, which is kept. Others are skipped."""
+        while new := [saved for saved in run.checkpoints() if saved.manifest.step > self._shipped_step]:
+            yield from self._ship(run, [saved for saved in new if saved.manifest.best or saved is new[-1]][-2:][0])
+
+    def _ship(self, run: Run, saved: Saved) -> Activity[None]:
+        live, manifest = self._live, saved.manifest
+        moves = [Move(file, saved.folder / file.path, file.path) for file in manifest.files]
         try:
-            yield from upload_all(live.edges, live.clock, live.hold, "checkpoints", moves, step=newest.manifest.step)
-            yield from self._commit(run, newest)
+            yield from upload_all(live.edges, live.clock, live.hold, "checkpoints", moves, step=manifest.step)
+            yield from self._commit(run, saved)
         except GanglineError:
             pass  # the upload failed for good: the next checkpoint is another chance
-        self._shipped_step = newest.manifest.step
-        for old in saved[:-1]:
-            live.edges.host.discard(old.folder)
+        self._shipped_step = manifest.step
+        for old in run.checkpoints():
+            if old.manifest.step < manifest.step:
+                live.edges.host.discard(old.folder)
 
     def _commit(self, run: Run, saved: Saved) -> Activity[None]:
         """Send all metrics up to a checkpoint, then commit it: a later attempt that resumes from it does not measure those steps again."""

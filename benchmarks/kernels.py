@@ -22,7 +22,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gangline.core.specs.fields import FilesBase
-from gangline.core.specs.lora import ATTENTION, LoraSpec
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.low_rank import ATTENTION
 from gangline.train.model.layouts import NOISE
 
 META, HALF = torch.device("meta"), torch.bfloat16

@@ -12,7 +12,8 @@ from gangline.core.estimates.memory import kept
 from gangline.core.estimates.work import Trained
 from gangline.core.models.families import SDXL
 from gangline.core.specs.fields import FilesBase
-from gangline.core.specs.lora import ATTENTION, LoraSpec
+from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.low_rank import LowRankSettings
 from gangline.train.learning.learner import Learner
 from tests.train.estimates.test_work import META, PUBLISHED
 from tests.train.learners import imagined_learner
@@ -45,6 +46,6 @@ def test_a_step_keeps_what_is_counted_and_little_less(side: int) -> None:
         unet = UNet2DConditionModel.from_config(PUBLISHED["sdxl"])
     spec = LoraSpec(base=FilesBase(files=()), photos=(), prompt="", steps=1, resolution=side, precision="bf16")
     counted = kept(
-        list(unet_layers(SDXL.unet, side)), Trained(rank=spec.rank, targets=ATTENTION), again=False, autocast=False
+        list(unet_layers(SDXL.unet, side)), Trained(lora=LowRankSettings(rank=spec.rank)), again=False, autocast=False
     )
     assert counted == pytest.approx(kept_by(*imagined_learner(unet, spec)), rel=0.06)

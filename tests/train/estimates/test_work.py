@@ -24,7 +24,7 @@ from gangline.core.estimates.layers import (
 from gangline.core.estimates.work import Trained, training_work
 from gangline.core.models.architecture import PUBLISHED_VAE, UNet, unet_of_config
 from gangline.core.models.families import SD2, SD15, SDXL, TextEncoder
-from gangline.core.specs.lora import ATTENTION
+from gangline.core.specs.low_rank import ATTENTION, LowRankSettings
 from tests.conftest import BASE
 
 META = torch.device("meta")
@@ -104,7 +104,7 @@ def test_a_loras_step_computes_what_torch_counts(name: str) -> None:
     unet = unet_on_meta(name).requires_grad_(False)
     with META:
         unet.add_adapter(LoraConfig(r=RANK, target_modules=list(ATTENTION)))
-    trained = Trained(rank=RANK, targets=ATTENTION)
+    trained = Trained(lora=LowRankSettings(rank=RANK))
     counted = training_work(unet_layers(shape(name), SIDES[name]), trained, again=False)
     assert counted.flops == pytest.approx(flops(passes(unet, SIDES[name])), rel=0.005)
     learning = sum(weight.numel() for weight in unet.parameters() if weight.requires_grad)
@@ -127,7 +127,9 @@ def test_gradient_checkpointing_computes_what_torch_counts(name: str, rank: int)
             unet.add_adapter(LoraConfig(r=rank, target_modules=list(ATTENTION)))
     unet.enable_gradient_checkpointing(lambda part, *given: checkpoint(part, *given, use_reentrant=False))
     unet.train()
-    counted = training_work(unet_layers(shape(name), 256), Trained(rank=rank, targets=ATTENTION), again=True)
+    counted = training_work(
+        unet_layers(shape(name), 256), Trained(lora=LowRankSettings(rank=rank) if rank else None), again=True
+    )
     assert counted.flops == pytest.approx(flops(passes(unet, 256)), rel=0.05)
 
 

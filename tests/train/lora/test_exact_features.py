@@ -69,6 +69,12 @@ FEATURES: dict[str, dict[str, Any]] = {
     "LoRA+": {"lora_plus_ratio": 4.0, "train_text_encoder": True, "text_encoder_learning_rate": 5e-4, "ema_decay": 0.9},
     "LoRA+ with DoRA": {"lora_plus_ratio": 4.0, "dora": True, "optimizer": "schedule_free", "warmup_steps": 4},
     "LoRA+ with 8-bit AdamW": {"lora_plus_ratio": 4.0, "optimizer": "adamw8bit"},
+    "blocks with ranks and rates of their own": {
+        "target_modules": ("attn2.*", "ff.net.2"),
+        "block_ranks": ("up_blocks.*=2:3", "mid_block.*=0"),
+        "block_rates": ("down_blocks.*=0.5",),
+        "train_text_encoder": True,
+    },
     "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
     "Huber loss": {"loss_type": "huber", "huber_schedule": "exponential", "min_snr_gamma": 5.0, "mask": "alpha"},
     "a range of timesteps, some more often": {

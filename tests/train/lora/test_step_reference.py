@@ -56,6 +56,8 @@ MODES: dict[str, dict[str, Any]] = {
     "gradient checkpointing": {"gradient_checkpointing": True},
     "an alpha that is no power of two": {"alpha": 3.0},
     "LoRA+": {"lora_plus_ratio": 16.0, "train_text_encoder": True},
+    "blocks with ranks of their own": {"block_ranks": ("up_blocks.*=2:3", "mid_block.*=0", "text_encoder.*=1:1")}
+    | {"train_text_encoder": True},
     "DoRA": {"dora": True},
     "DoRA in bfloat16": {"dora": True, "precision": "bf16"},
     "8 bits": {"base_precision": "8bit"},
@@ -92,11 +94,23 @@ def peft_on(base: LoadedBase, spec: LoraSpec, dtype: torch.dtype) -> dict[str, A
                     setattr(parent, name, plain)
         module.requires_grad_(False)
         targets = spec.target_modules if part == "unet" else TEXT_MODULES
-        module.add_adapter(
-            LoraConfig(r=spec.rank, lora_alpha=spec.alpha, use_dora=spec.dora, target_modules=list(targets))  # pyright: ignore[reportArgumentType]
-        )
+        settings = {"r": spec.rank, "lora_alpha": spec.alpha, "target_modules": list(targets)}
+        module.add_adapter(LoraConfig(use_dora=spec.dora, **(settings | in_blocks(spec, part))))
         module.to(dtype).train()
     return parts
+
+
+def in_blocks(spec: LoraSpec, part: str) -> dict[str, Any]:
+    """PEFT's settings for the mode that has blocks of their own."""
+    if not spec.block_ranks:
+        return {}
+    if part != "unet":
+        return {"r": 1, "lora_alpha": 1} if part == "text_encoder" else {}
+    return {
+        "exclude_modules": r"mid_block\..*",
+        "rank_pattern": {r"up_blocks\..*": 2},
+        "alpha_pattern": {r"up_blocks\..*": 3},
+    }
 
 
 def alphas_of(base: LoadedBase) -> torch.Tensor:

@@ -157,6 +157,8 @@ OF_LORA = OF_BOTH | {
     "dropout": 0.1,
     "dora": True,
     "target_modules": ("to_q",),
+    "block_ranks": ("up_blocks.*=8:4", "mid_block.*=0"),
+    "block_rates": ("down_blocks.*=0.5",),
     "train_text_encoder": False,
     "lora_plus_ratio": 16.0,
     "steps": 1000,

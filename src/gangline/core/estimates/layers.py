@@ -40,9 +40,6 @@ class Layer:
         """Return the FLOP of its forward pass."""
         return 0 if self.kind == "norm" else 2 * self.inputs * self.outputs * self.kernel**2 * self.places
 
-    def low_rank_weights(self, rank: int) -> int:
-        return rank * (self.inputs * self.kernel**2 + self.outputs)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:

@@ -24,7 +24,6 @@ from gangline.core.estimates.layers import (
 from gangline.core.estimates.work import Trained
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
-from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
@@ -68,14 +67,14 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
     side = resolution or spec.resolution
     wide = FULL if spec.precision in IN_FLOAT32 else HALF
     layers = list(unet_layers(family.unet, side))
-    trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=spec.train_text_encoder)
+    trained = Trained(lora=spec, text_learns=spec.train_text_encoder)
     learning = trained.weights(layers)
     base = base_bytes(layers, spec.base_precision, wide)
     autocast = spec.computed_by_peft
     sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
     if spec.train_text_encoder:
-        own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
         for encoder in family.text_encoders:
+            own = Trained(lora=spec, part=encoder.part, text_learns=True)
             text = list(text_layers(encoder.shape))
             learning += own.weights(text)
             base += wide * (sum(layer.weights for layer in text) + embedding_weights(encoder.shape))

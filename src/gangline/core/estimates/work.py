@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gangline.core.estimates.added import Added, added_to
 from gangline.core.estimates.layers import (
     Attention,
     Layer,
@@ -20,8 +21,8 @@ from gangline.core.estimates.layers import (
 )
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
-from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.low_rank import LowRankSettings
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
 
@@ -51,26 +52,25 @@ NOTHING = ComputeWork(flops=0.0, ops=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """A choice of trained layers: all, or a LoRA of `rank` in layers whose names end with one of `targets`. `text_learns` says that
-    gradients are needed for the input of cross-attention, too."""
+    """A choice of trained layers: all, or what `lora` adds to those of a model's `part`. `text_learns` says that gradients are needed for
+    the input of cross-attention, too."""
 
-    rank: int = 0
-    targets: tuple[str, ...] = ()
+    lora: LowRankSettings | None = None
+    part: str = "unet"
     text_learns: bool = False
 
     def learns(self, layer: Layer) -> bool:
-        return not self.rank or self.has_lora(layer)
+        return self.lora is None or self.added(layer) is not None
 
-    def has_lora(self, layer: Layer) -> bool:
-        named = any(layer.name == target or layer.name.endswith(f".{target}") for target in self.targets)
-        return bool(self.rank) and layer.kind != "norm" and named
+    def added(self, layer: Layer) -> Added | None:
+        return added_to(layer, self.part, self.lora) if self.lora else None
 
     def weights(self, layers: Iterable[Op]) -> int:
         """Return the number of weights that the optimiser updates."""
-        if not self.rank:
+        if not self.lora:
             return sum(layer.weights for layer in layers)
-        found = (layer for layer in layers if isinstance(layer, Layer) and self.has_lora(layer))
-        return sum(layer.low_rank_weights(self.rank) for layer in found)
+        found = (self.added(layer) for layer in layers if isinstance(layer, Layer))
+        return sum(added.weights for added in found if added)
 
 
 def forwards(layers: Iterable[Op]) -> ComputeWork:
@@ -94,7 +94,7 @@ def training_work(layers: Iterable[Op], trained: Trained, *, again: bool) -> Com
             continue
         reads_what_learns = flows and (layer.on == "image" or _other_learns(layer, trained))
         backward += _forward(layer, trained) if reads_what_learns else 0
-        backward += _low(layer, trained) if trained.rank else layer.flops
+        backward += _low(layer, trained) if trained.lora else layer.flops
         flows |= trained.learns(layer) and layer.kind != "norm"
     twice = recomputed(counted, trained) if again else 0
     passes = 1 + BACKWARD_PASSES + again
@@ -128,8 +128,9 @@ def _forward(layer: Op, trained: Trained) -> int:
 
 
 def _low(layer: Layer, trained: Trained) -> int:
-    """Return the FLOP of a LoRA's two products in a layer."""
-    return 2 * layer.low_rank_weights(trained.rank) * layer.places if trained.has_lora(layer) else 0
+    """Return the FLOP of a LoRA's products in a layer."""
+    added = trained.added(layer)
+    return added.flops if added else 0
 
 
 def _keeps(layer: Op, trained: Trained) -> bool:
@@ -145,18 +146,18 @@ def _other_learns(layer: Layer, trained: Trained) -> bool:
     """Return whether the text or time embedding that a layer reads comes from trained layers."""
     if layer.on == "text":
         return trained.text_learns
-    return not trained.rank and not layer.name.endswith("linear_1")
+    return not trained.lora and not layer.name.endswith("linear_1")
 
 
 def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -> ComputeWork:
     """Return the work of one sample in a LoRA's step; latents and, unless text encoders are trained, embeddings are precomputed."""
     text_learns = spec.train_text_encoder
-    trained = Trained(rank=spec.rank, targets=spec.target_modules, text_learns=text_learns)
+    trained = Trained(lora=spec, text_learns=text_learns)
     again = spec.gradient_checkpointing
     found = training_work(unet_layers(family.unet, resolution or spec.resolution), trained, again=again)
     if text_learns:
-        own = Trained(rank=spec.rank, targets=TEXT_MODULES, text_learns=True)
         for encoder in family.text_encoders:
+            own = Trained(lora=spec, part=encoder.part, text_learns=True)
             found += training_work(text_layers(encoder.shape), own, again=again)
     return found
 
@@ -201,11 +202,9 @@ def decode_picture(family: Family, resolution: int) -> ComputeWork:
 
 def lora_weights(spec: LoraSpec, family: Family) -> int:
     """Return the number of weights that a LoRA's optimiser updates."""
-    trained = Trained(rank=spec.rank, targets=spec.target_modules)
-    own = Trained(rank=spec.rank, targets=TEXT_MODULES)
     texts = family.text_encoders if spec.train_text_encoder else ()
-    unet = trained.weights(unet_layers(family.unet, family.resolution))
-    return unet + sum(own.weights(text_layers(text.shape)) for text in texts)
+    unet = Trained(lora=spec).weights(unet_layers(family.unet, family.resolution))
+    return unet + sum(Trained(lora=spec, part=text.part).weights(text_layers(text.shape)) for text in texts)
 
 
 def scratch_weights(spec: ScratchSpec, family: Family) -> int:

@@ -101,12 +101,14 @@ def _as_they_are(spec: LoraSpec) -> dict[str, Any]:
 
 
 def _network(spec: LoraSpec, conv: bool) -> dict[str, Any]:
-    """Return the network's fields. DoRA is declared as LyCORIS's, as kohya's module has none; its norms are per output, as in PEFT."""
+    """Return the network's fields. DoRA is declared as LyCORIS's, as kohya's module has none; its norms are per output, as in PEFT. Ranks
+    that differ between layers are Dynamic, as kohya's scripts call them."""
     args: dict[str, Any] = {"conv_dim": spec.rank, "conv_alpha": spec.alpha} if conv else {}
     args |= {"loraplus_lr_ratio": spec.lora_plus_ratio} if spec.lora_plus_ratio != 1 else {}
     if spec.dora:
         args |= {"algo": "lora", "dora_wd": True, "wd_on_output": True}
-    return {
+    varied = {"network_dim": "Dynamic", "network_alpha": "Dynamic"} if spec.block_ranks else {}
+    return varied | {
         "network_module": "lycoris.kohya" if spec.dora else "networks.lora",
         "network_dropout": spec.dropout or None,
         "network_args": json.dumps(args, sort_keys=True),

@@ -1,15 +1,17 @@
 """What a user asks for who teaches a model a subject or a style: a LoRA of photos."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from annotated_types import Ge, Le
 
 from gangline.core.canonical import digest
-from gangline.core.display import Label, Name
+from gangline.core.display import Label
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.low_rank import LATER, LowRankSettings, why_not_together
 from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.previews import SamplePrompt
@@ -32,7 +34,6 @@ from gangline.core.specs.shared import (
     PlacementSettings,
     SampleSettings,
     SaveSettings,
-    TextEncoderRate,
     contradictions_of_schedule,
 )
 from gangline.core.specs.subject import (
@@ -42,67 +43,6 @@ from gangline.core.specs.subject import (
     SubjectCaptionSettings,
     SubjectSettings,
 )
-
-ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
-
-
-@section(SettingGroup.LORA)
-class LowRankSettings:
-    rank: Annotated[
-        int,
-        Ge(1),
-        Le(1024),
-        Setting(
-            "Rank of the LoRA matrices. Higher ranks capture more detail and need more memory.",
-            RESULT | WORKLOAD,
-            always=("lora",),
-            kohya=("network_dim",),
-        ),
-    ] = 16
-    alpha: Annotated[
-        float,
-        Gt(0),
-        Le(4096),
-        Setting("Scale the output of the LoRA by alpha ÷ rank.", RESULT, always=("lora",), kohya=("network_alpha",)),
-    ] = 16.0
-    dropout: Annotated[
-        float,
-        Ge(0),
-        Lt(1),
-        Setting("Drop this share of the LoRA's inputs at random in each step.", RESULT | WORKLOAD),
-    ] = 0.0
-    dora: Annotated[
-        bool,
-        Setting(
-            "Train a DoRA (Liu et al. 2024), which learns magnitude and direction of the weights separately. It is slower "
-            "and often closer to full fine-tuning.",
-            RESULT | WORKLOAD,
-        ),
-    ] = False
-    target_modules: Annotated[
-        tuple[Annotated[Name, MaxLen(100)], ...],
-        MinLen(1),
-        MaxLen(100),
-        Setting("Add LoRA matrices to the layers whose names end with these.", RESULT | WORKLOAD, always=("lora",)),
-    ] = ATTENTION
-    train_text_encoder: Annotated[
-        bool,
-        Setting(
-            "Train the text encoders too. The model then learns a subject with a word of its own much better.",
-            RESULT | WORKLOAD,
-        ),
-    ] = False
-    text_encoder_learning_rate: TextEncoderRate = None
-    lora_plus_ratio: Annotated[
-        float,
-        Ge(1),
-        Le(1000),
-        Setting(
-            "Train the matrices B (up) of the LoRA at this many times the learning rate of its matrices A (down; LoRA+, Hayou "
-            "et al. 2024, who use 16).",
-            RESULT,
-        ),
-    ] = 1.0
 
 
 @section(SettingGroup.TRAINING)
@@ -258,7 +198,7 @@ def parse_lora(value: object, *, options: bool = False) -> LoraSpec:
     """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
     spec: LoraSpec = parse_as(LoraSpec, value, options=options)
     of_shared = contradictions_of_objective(spec) | contradictions_of_schedule(spec, spec.steps)
-    contradictions = of_shared | _contradictions(spec)
+    contradictions = of_shared | _contradictions(spec) | why_not_together(spec, spec.optimizer)
     problems = (*_doubles(spec), *(problem for problem, wrong in contradictions.items() if wrong))
     if problems:
         raise InvalidSpec(problems)
@@ -293,7 +233,6 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
 
 
 def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
-    own_rate = spec.text_encoder_learning_rate is not None
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
     return {
         Problem("mask", "must be `files` if there are masks, and only then"): (spec.mask == "files")
@@ -301,14 +240,6 @@ def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
         Problem("class_photos", "need a class_prompt: set it to what the photos show"): bool(spec.class_photos)
         and not spec.class_prompt,
         Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
-        Problem("text_encoder_learning_rate", "needs train_text_encoder"): own_rate and not spec.train_text_encoder,
-        Problem(
-            "text_encoder_learning_rate",
-            "cannot be set with prodigy, which finds one rate for everything: leave it out",
-        ): own_rate and spec.optimizer == "prodigy",
-        Problem(
-            "lora_plus_ratio", "cannot be set with prodigy, which finds one rate for everything: leave it out"
-        ): spec.lora_plus_ratio != 1 and spec.optimizer == "prodigy",
         Problem("adam_beta1", "is 0, but schedule_free averages the weights by it: set it above 0"): spec.adam_beta1
         == 0
         and spec.optimizer == "schedule_free",
@@ -325,7 +256,7 @@ def lora_hash(spec: LoraSpec) -> str:
 
 def lora_workload(spec: LoraSpec) -> str:
     """Equal for jobs that ask the same of a machine: memory, time per step. Not what the pictures show, nor how long."""
-    value = to_json(spec)
-    felt = {name: value[name] for name in deciding(type(spec), WORKLOAD)}
+    value, changed = to_json(spec), {field.name for field in fields(spec) if getattr(spec, field.name) != field.default}
+    felt = {name: value[name] for name in deciding(type(spec), WORKLOAD) if name not in LATER or name in changed}
     # No machine feels guidance_scale, but released keys have it.
     return digest(felt | {"base": spec.base.id, "guidance_scale": spec.guidance_scale})[:16]

@@ -11,7 +11,7 @@ from gangline.core.specs.sample import TrainingSpec
 from gangline.train.run.sample_tensors import StepSamples
 
 GROUPS = 16
-"""The samples are measured in so many fixed groups, by their numbers: what two steps differ by in each of them says how much of the
+"""The number of fixed groups, by the samples' numbers, that are measured: what two steps differ by in each of them says how much of the
 difference is chance."""
 
 

@@ -1,5 +1,6 @@
 """The low-rank weights on the parts of a base, by name: `unet.down_blocks.0…lora_A.default.weight`."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -13,8 +14,10 @@ from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from torch.utils.checkpoint import checkpoint
 
 from gangline.core.errors import BadInput
+from gangline.core.models.lora_layers import layer_name, layer_rank, patterns_without_layers
 from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.patterns import is_pattern
 from gangline.train.lora.export import LoraPart
 from gangline.train.lora.init_lora import read_lora
 from gangline.train.lora.low_rank import LowRankLinear, LowRankViews
@@ -33,7 +36,8 @@ class Adapter:
         self.parts: dict[str, Any] = {UNET: base.unet}
         if spec.train_text_encoder:
             self.parts |= dict(zip(base.family.text_parts, base.text_encoders, strict=True))
-        self.configs = {part: _config(spec, part) for part in self.parts}
+        check_patterns(spec, self.parts)
+        self.configs = {part: _config(spec, part, module) for part, module in self.parts.items()}
         chance.seed_torch(spec.seed, "initial weights")
         for part, module in self.parts.items():
             try:
@@ -131,14 +135,49 @@ def begin_as_the_base(module: torch.nn.Module) -> None:
             dora.weight.data = dora.get_weight_norm(weight, (up @ down).reshape(weight.shape), layer.scaling[name])
 
 
-def _config(spec: LoraSpec, part: str) -> LoraConfig:
+def check_patterns(spec: LoraSpec, parts: dict[str, Any]) -> None:
+    """Raise `BadInput` for a pattern that matches no layer of the base's `parts`."""
+    names = [layer_name(part, name) for part, module in parts.items() for name in layers_of(module)]
+    for setting, patterns in patterns_without_layers(spec, names).items():
+        raise BadInput(f"{setting} do not fit this base: no layer's name matches {', '.join(patterns)}")
+
+
+def layers_of(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """Return the layers that can have a LoRA, by their names in `module`."""
+    kinds = (torch.nn.Linear, torch.nn.Conv2d)
+    return {name: layer for name, layer in module.named_modules() if isinstance(layer, kinds)}
+
+
+def _config(spec: LoraSpec, part: str, module: torch.nn.Module) -> LoraConfig:
+    found = {name: layer_rank(spec, part, name) for name in layers_of(module)}
+    ranks = {name: rank for name, rank in found.items() if rank}
     config = LoraConfig(
         r=spec.rank,
         lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - peft scales by alpha / r, whole or not
         lora_dropout=spec.dropout,
         use_dora=spec.dora,
         init_lora_weights="gaussian",
-        target_modules=list(spec.target_modules if part == UNET else TEXT_MODULES),
+        target_modules=_targets(spec, part, list(ranks)),
+        rank_pattern=_by_names({name: each.rank for name, each in ranks.items() if each.rank != spec.rank}),
+        alpha_pattern=_by_names({name: each.alpha for name, each in ranks.items() if each.alpha != spec.alpha}),
     )
     config._register_custom_module({torch.nn.Linear: LowRankLinear})  # PEFT's documented way, experimental
     return config
+
+
+def _targets(spec: LoraSpec, part: str, names: list[str]) -> list[str] | str:
+    """Return what PEFT finds the layers by: ends of their names, or a regular expression of all names where it knows no other."""
+    ends = list(spec.target_modules if part == UNET else TEXT_MODULES)
+    if not spec.block_ranks and not any(map(is_pattern, ends)):
+        return ends
+    if not names:
+        raise BadInput(f"block_ranks leave no layer of {part} to train", hint="give some layers a rank above 0")
+    return "|".join(map(re.escape, names))
+
+
+def _by_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values of layers as PEFT reads them, by regular expressions of names: one for each value, as it tries all on each layer."""
+    names: dict[Any, list[str]] = {}
+    for name, value in values.items():
+        names.setdefault(value, []).append(re.escape(name))
+    return {f"(?:{'|'.join(some)})": value for value, some in names.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from peft.utils.other import get_pattern_key
 from safetensors.torch import save
 
 from gangline.core.models.families import Family
@@ -48,13 +49,18 @@ class LoraPart:
                 up=weights[module + UP],
                 magnitude=weights.get(module + MAGNITUDE),
                 original=self.originals.get(module),
+                alpha=self.alpha_of(module),
             )
             yield module, layer
+
+    def alpha_of(self, module: str) -> float:
+        patterns = self.config.alpha_pattern or {}
+        return float(patterns.get(get_pattern_key(list(patterns), module), self.config.lora_alpha))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowRankLayer:
-    """A module's low-rank update: W + scale · up @ down, where `down` is (rank, in, …) and `up` (out, rank, …).
+    """A module's low-rank update: W + alpha/rank · up @ down, where `down` is (rank, in, …) and `up` (out, rank, …).
 
     `magnitude` is the norm that DoRA (Liu et al. 2024) scales each output's weights to: (out,), or (1, out, 1, 1) for a convolution.
     """
@@ -63,17 +69,22 @@ class LowRankLayer:
     up: torch.Tensor
     magnitude: torch.Tensor | None
     original: Any
+    alpha: float
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.down.shape[0]
 
 
 @torch.no_grad()
-def growth(layer: LowRankLayer, scale: float) -> torch.Tensor:
+def growth(layer: LowRankLayer) -> torch.Tensor:
     """Return how many times longer the weights of each output are with the LoRA than without, (out,), in float32.
 
     ComfyUI and Forge divide a DoRA's norms by those of the base's weights; PEFT, like the paper, by those of the sum. This is the factor
     between the two.
     """
     weight = layer.original.weight.float().flatten(1)
-    changed = weight + scale * (layer.up.to(weight).flatten(1) @ layer.down.to(weight).flatten(1))
+    changed = weight + layer.scale * (layer.up.to(weight).flatten(1) @ layer.down.to(weight).flatten(1))
     return changed.norm(dim=1) / (weight.norm(dim=1) + EPSILON)
 
 
@@ -88,20 +99,25 @@ def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
             tensors |= {stem + down: layer.down, stem + up: layer.up}
             if layer.magnitude is not None:
                 tensors[stem + magnitude] = layer.magnitude
-        settings |= {f"{part}.{name}": value for name, value in _settings(trained.config).items()}
+        settings |= {f"{part}.{name}": value for name, value in _settings(trained).items()}
     return _write(
         folder / DIFFUSERS_FILE, tensors, {"format": "pt", SETTINGS: json.dumps(settings, indent=2, sort_keys=True)}
     )
 
 
-def _settings(config: LoraConfig) -> dict[str, Any]:
+def _settings(part: LoraPart) -> dict[str, Any]:
     """Return only the settings that the result depends on: an older PEFT refuses names that it does not know."""
+    config = part.config
     targets = config.target_modules
-    return {
+    layers = dict(part.layers())
+    ranks = {module: rank for module, layer in layers.items() if (rank := layer.down.shape[0]) != config.r}
+    alphas = {module: layer.alpha for module, layer in layers.items() if layer.alpha != config.lora_alpha}
+    patterns = {"rank_pattern": ranks, "alpha_pattern": alphas} if ranks or alphas else {}
+    return patterns | {
         "r": config.r,
         "lora_alpha": config.lora_alpha,
         "use_dora": config.use_dora,
-        "target_modules": targets if isinstance(targets, str) else sorted(targets or ()),
+        "target_modules": sorted(layers) if isinstance(targets, str) else sorted(targets or ()),
     }
 
 
@@ -135,9 +151,9 @@ def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_bloc
             stem = kohya_stem(family, part, module, layers_per_block)
             tensors[f"{stem}.lora_down.weight"] = layer.down
             tensors[f"{stem}.lora_up.weight"] = layer.up
-            tensors[f"{stem}.alpha"] = torch.tensor(float(trained.config.lora_alpha), device=layer.down.device)
+            tensors[f"{stem}.alpha"] = torch.tensor(layer.alpha, device=layer.down.device)
             if layer.magnitude is not None:
-                norms = layer.magnitude.flatten() / growth(layer, trained.config.lora_alpha / trained.config.r)
+                norms = layer.magnitude.flatten() / growth(layer)
                 tensors[f"{stem}.dora_scale"] = norms.reshape(-1, *[1] * (layer.down.dim() - 1))
     return tensors
 

@@ -45,12 +45,11 @@ def read_lora(path: Path, family: Family, parts: Mapping[str, LoraPart], layers_
     weights = {part: dict(fresh.weights) for part, fresh in parts.items()}
     left = dict(file.layers)
     for part, fresh in parts.items():
-        scale = fresh.config.lora_alpha / fresh.config.r
         for module, layer in fresh.layers():
             stem = next((stem for stem in stems(family, part, module, layers_per_block) if stem in left), None)
             if stem is not None:
                 del left[stem]
-                weights[part] |= file.fitted(stem, part, module, layer, scale)
+                weights[part] |= file.fitted(stem, part, module, layer)
     file.check_nothing_is_left(left, parts)
     return weights
 
@@ -133,8 +132,8 @@ class LoraFile:
         scale = norms.float().flatten() / (of.flatten(1).norm(dim=1) + (EPSILON if self.divided else 0))
         return changed * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
-    def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer, scale: float) -> Tensors:
-        """Return the layer in the shapes of `fresh`, for a job in which `scale` is alpha / rank."""
+    def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer) -> Tensors:
+        """Return the layer in the shapes of `fresh`, with the effect that it had."""
         found = self.layers[stem]
         if not {"down", "up"} <= found.keys():
             raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
@@ -143,14 +142,14 @@ class LoraFile:
             raise BadInput(
                 f"{self.name} has rank {rank}, but the job has rank {rank_wanted}", hint=f"set rank to {rank}"
             )
-        factor = self._scale(part, module, found) / scale
+        factor = self._scale(part, module, found) / fresh.scale
         down, up = fresh.down.detach().clone(), torch.zeros_like(fresh.up)
         down[:rank] = self._shaped(stem, found["down"], (rank, *down.shape[1:]))
         up[:, :rank] = self._shaped(stem, found["up"], (up.shape[0], rank, *up.shape[2:])) * factor
         weights = {module + DOWN: down, module + UP: up}
         if (magnitude := self._magnitude(stem, found, fresh)) is not None:
             if self.divided:
-                magnitude *= growth(replace(fresh, down=down, up=up), scale).to(magnitude).reshape(magnitude.shape)
+                magnitude *= growth(replace(fresh, down=down, up=up)).to(magnitude).reshape(magnitude.shape)
             weights[module + MAGNITUDE] = magnitude
         return weights
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gangline.core.errors import BadInput
+from gangline.core.models.lora_layers import layer_of_weight, rate_factor_of_layer
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import TrainingSpec
 from gangline.train.tensors import StateNumbers, Tensors
@@ -23,11 +24,12 @@ UP = ".lora_B."
 
 @dataclass(frozen=True, slots=True)
 class ParameterGroup:
-    """Parameters by name that share a learning rate, which is reported as the metric `called`."""
+    """Parameters by name that share a learning rate: `factor` times the one that `metric` reports."""
 
     weights: dict[str, torch.nn.Parameter]
     learning_rate: float
-    called: str = "learning_rate"
+    metric: str = "learning_rate"
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +42,20 @@ class OptimizerState:
 
 
 def make_groups(spec: TrainingSpec, weights: dict[str, torch.nn.Parameter]) -> list[ParameterGroup]:
-    """Return the groups that have weights: text encoders may have another learning rate than the rest, and with LoRA+ (Hayou et al. 2024)
-    the matrices B of a LoRA a multiple of the rate of everything else."""
-    text = {name: weight for name, weight in weights.items() if name.startswith("text_encoder")}
-    others = {name: weight for name, weight in weights.items() if name not in text}
+    """Return the groups that have weights: text encoders may have another learning rate than the rest, layers of a LoRA a factor each, and
+    with LoRA+ (Hayou et al. 2024) the matrices B of a LoRA a multiple of the rate of everything else."""
     ratio = spec.lora_plus_ratio if isinstance(spec, LoraSpec) else 1.0
-    groups = []
-    for some, rate, of in (
-        (others, spec.learning_rate, ""),
-        (text, spec.text_encoder_learning_rate or spec.learning_rate, "text_encoder_"),
-    ):
-        up = {name: weight for name, weight in some.items() if ratio != 1 and UP in name}
-        rest = {name: weight for name, weight in some.items() if name not in up}
-        groups.append(ParameterGroup(rest, rate, f"{of}learning_rate"))
-        groups.append(ParameterGroup(up, rate * ratio, f"{of}lora_b_learning_rate"))
-    return [group for group in groups if group.weights]
+    found: dict[tuple[bool, bool, float], dict[str, torch.nn.Parameter]] = {}
+    for name, weight in weights.items():
+        factor = rate_factor_of_layer(spec, layer_of_weight(name)) if isinstance(spec, LoraSpec) else 1.0
+        up = ratio != 1 and UP in name
+        found.setdefault((name.startswith("text_encoder"), up, factor), {})[name] = weight
+    groups = list[ParameterGroup]()
+    for (of_text, up, factor), some in sorted(found.items(), key=lambda group: group[0]):
+        rate = (spec.text_encoder_learning_rate or spec.learning_rate) if of_text else spec.learning_rate
+        metric = f"{'text_encoder_' if of_text else ''}{'lora_b_' if up else ''}learning_rate"
+        groups.append(ParameterGroup(some, rate * factor * (ratio if up else 1), metric, factor))
+    return groups
 
 
 def make_optimizer(spec: TrainingSpec, groups: list[ParameterGroup]) -> torch.optim.Optimizer:
@@ -84,12 +85,13 @@ def set_rates(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup], fa
 
 
 def rates_of(optimizer: torch.optim.Optimizer, groups: list[ParameterGroup]) -> dict[str, float]:
-    """Return the learning rates of the last step by the names of their metrics."""
-    # d: Prodigy's estimate; scheduled_lr: schedule-free's rate in warm-up
-    rates = [
-        settings.get("scheduled_lr", settings["lr"]) * settings.get("d", 1.0) for settings in optimizer.param_groups
-    ]
-    return {group.called: rate for group, rate in zip(groups, rates, strict=True)}
+    """Return the learning rates of the last step by the names of their metrics, without the factors of single layers."""
+    found: dict[str, float] = {}
+    for settings, group in zip(optimizer.param_groups, groups, strict=True):
+        # d: Prodigy's estimate; scheduled_lr: schedule-free's rate in warm-up
+        rate = settings.get("scheduled_lr", settings["lr"]) * settings.get("d", 1.0) / group.factor
+        found.setdefault(group.metric, rate)
+    return found
 
 
 def averaged(optimizer: torch.optim.Optimizer, weights: dict[str, torch.nn.Parameter]) -> Tensors:

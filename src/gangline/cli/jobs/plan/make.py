@@ -318,7 +318,8 @@ def _sizes(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
 
 
 def lora_row(spec: LoraSpec) -> str:
-    return f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}"
+    others = ", other ranks where block_ranks match" * bool(spec.block_ranks)
+    return f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}{others}"
 
 
 def class_row(spec: LoraSpec) -> str:

@@ -1,0 +1,63 @@
+"""Which layers of a model a LoRA trains, and with which rank, alpha and learning rate. It sees names only."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gangline.core.models.lora_names import TEXT_MODULES, text_path
+from gangline.core.specs.low_rank import LowRankSettings
+from gangline.core.specs.patterns import is_pattern, matches, rank_rule, rate_rule, unmatched
+
+OF_ADAPTER = re.compile(r"\.lora_.*")
+"""The end of a weight's name that follows the name of its layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRank:
+    rank: int
+    alpha: float
+
+
+def layer_name(part: str, module: str) -> str:
+    """Return the name that patterns match: the same whichever library's version names the layers of text encoders."""
+    return f"{part}.{module if part == 'unet' else text_path(module)}"
+
+
+def layer_of_weight(weight: str) -> str:
+    """Return the layer's name for a weight in training.
+
+    >>> layer_of_weight("unet.mid_block.attentions.0.proj_in.lora_A.default.weight")
+    'unet.mid_block.attentions.0.proj_in'
+    """
+    part, _, module = OF_ADAPTER.sub("", weight).partition(".")
+    return layer_name(part, module)
+
+
+def layer_rank(settings: LowRankSettings, part: str, module: str) -> LayerRank | None:
+    """Return the rank and alpha of a linear layer or a convolution of a model; None if the LoRA leaves it out."""
+    name = layer_name(part, module)
+    if not any(matches(target, name) for target in (settings.target_modules if part == "unet" else TEXT_MODULES)):
+        return None
+    found = LayerRank(settings.rank, settings.alpha)
+    for rule in map(rank_rule, settings.block_ranks):
+        if matches(rule.pattern, name):
+            scaled = rule.rank * settings.alpha / settings.rank
+            found = LayerRank(rule.rank, scaled if rule.alpha is None else rule.alpha)
+    return found if found.rank else None
+
+
+def rate_factor_of_layer(settings: LowRankSettings, name: str) -> float:
+    factors = [rule.factor for rule in map(rate_rule, settings.block_rates) if matches(rule.pattern, name)]
+    return factors[-1] if factors else 1.0
+
+
+def patterns_without_layers(settings: LowRankSettings, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return by setting the patterns that match none of a base's layers, which `names` lists."""
+    known = list(names)
+    given = {
+        "target_modules": filter(is_pattern, settings.target_modules),
+        "block_ranks": (rank_rule(text).pattern for text in settings.block_ranks),
+        "block_rates": (rate_rule(text).pattern for text in settings.block_rates),
+    }
+    found = {setting: unmatched(patterns, known) for setting, patterns in given.items()}
+    return {setting: patterns for setting, patterns in found.items() if patterns}

@@ -111,6 +111,21 @@ def test_a_loras_step_computes_what_torch_counts(name: str) -> None:
     assert trained.weights(unet_layers(shape(name), SIDES[name])) == learning
 
 
+@pytest.mark.parametrize("name", ["sd15", "tiny"])
+def test_a_loras_step_with_convolutions_computes_what_torch_counts(name: str) -> None:
+    unet = unet_on_meta(name).requires_grad_(False)
+    wide = ["conv1", "conv2", "downsamplers.0.conv", "upsamplers.0.conv"]
+    ranks = {rf".*\.{each}": 8 for each in wide}
+    with META:
+        unet.add_adapter(LoraConfig(r=RANK, target_modules=[*ATTENTION, *wide], rank_pattern=ranks))
+    trained = Trained(lora=LowRankSettings(rank=RANK, conv_rank=8))
+    layers = list(unet_layers(shape(name), SIDES[name]))
+    assert training_work(layers, trained, again=False).flops == pytest.approx(
+        flops(passes(unet, SIDES[name])), rel=0.01
+    )
+    assert trained.weights(layers) == sum(weight.numel() for weight in unet.parameters() if weight.requires_grad)
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_step_from_scratch_computes_what_torch_counts(name: str) -> None:
     counted = training_work(unet_layers(shape(name), SIDES[name]), Trained(), again=False)

@@ -75,6 +75,8 @@ FEATURES: dict[str, dict[str, Any]] = {
         "block_rates": ("down_blocks.*=0.5",),
         "train_text_encoder": True,
     },
+    "convolutions": {"conv_rank": 2, "conv_alpha": 3.0},
+    "convolutions in bfloat16": {"conv_rank": 2, "precision": "bf16"},
     "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
     "Huber loss": {"loss_type": "huber", "huber_schedule": "exponential", "min_snr_gamma": 5.0, "mask": "alpha"},
     "a range of timesteps, some more often": {

@@ -9,7 +9,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import nn
 
 from gangline.train.learning.flat import FlatWeights
-from gangline.train.lora.low_rank import LowRankLinear, LowRankViews
+from gangline.train.lora.layers.low_rank import LowRankLinear, LowRankViews
 from gangline.train.model.quantise import QuantisedLinear
 
 DTYPES = {torch.float32: 1e-6, torch.bfloat16: 1e-2}
@@ -90,7 +90,7 @@ def test_switched_off_it_is_the_base_alone() -> None:
 
 def test_to_the_numbers_of_the_definition() -> None:
     """Against finite differences, in double precision."""
-    from gangline.train.lora.low_rank import _Product
+    from gangline.train.lora.layers.low_rank import _Product
 
     base = linear(torch.float64)
     shapes = ((3, 48), (4, 48), (32, 4))

@@ -36,8 +36,16 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder if layout == "folder" else save_single(folder, folder.with_suffix(".safetensors"), family)
 
 
-def spec_of(*, dora: bool) -> LoraSpec:
-    return small_spec(dora=dora, rank=4, alpha=6.0, train_text_encoder=True, target_modules=TARGETS, sample_steps=2)
+KINDS: dict[str, dict[str, Any]] = {
+    "lora": {},
+    "dora": {"dora": True},
+    "convolutions": {"conv_rank": 3, "conv_alpha": 5.0, "block_ranks": ("mid_block.*=2:1",)},
+}
+
+
+def spec_of(**settings: Any) -> LoraSpec:
+    values = {"rank": 4, "alpha": 6.0, "train_text_encoder": True, "target_modules": TARGETS, "sample_steps": 2}
+    return small_spec(**(values | settings))
 
 
 def trained(base: LoadedBase, spec: LoraSpec) -> Adapter:
@@ -62,11 +70,11 @@ def at(path: Path) -> LoadedBase:
 
 
 @pytest.mark.parametrize("form", ["kohya", "diffusers"])
-@pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_merged_draws_what_the_base_draws_with_the_lora(
-    tmp_path: Path, base: Path, dora: bool, form: str
+    tmp_path: Path, base: Path, kind: str, form: str
 ) -> None:
-    spec, model = spec_of(dora=dora), at(base)
+    spec, model = spec_of(**KINDS[kind]), at(base)
     alone = drawn(model, spec)
     adapter = trained(model, spec)
     parts, layers = adapter.as_parts(), model.unet.config.layers_per_block
@@ -85,7 +93,7 @@ def test_what_is_merged_draws_what_the_base_draws_with_the_lora(
 def test_what_is_merged_holds_all_that_the_base_held_in_the_precision_that_is_asked_for(
     tmp_path: Path, base: Path
 ) -> None:
-    spec, model = spec_of(dora=False), at(base)
+    spec, model = spec_of(), at(base)
     file = write_diffusers(tmp_path, trained(model, spec).as_parts())
     made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float16)
     header = read_header(made.path)
@@ -104,7 +112,7 @@ def shapes(header: Header) -> dict[str, tuple[int, ...]]:
 def test_a_lora_of_modules_that_the_base_lacks_is_refused(tmp_path: Path) -> None:
     small = save_tiny(tmp_path / "small", "sd15")
     model = at(small)
-    file = write_diffusers(tmp_path, trained(model, spec_of(dora=False)).as_parts())
+    file = write_diffusers(tmp_path, trained(model, spec_of()).as_parts())
     renamed = rename(file, "down_blocks.0.", "down_blocks.7.")
     with pytest.raises(BadInput, match=r"has weights for \d+ modules that small lacks"):
         merge_lora(renamed, small, tmp_path / "merged.safetensors", torch.float16)
@@ -119,7 +127,7 @@ def rename(file: Path, old: str, new: str) -> Path:
 def test_a_base_whose_architecture_a_file_cannot_say_is_refused(tmp_path: Path) -> None:
     """The tiny base of this repository has more heads than tools would give it."""
     model = at(BASE)
-    file = write_diffusers(tmp_path, trained(model, spec_of(dora=False)).as_parts())
+    file = write_diffusers(tmp_path, trained(model, spec_of()).as_parts())
     with pytest.raises(BadInput, match="tools would infer"):
         merge_lora(file, BASE, tmp_path / "merged.safetensors", torch.float16)
 

@@ -58,6 +58,8 @@ MODES: dict[str, dict[str, Any]] = {
     "LoRA+": {"lora_plus_ratio": 16.0, "train_text_encoder": True},
     "blocks with ranks of their own": {"block_ranks": ("up_blocks.*=2:3", "mid_block.*=0", "text_encoder.*=1:1")}
     | {"train_text_encoder": True},
+    "convolutions": {"conv_rank": 2, "conv_alpha": 3.0},
+    "convolutions in bfloat16": {"conv_rank": 2, "conv_alpha": 3.0, "precision": "bf16"},
     "DoRA": {"dora": True},
     "DoRA in bfloat16": {"dora": True, "precision": "bf16"},
     "8 bits": {"base_precision": "8bit"},
@@ -101,7 +103,14 @@ def peft_on(base: LoadedBase, spec: LoraSpec, dtype: torch.dtype) -> dict[str, A
 
 
 def in_blocks(spec: LoraSpec, part: str) -> dict[str, Any]:
-    """PEFT's settings for the mode that has blocks of their own."""
+    """PEFT's settings for the modes that have blocks or convolutions of their own."""
+    if spec.conv_rank:
+        wide = r".*\.(conv1|conv2|downsamplers\.0\.conv|upsamplers\.0\.conv)"
+        return {
+            "target_modules": rf".*\.({'|'.join(spec.target_modules)})|{wide}",
+            "rank_pattern": {wide: spec.conv_rank},
+            "alpha_pattern": {wide: spec.conv_alpha},
+        }
     if not spec.block_ranks:
         return {}
     if part != "unet":

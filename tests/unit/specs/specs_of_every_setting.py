@@ -157,6 +157,8 @@ OF_LORA = OF_BOTH | {
     "dropout": 0.1,
     "dora": True,
     "target_modules": ("to_q",),
+    "conv_rank": 4,
+    "conv_alpha": 2.0,
     "block_ranks": ("up_blocks.*=8:4", "mid_block.*=0"),
     "block_rates": ("down_blocks.*=0.5",),
     "train_text_encoder": False,

@@ -17,7 +17,7 @@ class Added:
 
 def added_to(layer: Layer, part: str, settings: LowRankSettings) -> Added | None:
     """Return what a LoRA with these settings adds to a layer of a model; None if it leaves the layer out."""
-    found = None if layer.kind == "norm" else layer_rank(settings, part, layer.name)
+    found = None if layer.kind == "norm" else layer_rank(settings, part, layer.name, layer.kernel)
     if found is None:
         return None
     weights = found.rank * (layer.inputs * layer.kernel**2 + layer.outputs)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gangline.core.models.lora_names import TEXT_MODULES, text_path
+from gangline.core.models.lora_names import CONVOLUTIONS, TEXT_MODULES, text_path
 from gangline.core.specs.low_rank import LowRankSettings
 from gangline.core.specs.patterns import is_pattern, matches, rank_rule, rate_rule, unmatched
 
@@ -33,17 +33,30 @@ def layer_of_weight(weight: str) -> str:
     return layer_name(part, module)
 
 
-def layer_rank(settings: LowRankSettings, part: str, module: str) -> LayerRank | None:
-    """Return the rank and alpha of a linear layer or a convolution of a model; None if the LoRA leaves it out."""
-    name = layer_name(part, module)
-    if not any(matches(target, name) for target in (settings.target_modules if part == "unet" else TEXT_MODULES)):
+def layer_rank(settings: LowRankSettings, part: str, module: str, kernel: int = 1) -> LayerRank | None:
+    """Return the rank and alpha of a linear layer, or a convolution of a kernel so wide, of a model; None if the LoRA leaves it out."""
+    name, wide = layer_name(part, module), kernel > 1 and settings.conv_rank is not None
+    targets = settings.target_modules if part == "unet" else TEXT_MODULES
+    if not any(matches(target, name) for target in (*targets, *CONVOLUTIONS * wide)):
         return None
-    found = LayerRank(settings.rank, settings.alpha)
+    found = rank_of_convolutions(settings) if wide else LayerRank(settings.rank, settings.alpha)
     for rule in map(rank_rule, settings.block_ranks):
         if matches(rule.pattern, name):
-            scaled = rule.rank * settings.alpha / settings.rank
-            found = LayerRank(rule.rank, scaled if rule.alpha is None else rule.alpha)
+            found = LayerRank(rule.rank, _scaled(settings, rule.rank) if rule.alpha is None else rule.alpha)
     return found if found.rank else None
+
+
+def rank_of_convolutions(settings: LowRankSettings) -> LayerRank:
+    """Return the rank and alpha of convolutions that are wider than a pixel, where no block has others."""
+    if settings.conv_rank is None:
+        return LayerRank(settings.rank, settings.alpha)
+    scaled = _scaled(settings, settings.conv_rank)
+    return LayerRank(settings.conv_rank, scaled if settings.conv_alpha is None else settings.conv_alpha)
+
+
+def _scaled(settings: LowRankSettings, rank: int) -> float:
+    """Return the alpha by which layers of this rank have the scale of the others."""
+    return rank * settings.alpha / settings.rank
 
 
 def rate_factor_of_layer(settings: LowRankSettings, name: str) -> float:

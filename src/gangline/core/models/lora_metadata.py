@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gangline.core.files import File
 from gangline.core.models.families import Family, Variant
+from gangline.core.models.lora_layers import rank_of_convolutions
 from gangline.core.specs.fields import Base, FilesBase, HubBase, Prediction
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import settings_of
@@ -103,7 +104,8 @@ def _as_they_are(spec: LoraSpec) -> dict[str, Any]:
 def _network(spec: LoraSpec, conv: bool) -> dict[str, Any]:
     """Return the network's fields. DoRA is declared as LyCORIS's, as kohya's module has none; its norms are per output, as in PEFT. Ranks
     that differ between layers are Dynamic, as kohya's scripts call them."""
-    args: dict[str, Any] = {"conv_dim": spec.rank, "conv_alpha": spec.alpha} if conv else {}
+    wide = rank_of_convolutions(spec)
+    args: dict[str, Any] = {"conv_dim": wide.rank, "conv_alpha": wide.alpha} if conv else {}
     args |= {"loraplus_lr_ratio": spec.lora_plus_ratio} if spec.lora_plus_ratio != 1 else {}
     if spec.dora:
         args |= {"algo": "lora", "dora_wd": True, "wd_on_output": True}

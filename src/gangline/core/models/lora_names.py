@@ -32,6 +32,8 @@ ROLES: dict[str, WeightRole] = {
 
 TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 """The modules of text encoders that a LoRA trains."""
+CONVOLUTIONS = ("conv1", "conv2", "downsamplers.0.conv", "upsamplers.0.conv")
+"""The convolutions of a U-Net's resnets and samplers that are wider than a pixel: those that kohya's scripts and LyCORIS train, too."""
 IN_A_RESNET = {
     "conv1": "in_layers.2",
     "conv2": "out_layers.3",

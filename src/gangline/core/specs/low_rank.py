@@ -11,7 +11,7 @@ from gangline.core.specs.settings import RESULT, WORKLOAD, Setting, SettingGroup
 from gangline.core.specs.shared import TextEncoderRate
 
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
-LATER = frozenset({"block_ranks"})
+LATER = frozenset({"block_ranks", "conv_rank"})
 """Settings that came after the first workloads were recorded: a workload has them only where they are not as they are by default."""
 
 
@@ -59,6 +59,22 @@ class LowRankSettings:
             always=("lora",),
         ),
     ] = ATTENTION
+    conv_rank: Annotated[
+        Annotated[int, Ge(1), Le(RANK_MAX)] | None,
+        Setting(
+            "Train the 3 x 3 convolutions of ResNets and samplers too, at this rank (LoCon; default: only those that "
+            "target_modules name, at rank).",
+            RESULT | WORKLOAD,
+        ),
+    ] = None
+    conv_alpha: Annotated[
+        Annotated[float, Gt(0), Le(ALPHA_MAX)] | None,
+        Setting(
+            "Scale the output of convolutions with conv_rank by conv_alpha ÷ conv_rank (default: as the other layers are "
+            "scaled).",
+            RESULT,
+        ),
+    ] = None
     block_ranks: Annotated[
         tuple[Annotated[Name, Checked(why_no_rank_rule)], ...],
         MaxLen(100),

@@ -20,7 +20,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.patterns import is_pattern
 from gangline.train.lora.export import LoraPart
 from gangline.train.lora.init_lora import read_lora
-from gangline.train.lora.low_rank import LowRankLinear, LowRankViews
+from gangline.train.lora.layers.convolution import LowRankConvolution
+from gangline.train.lora.layers.low_rank import LowRankLinear, LowRankViews
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
@@ -59,7 +60,7 @@ class Adapter:
         """Let the layers compute with `low` and add gradients to `sums`, tensors of each weight by its name."""
         for part, module in self.parts.items():
             for name, layer in module.named_modules():
-                if isinstance(layer, LowRankLinear):
+                if isinstance(layer, LowRankLinear | LowRankConvolution):
                     down, up = (f"{part}.{name}.{which}.default.weight" for which in ("lora_A", "lora_B"))
                     layer.views = LowRankViews(low[down], low[up], sums[down], sums[up])
 
@@ -148,8 +149,12 @@ def layers_of(module: torch.nn.Module) -> dict[str, torch.nn.Module]:
     return {name: layer for name, layer in module.named_modules() if isinstance(layer, kinds)}
 
 
+def _kernel(layer: Any) -> int:
+    return layer.kernel_size[0] if isinstance(layer, torch.nn.Conv2d) else 1
+
+
 def _config(spec: LoraSpec, part: str, module: torch.nn.Module) -> LoraConfig:
-    found = {name: layer_rank(spec, part, name) for name in layers_of(module)}
+    found = {name: layer_rank(spec, part, name, _kernel(layer)) for name, layer in layers_of(module).items()}
     ranks = {name: rank for name, rank in found.items() if rank}
     config = LoraConfig(
         r=spec.rank,
@@ -161,14 +166,15 @@ def _config(spec: LoraSpec, part: str, module: torch.nn.Module) -> LoraConfig:
         rank_pattern=_by_names({name: each.rank for name, each in ranks.items() if each.rank != spec.rank}),
         alpha_pattern=_by_names({name: each.alpha for name, each in ranks.items() if each.alpha != spec.alpha}),
     )
-    config._register_custom_module({torch.nn.Linear: LowRankLinear})  # PEFT's documented way, experimental
+    own = {torch.nn.Linear: LowRankLinear, torch.nn.Conv2d: LowRankConvolution}
+    config._register_custom_module(own)  # PEFT's documented way, experimental
     return config
 
 
 def _targets(spec: LoraSpec, part: str, names: list[str]) -> list[str] | str:
     """Return what PEFT finds the layers by: ends of their names, or a regular expression of all names where it knows no other."""
     ends = list(spec.target_modules if part == UNET else TEXT_MODULES)
-    if not spec.block_ranks and not any(map(is_pattern, ends)):
+    if not spec.block_ranks and not spec.conv_rank and not any(map(is_pattern, ends)):
         return ends
     if not names:
         raise BadInput(f"block_ranks leave no layer of {part} to train", hint="give some layers a rank above 0")

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family
-from gangline.core.models.lora_names import WeightRole, split_key, stems, target_of
+from gangline.core.models.lora_names import CONVOLUTIONS, WeightRole, split_key, stems, target_of
 from gangline.core.models.recognition import check_lora
 from gangline.data.safetensors_header import read_header
 from gangline.train.lora.export import (
@@ -139,8 +139,9 @@ class LoraFile:
             raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
         rank, rank_wanted = found["down"].shape[0], fresh.down.shape[0]
         if rank > rank_wanted:
+            setting = "conv_rank" if fresh.down.shape[2:].numel() > 1 else "rank"
             raise BadInput(
-                f"{self.name} has rank {rank}, but the job has rank {rank_wanted}", hint=f"set rank to {rank}"
+                f"{self.name} has rank {rank}, but the job has rank {rank_wanted}", hint=f"set {setting} to {rank}"
             )
         factor = self._scale(part, module, found) / fresh.scale
         down, up = fresh.down.detach().clone(), torch.zeros_like(fresh.up)
@@ -209,10 +210,16 @@ class LoraFile:
                 f"{self.name} has weights for text encoders, which this job does not train",
                 hint="set train_text_encoder",
             )
-        targets = sorted({target for stem in left if (target := target_of(stem))} if not of_text else ())
+        targets = {target for stem in left if (target := target_of(stem))} if not of_text else set[str]()
+        named = sorted(targets.difference(CONVOLUTIONS))
+        hints = [f"add {', '.join(named)} to target_modules"] if named else []
+        ranks = [
+            len(found["down"]) for stem, found in left.items() if target_of(stem) in CONVOLUTIONS and "down" in found
+        ]
+        hints += [f"set conv_rank to {max(ranks)}"] if ranks else []
         raise BadInput(
             f"{self.name} has weights for modules that this job does not train: {_some(sorted(left))}",
-            hint=f"add {', '.join(targets)} to target_modules" if targets else "",
+            hint=", ".join(hints),
         )
 
 

@@ -15,12 +15,13 @@ from torch.nn import functional
 
 @dataclass(frozen=True, slots=True)
 class LowRankViews:
-    """The two weights in the dtype in which the layer computes, (R, I) and (O, R), and their gradients in float32, which passes add to."""
+    """The two weights in the dtype in which the layer computes, (R, I, …) and (O, R, …), and their gradients in float32, which passes add
+    to."""
 
-    down_RI: torch.Tensor
-    up_OR: torch.Tensor
-    down_sum_RI: torch.Tensor
-    up_sum_OR: torch.Tensor
+    down: torch.Tensor
+    up: torch.Tensor
+    down_sum: torch.Tensor
+    up_sum: torch.Tensor
 
 
 class LowRankLinear(PeftLinear):
@@ -39,8 +40,13 @@ class LowRankLinear(PeftLinear):
 
     @property
     def left_to_peft(self) -> bool:
-        name = self.active_adapters[0]
-        return name in self.lora_variant or not isinstance(self.lora_dropout[name], nn.Identity)
+        return is_left_to_peft(self)
+
+
+def is_left_to_peft(layer: Any) -> bool:
+    """Return whether a layer has DoRA or dropout."""
+    name = layer.active_adapters[0]
+    return name in layer.lora_variant or not isinstance(layer.lora_dropout[name], nn.Identity)
 
 
 class _Product(torch.autograd.Function):
@@ -59,7 +65,7 @@ class _Product(torch.autograd.Function):
         weight_OI = base.weight
         x_NI = input.reshape(-1, input.shape[-1]).to(weight_OI.dtype)
         if views:
-            down, up = views.down_RI, views.up_OR
+            down, up = views.down, views.up
         else:
             down, up = down_RI.to(weight_OI.dtype), up_OR.to(weight_OI.dtype)
         low_NR = x_NI @ down.T
@@ -75,8 +81,8 @@ class _Product(torch.autograd.Function):
         back_NR = back_NO @ up_OR
         of_down = of_up = of_input = None
         if ctx.views:
-            add_product(ctx.views.up_sum_OR, back_NO.T, low_NR, ctx.scale)
-            add_product(ctx.views.down_sum_RI, back_NR.T, x_NI, ctx.scale)
+            add_product(ctx.views.up_sum, back_NO.T, low_NR, ctx.scale)
+            add_product(ctx.views.down_sum, back_NR.T, x_NI, ctx.scale)
         else:  # autograd casts each to its weight's dtype
             of_up = (back_NO.T @ low_NR).mul_(ctx.scale)
             of_down = (back_NR.T @ x_NI).mul_(ctx.scale)

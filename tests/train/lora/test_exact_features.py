@@ -77,6 +77,16 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "convolutions": {"conv_rank": 2, "conv_alpha": 3.0},
     "convolutions in bfloat16": {"conv_rank": 2, "precision": "bf16"},
+    "LoKr": {"algorithm": "lokr", "train_text_encoder": True, "block_rates": ("up_blocks.*=0.5",)},
+    "LoKr of convolutions": {"algorithm": "lokr", "conv_rank": 2, "lokr_second_factor": "tucker", "lokr_factor": 4},
+    "LoKr in full on a base in 4 bits": {
+        "algorithm": "lokr",
+        "lokr_second_factor": "full",
+        "lokr_factor": 4,
+        "base_precision": "4bit",
+        "precision": "bf16",
+    },
+    "LoKr with gradient checkpointing": {"algorithm": "lokr", "gradient_checkpointing": True, "conv_rank": 2},
     "the objective": {"min_snr_gamma": 5.0, "noise_offset": 0.05},
     "Huber loss": {"loss_type": "huber", "huber_schedule": "exponential", "min_snr_gamma": 5.0, "mask": "alpha"},
     "a range of timesteps, some more often": {

@@ -30,17 +30,10 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, lora_name
 from gangline.core.specs.fields import FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.adapter import originals
-from gangline.train.lora.export import (
-    MAGNITUDE,
-    SETTINGS,
-    LoraPart,
-    Tensors,
-    kohya_tensors,
-    webui_hash,
-    write_diffusers,
-    write_kohya,
-)
+from gangline.train.lora.export import SETTINGS, kohya_tensors, webui_hash, write_diffusers, write_kohya
 from gangline.train.lora.init_lora import read_lora
+from gangline.train.lora.updates import MAGNITUDE, LoraPart
+from gangline.train.tensors import Tensors
 from tests.conftest import BASE
 
 GOLDEN = Path(__file__).parent / "golden"

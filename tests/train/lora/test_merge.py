@@ -39,6 +39,8 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 KINDS: dict[str, dict[str, Any]] = {
     "lora": {},
     "dora": {"dora": True},
+    "lokr": {"algorithm": "lokr", "conv_rank": 2, "conv_alpha": 3.0, "lokr_factor": 4, "lokr_second_factor": "tucker"},
+    "lokr in full": {"algorithm": "lokr", "lokr_factor": 4, "lokr_second_factor": "full"},
     "convolutions": {"conv_rank": 3, "conv_alpha": 5.0, "block_ranks": ("mid_block.*=2:1",)},
 }
 
@@ -86,7 +88,7 @@ def test_what_is_merged_draws_what_the_base_draws_with_the_lora(
         together = drawn(model, spec)
     made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float32)
     merged = drawn(at(made.path), spec)
-    assert made.layers == sum(len(list(part.layers())) for part in parts.values())
+    assert made.layers == sum(len([*part.layers(), *part.products()]) for part in parts.values())
     assert float((merged - together).norm()) < 1e-4 * float((together - alone).norm())
 
 

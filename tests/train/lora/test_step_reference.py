@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig
+from peft import LoKrConfig, LoraConfig
 from torch import nn
 
 from gangline.core.models.lora_names import TEXT_MODULES
@@ -60,6 +60,23 @@ MODES: dict[str, dict[str, Any]] = {
     | {"train_text_encoder": True},
     "convolutions": {"conv_rank": 2, "conv_alpha": 3.0},
     "convolutions in bfloat16": {"conv_rank": 2, "conv_alpha": 3.0, "precision": "bf16"},
+    "LoKr": {"algorithm": "lokr", "rank": 2, "alpha": 3.0, "train_text_encoder": True},
+    "LoKr in bfloat16": {"algorithm": "lokr", "rank": 2, "precision": "bf16"},
+    "LoKr of convolutions": {
+        "algorithm": "lokr",
+        "rank": 2,
+        "alpha": 2.0,
+        "lokr_factor": 4,
+        "lokr_second_factor": "tucker",
+        "conv_rank": 1,
+        "conv_alpha": 3.0,
+    },
+    "LoKr in full, on 8 bits": {
+        "algorithm": "lokr",
+        "lokr_factor": 4,
+        "lokr_second_factor": "full",
+        "base_precision": "8bit",
+    },
     "DoRA": {"dora": True},
     "DoRA in bfloat16": {"dora": True, "precision": "bf16"},
     "8 bits": {"base_precision": "8bit"},
@@ -96,10 +113,24 @@ def peft_on(base: LoadedBase, spec: LoraSpec, dtype: torch.dtype) -> dict[str, A
                     setattr(parent, name, plain)
         module.requires_grad_(False)
         targets = spec.target_modules if part == "unet" else TEXT_MODULES
+        if spec.algorithm == "lokr":
+            module.add_adapter(lokr_config(spec, part))
+            module.to(dtype).train()
+            continue
         settings = {"r": spec.rank, "lora_alpha": spec.alpha, "target_modules": list(targets)}
         module.add_adapter(LoraConfig(use_dora=spec.dora, **(settings | in_blocks(spec, part))))
         module.to(dtype).train()
     return parts
+
+
+def lokr_config(spec: LoraSpec, part: str) -> LoKrConfig:
+    """PEFT's LoKr, which computes the Kronecker product as a whole. It keeps a second factor whole from half its size on."""
+    whole = spec.lokr_second_factor == "full"
+    values: dict[str, Any] = {"r": 4096, "alpha": 4096} if whole else {"r": spec.rank, "alpha": spec.alpha}
+    targets = spec.target_modules if part == "unet" else TEXT_MODULES
+    values |= {"target_modules": list(targets)} | (in_blocks(spec, part) if part == "unet" else {})
+    conv = spec.lokr_second_factor == "tucker"
+    return LoKrConfig(decompose_factor=spec.lokr_factor or -1, use_effective_conv2d=conv, **values)
 
 
 def in_blocks(spec: LoraSpec, part: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
     trained = Trained(lora=spec, text_learns=spec.train_text_encoder)
     learning = trained.weights(layers)
     base = base_bytes(layers, spec.base_precision, wide)
-    autocast = spec.computed_by_peft
+    autocast = spec.computed_under_autocast
     sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
     if spec.train_text_encoder:
         for encoder in family.text_encoders:
@@ -156,6 +156,7 @@ def _kept_by(layer: Op, trained: Trained, wide: int, autocast: bool) -> float:
         return (FULL if autocast else wide) * numbers * (2 if activated and layer.on == "image" else 1)
     shared = not autocast and layer.name.endswith(("attn1.to_k", "attn1.to_v", "attn2.to_v", "k_proj", "v_proj"))
     own = wide * numbers if trained.learns(layer) and not shared else 0.0
+    own += wide * added.kept if (added := trained.added(layer)) else 0
     if layer.name.endswith(".ff.net.0.proj"):
         own += wide * layer.places * layer.outputs * 1.5
     if layer.name.endswith(".mlp.fc1"):

@@ -8,7 +8,7 @@ from gangline.core.models.lora_names import CONVOLUTIONS, TEXT_MODULES, text_pat
 from gangline.core.specs.low_rank import LowRankSettings
 from gangline.core.specs.patterns import is_pattern, matches, rank_rule, rate_rule, unmatched
 
-OF_ADAPTER = re.compile(r"\.lora_.*")
+OF_ADAPTER = re.compile(r"\.(lora|lokr)_.*")
 """The end of a weight's name that follows the name of its layer."""
 
 

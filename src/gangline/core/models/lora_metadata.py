@@ -109,9 +109,13 @@ def _network(spec: LoraSpec, conv: bool) -> dict[str, Any]:
     args |= {"loraplus_lr_ratio": spec.lora_plus_ratio} if spec.lora_plus_ratio != 1 else {}
     if spec.dora:
         args |= {"algo": "lora", "dora_wd": True, "wd_on_output": True}
+    if spec.algorithm == "lokr":
+        args |= {"algo": "lokr", "factor": spec.lokr_factor or -1}
+        args |= {"full_matrix": True} if spec.lokr_second_factor == "full" else {}
+    of_lycoris = spec.dora or spec.algorithm == "lokr"
     varied = {"network_dim": "Dynamic", "network_alpha": "Dynamic"} if spec.block_ranks else {}
     return varied | {
-        "network_module": "lycoris.kohya" if spec.dora else "networks.lora",
+        "network_module": "lycoris.kohya" if of_lycoris else "networks.lora",
         "network_dropout": spec.dropout or None,
         "network_args": json.dumps(args, sort_keys=True),
     }

@@ -7,11 +7,15 @@ paths with `_` for `.`; for SDXL, paths in the U-Net's original (ldm) layout.
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from gangline.core.models.families import SDXL, Family, family_of_width
 
-WeightRole = Literal["down", "up", "alpha", "magnitude", "dora_scale"]
+KroneckerRole = Literal["lokr_w1", "lokr_w1_a", "lokr_w1_b", "lokr_w2", "lokr_w2_a", "lokr_w2_b", "lokr_t2"]
+WeightRole = Literal["down", "up", "alpha", "magnitude", "dora_scale", KroneckerRole]
+
+KRONECKER: tuple[KroneckerRole, ...] = get_args(KroneckerRole)
+"""The tensors of a LoKr: factors, or the two matrices of one, and a core between those. LyCORIS names them so, and PEFT, too."""
 
 ROLES: dict[str, WeightRole] = {
     ".lora_down.weight": "down",
@@ -29,6 +33,7 @@ ROLES: dict[str, WeightRole] = {
     ".lora_magnitude_vector.weight": "magnitude",
     ".dora_scale": "dora_scale",
 }
+ROLES |= {f".{role}": role for role in KRONECKER}
 
 TEXT_MODULES = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 """The modules of text encoders that a LoRA trains."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from gangline.core.errors import BadInput
 from gangline.core.models.architecture import UNet, unet_of_config
 from gangline.core.models.families import FAMILIES, Family, TextEncoder
-from gangline.core.models.lora_names import family_of_lora, split_key
+from gangline.core.models.lora_names import KRONECKER, WeightRole, family_of_lora, split_key
 from gangline.core.specs.fields import Prediction
 
 WANTED = "give an SDXL, Stable Diffusion 1.x or 2.x text-to-image model"
@@ -91,21 +91,31 @@ def _tensor(entry: Any) -> TensorHeader:
 
 
 def check_lora(header: Header, base: Family | None) -> None:
-    """Raise `BadInput` if the file has no LoRA, or a LoRA that is recognised as one of another family than the base."""
-    known = [(split_key(name), tensor) for name, tensor in header.tensors.items()]
-    halves = [(*key, tensor) for key, tensor in known if key and key[1] in ("down", "up")]
-    if not halves:
+    """Raise `BadInput` if the file has no LoRA or LoKr, or one that is recognised as one of another family than the base."""
+    layers: dict[str, dict[WeightRole, tuple[int, ...]]] = {}
+    for name, tensor in header.tensors.items():
+        if key := split_key(name):
+            layers.setdefault(key[0], {})[key[1]] = tensor.shape
+    if not any(layer.keys() & {"down", "up", *KRONECKER} for layer in layers.values()):
         raise BadInput(
-            f"{header.name} is not a LoRA", hint="give a base model as `base`; LoHa, LoKr and (IA)³ are not supported"
+            f"{header.name} is not a LoRA", hint="give a base model as `base`; LoHa and (IA)³ are not supported"
         )
-    found = family_of_lora(
-        {stem: half.shape[1] for stem, role, half in halves if role == "down" and len(half.shape) > 1}
-    )
+    widths = {stem: width for stem, layer in layers.items() if (width := _input_width(layer))}
+    found = family_of_lora(widths)
     if base and found and found != base:
         raise BadInput(
             f"{header.name} is a LoRA of {found.words}, and the base is {base.words}",
             hint="take a LoRA and a base of the same family",
         )
+
+
+def _input_width(layer: Mapping[WeightRole, tuple[int, ...]]) -> int:
+    """Return the width of a linear layer's input; 0 if its tensors do not show it."""
+    down = layer.get("down", ())
+    if len(down) > 1:
+        return down[1]
+    first, second = layer.get("lokr_w1", layer.get("lokr_w1_b", ())), layer.get("lokr_w2", layer.get("lokr_w2_b", ()))
+    return first[1] * second[1] if len(first) > 1 and len(second) > 1 else 0
 
 
 # Single files, as kohya's scripts, ComfyUI and Civitai have them

@@ -155,9 +155,9 @@ class LoraSpec(
         return (phase,)
 
     @property
-    def computed_by_peft(self) -> bool:
-        """Whether PEFT computes its layers, from float32 weights under autocast."""
-        return self.dora or self.dropout > 0
+    def computed_under_autocast(self) -> bool:
+        """Whether its layers compute with the float32 weights themselves: PEFT's (of a DoRA, and with dropout) and those of a LoKr."""
+        return self.dora or self.dropout > 0 or self.algorithm == "lokr"
 
     @property
     def ema_from_step(self) -> int:

@@ -1,6 +1,6 @@
 """What kind of weights a LoRA's training adds to a model, to which of its layers, and how they learn."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
@@ -11,12 +11,36 @@ from gangline.core.specs.settings import RESULT, WORKLOAD, Setting, SettingGroup
 from gangline.core.specs.shared import TextEncoderRate
 
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
-LATER = frozenset({"block_ranks", "conv_rank"})
+LATER = frozenset({"algorithm", "lokr_factor", "lokr_second_factor", "block_ranks", "conv_rank"})
 """Settings that came after the first workloads were recorded: a workload has them only where they are not as they are by default."""
 
 
 @section(SettingGroup.LORA)
 class LowRankSettings:
+    algorithm: Annotated[
+        Literal["lora", "lokr"],
+        Setting(
+            "Train a LoRA (Hu et al. 2021), or a LoKr (LyCORIS, Yeh et al. 2024), whose change of each weight is a Kronecker "
+            "product: its rank is higher for as many weights.",
+            RESULT | WORKLOAD,
+        ),
+    ] = "lora"
+    lokr_factor: Annotated[
+        Annotated[int, Ge(2), Le(RANK_MAX)] | None,
+        Setting(
+            "Give the first factor of a LoKr this many rows and columns, where that divides the layer's widths. Lower values "
+            "train more weights (default: about the square root of the widths).",
+            RESULT | WORKLOAD,
+        ),
+    ] = None
+    lokr_second_factor: Annotated[
+        Literal["low_rank", "tucker", "full"],
+        Setting(
+            "Train the second factor of a LoKr as a product of rank `rank` (with tucker, of 3 x 3 convolutions with a core of "
+            "their own), or in full. A rank of half its size or more trains it in full, too.",
+            RESULT | WORKLOAD,
+        ),
+    ] = "low_rank"
     rank: Annotated[
         int,
         Ge(1),
@@ -116,19 +140,19 @@ class LowRankSettings:
 
 def why_not_together(settings: LowRankSettings, optimizer: str) -> dict[Problem, bool]:
     """Return what contradicts what, and whether it is so here."""
-    own_rate, one_rate = settings.text_encoder_learning_rate is not None, optimizer == "prodigy"
+    lokr, needs_lokr = settings.algorithm == "lokr", "needs algorithm = lokr"
+    own_rate = settings.text_encoder_learning_rate is not None
+    rates = {"text_encoder_learning_rate": own_rate, "block_rates": bool(settings.block_rates)}
+    rates |= {"lora_plus_ratio": settings.lora_plus_ratio != 1}
+    one_rate = "cannot be set with prodigy, which finds one rate for everything: leave it out"
     return {
         Problem("text_encoder_learning_rate", "needs train_text_encoder"): own_rate and not settings.train_text_encoder,
-        Problem(
-            "text_encoder_learning_rate",
-            "cannot be set with prodigy, which finds one rate for everything: leave it out",
-        ): own_rate and one_rate,
-        Problem("block_rates", "cannot be set with prodigy, which finds one rate for everything: leave them out"): bool(
-            settings.block_rates
-        )
-        and one_rate,
-        Problem(
-            "lora_plus_ratio", "cannot be set with prodigy, which finds one rate for everything: leave it out"
-        ): settings.lora_plus_ratio != 1
-        and one_rate,
+        **{Problem(name, one_rate): given and optimizer == "prodigy" for name, given in rates.items()},
+        Problem("conv_alpha", "needs conv_rank"): settings.conv_alpha is not None and settings.conv_rank is None,
+        Problem("dora", "cannot be combined with algorithm = lokr: leave one of the two out"): settings.dora and lokr,
+        Problem("dropout", "cannot be combined with algorithm = lokr: set it to 0"): settings.dropout > 0 and lokr,
+        Problem("lora_plus_ratio", "cannot be combined with algorithm = lokr, which has no matrices A and B: leave it out"): lokr
+        and settings.lora_plus_ratio != 1,
+        Problem("lokr_factor", needs_lokr): settings.lokr_factor is not None and not lokr,
+        Problem("lokr_second_factor", needs_lokr): settings.lokr_second_factor != "low_rank" and not lokr,
     }

@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig
+from peft import LoKrConfig, LoraConfig
 from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from torch.utils.checkpoint import checkpoint
 
 from gangline.core.errors import BadInput
-from gangline.core.models.lora_layers import layer_name, layer_rank, patterns_without_layers
+from gangline.core.models.kronecker import factors_of
+from gangline.core.models.lora_layers import LayerRank, layer_name, layer_rank, patterns_without_layers
 from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.patterns import is_pattern
-from gangline.train.lora.export import LoraPart
 from gangline.train.lora.init_lora import read_lora
 from gangline.train.lora.layers.convolution import LowRankConvolution
+from gangline.train.lora.layers.kronecker import KroneckerModel
 from gangline.train.lora.layers.low_rank import LowRankLinear, LowRankViews
+from gangline.train.lora.updates import LoraPart
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.compiled import uncompiled
 from gangline.train.run import chance
@@ -42,7 +44,7 @@ class Adapter:
         chance.seed_torch(spec.seed, "initial weights")
         for part, module in self.parts.items():
             try:
-                module.add_adapter(self.configs[part])
+                _add(module, self.configs[part])
             except ValueError as error:
                 raise BadInput(f"target_modules do not fit this base: {error}") from None
         self.weights = weights_in_training(self.parts.items())
@@ -124,6 +126,15 @@ def originals(module: torch.nn.Module) -> dict[str, Any]:
     return {name: layer.get_base_layer() for name, layer in module.named_modules() if isinstance(layer, LoraLayer)}
 
 
+def _add(module: Any, config: LoraConfig | LoKrConfig) -> None:
+    if isinstance(config, LoraConfig):
+        module.add_adapter(config)
+        return
+    KroneckerModel(module, config, "default")  # what add_adapter does, but with layers of our own
+    module._hf_peft_config_loaded = True
+    module.set_adapter("default")
+
+
 @torch.no_grad()
 def begin_as_the_base(module: torch.nn.Module) -> None:
     """Initialise the norms of each DoRA layer from its weights in float32, as its passes compute them. PEFT rounds them to the base's
@@ -153,22 +164,46 @@ def _kernel(layer: Any) -> int:
     return layer.kernel_size[0] if isinstance(layer, torch.nn.Conv2d) else 1
 
 
-def _config(spec: LoraSpec, part: str, module: torch.nn.Module) -> LoraConfig:
-    found = {name: layer_rank(spec, part, name, _kernel(layer)) for name, layer in layers_of(module).items()}
+def _config(spec: LoraSpec, part: str, module: torch.nn.Module) -> LoraConfig | LoKrConfig:
+    layers = layers_of(module)
+    found = {name: layer_rank(spec, part, name, _kernel(layer)) for name, layer in layers.items()}
     ranks = {name: rank for name, rank in found.items() if rank}
+    if spec.algorithm == "lokr":
+        ranks = {name: _of_product(spec, layers[name], rank) for name, rank in ranks.items()}
+    common: dict[str, Any] = {
+        "r": spec.rank,
+        "target_modules": _targets(spec, part, list(ranks)),
+        "rank_pattern": _by_names({name: each.rank for name, each in ranks.items() if each.rank != spec.rank}),
+        "alpha_pattern": _by_names({name: each.alpha for name, each in ranks.items() if each.alpha != spec.alpha}),
+    }
+    if spec.algorithm == "lokr":
+        return LoKrConfig(
+            alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - as for LoRA
+            decompose_factor=spec.lokr_factor or -1,
+            use_effective_conv2d=spec.lokr_second_factor == "tucker",
+            init_weights="lycoris",
+            **common,
+        )
     config = LoraConfig(
-        r=spec.rank,
         lora_alpha=spec.alpha,  # pyright: ignore[reportArgumentType] - peft scales by alpha / r, whole or not
         lora_dropout=spec.dropout,
         use_dora=spec.dora,
         init_lora_weights="gaussian",
-        target_modules=_targets(spec, part, list(ranks)),
-        rank_pattern=_by_names({name: each.rank for name, each in ranks.items() if each.rank != spec.rank}),
-        alpha_pattern=_by_names({name: each.alpha for name, each in ranks.items() if each.alpha != spec.alpha}),
+        **common,
     )
     own = {torch.nn.Linear: LowRankLinear, torch.nn.Conv2d: LowRankConvolution}
     config._register_custom_module(own)  # PEFT's documented way, experimental
     return config
+
+
+def _of_product(spec: LoraSpec, layer: Any, wanted: LayerRank) -> LayerRank:
+    """Return the rank and alpha by which PEFT makes the second factor as the spec says. One that is whole is not scaled, as in LyCORIS."""
+    outputs, inputs = layer.weight.shape[:2]
+    factors = factors_of(outputs, inputs, spec.lokr_factor)
+    if spec.lokr_second_factor != "full" and not factors.whole(wanted.rank):
+        return wanted
+    size = max(factors.second)
+    return LayerRank(size, float(size))
 
 
 def _targets(spec: LoraSpec, part: str, names: list[str]) -> list[str] | str:

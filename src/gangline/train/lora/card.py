@@ -60,6 +60,7 @@ def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...
             "diffusers",
             "lora",
             *["dora"] * spec.dora,
+            *["lokr"] * (spec.algorithm == "lokr"),
             facts.family.tag,
             "template:sd-lora",
         ],
@@ -83,7 +84,7 @@ def _widget(picture: CardPicture) -> dict[str, Any]:
 
 
 def _introduction(spec: LoraSpec, facts: Facts) -> str:
-    kind = f"{'DoRA' if spec.dora else 'LoRA'} for {facts.family.title}"
+    kind = f"{_kind(spec)} for {facts.family.title}"
     return f"""# {_text(facts.name)}
 
 A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}.
@@ -91,6 +92,10 @@ A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}.
 - Prompt: {_code(spec.prompt)}
 - Base: {_link(spec.base)}
 - Licence of the base: {_text(facts.licence) if facts.licence else UNKNOWN_LICENCE}"""
+
+
+def _kind(spec: LoraSpec) -> str:
+    return "LoKr" if spec.algorithm == "lokr" else "DoRA" if spec.dora else "LoRA"
 
 
 def _link(base: Base) -> str:
@@ -112,12 +117,18 @@ import torch
 from diffusers import {pipeline}
 
 pipeline = {pipeline}.{load}({base}, torch_dtype=torch.float16).to("cuda")
-pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}")
+{_loading(spec)}
 image = pipeline({spec.prompt!r}{_as_trained(spec, facts)}).images[0]
 ```
 
 {UIS[spec.dora]}: put {_code(facts.kohya_file)} into `models/loras` (ComfyUI) or `models/Lora`. In ComfyUI, a *Load LoRA* node loads it; \
 in the others, write {_code(f"<lora:{facts.name}:1>")} into the prompt.{_how(spec, facts)}"""
+
+
+def _loading(spec: LoraSpec) -> str:
+    if spec.algorithm == "lokr":
+        return f'pipeline.unet.load_lora_adapter("path/to/this/folder", weight_name="{DIFFUSERS_FILE}", prefix="unet")'
+    return f'pipeline.load_lora_weights("path/to/this/folder", weight_name="{DIFFUSERS_FILE}")'
 
 
 UIS = {False: "ComfyUI, A1111, Forge", True: "ComfyUI, Forge"}
@@ -129,13 +140,19 @@ the base's weights alone, so {kohya} has norms that give the trained weights the
 plus LoRA, and would get other weights from it. A1111 treats every DoRA as one with a norm for each input: merge it into the base with \
 `gangline merge {diffusers} --base BASE --to merged.safetensors`, and use the result as the model."""
 
+LOKR_OF_TEXT = """
+
+It changes the text encoders, too, and diffusers loads a LoKr into the U-Net alone: there, merge it into the base with \
+`gangline merge` (the file is {kohya}), and use the result as the model."""
+
 ZERO_SNR = """
 
 It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True` and `timestep_spacing="trailing"`."""
 
 
 def _how(spec: LoraSpec, facts: Facts) -> str:
-    return _skip(spec) + _dora(facts) * spec.dora + ZERO_SNR * spec.zero_terminal_snr + _rescale(facts)
+    of_text = _lokr_of_text(facts) * (spec.algorithm == "lokr" and spec.train_text_encoder)
+    return _skip(spec) + of_text + _dora(facts) * spec.dora + ZERO_SNR * spec.zero_terminal_snr + _rescale(facts)
 
 
 def _as_trained(spec: LoraSpec, facts: Facts) -> str:
@@ -156,6 +173,10 @@ def _rescale(facts: Facts) -> str:
         return ""
     share = f"{facts.guidance_rescale:g}"
     return f"\n\nIts pictures were made with CFG rescale {share}: set `guidance_rescale={share}` in diffusers, *RescaleCFG* in ComfyUI."
+
+
+def _lokr_of_text(facts: Facts) -> str:
+    return LOKR_OF_TEXT.format(kohya=_code(facts.kohya_file))
 
 
 def _dora(facts: Facts) -> str:

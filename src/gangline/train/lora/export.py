@@ -5,91 +5,32 @@ Files are float32, as trained, and contain no time of writing: equal results hav
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig
-from peft.utils.other import get_pattern_key
+from peft import LoKrConfig, LoraConfig
 from safetensors.torch import save
 
 from gangline.core.models.families import Family
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, kohya_metadata, modelspec
 from gangline.core.models.lora_names import diffusers_stem, kohya_stem
 from gangline.core.specs.lora import LoraSpec
+from gangline.train.lora.updates import DOWN, MAGNITUDE, UP, LoraPart, growth
 from gangline.train.tensors import Tensors
 
 SETTINGS = "lora_adapter_metadata"
-EPSILON = torch.finfo(torch.float32).eps
-"""ComfyUI and Forge add this to a norm that they divide by."""
 DIVIDED = {"gangline_dora_scale": "divided by the growth of each output's weights, for ComfyUI and Forge"}
 """Metadata of a kohya file whose DoRA norms are not those of the sum, unlike LyCORIS'."""
-DOWN, UP, MAGNITUDE = IN_UNET = (".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector")
+IN_UNET = (DOWN, UP, MAGNITUDE)
 # transformers 5 finds a magnitude only by the name of its parameter; diffusers reads `lora_A` of attention only
 IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight", ".lora_magnitude_vector.weight")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoraPart:
-    """The low-rank weights of one model of the pipeline, named as by `get_peft_model_state_dict`. `originals` are a DoRA's layers without
-    them."""
-
-    weights: Tensors
-    config: LoraConfig
-    originals: Mapping[str, Any] = field(default_factory=dict)
-
-    def layers(self) -> Iterator[tuple[str, "LowRankLayer"]]:
-        """Yield each layer under its module's name in the model."""
-        weights = self.weights
-        for module in (name.removesuffix(DOWN) for name in weights if name.endswith(DOWN)):
-            layer = LowRankLayer(
-                down=weights[module + DOWN],
-                up=weights[module + UP],
-                magnitude=weights.get(module + MAGNITUDE),
-                original=self.originals.get(module),
-                alpha=self.alpha_of(module),
-            )
-            yield module, layer
-
-    def alpha_of(self, module: str) -> float:
-        patterns = self.config.alpha_pattern or {}
-        return float(patterns.get(get_pattern_key(list(patterns), module), self.config.lora_alpha))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LowRankLayer:
-    """A module's low-rank update: W + alpha/rank · up @ down, where `down` is (rank, in, …) and `up` (out, rank, …).
-
-    `magnitude` is the norm that DoRA (Liu et al. 2024) scales each output's weights to: (out,), or (1, out, 1, 1) for a convolution.
-    """
-
-    down: torch.Tensor
-    up: torch.Tensor
-    magnitude: torch.Tensor | None
-    original: Any
-    alpha: float
-
-    @property
-    def scale(self) -> float:
-        return self.alpha / self.down.shape[0]
-
-
-@torch.no_grad()
-def growth(layer: LowRankLayer) -> torch.Tensor:
-    """Return how many times longer the weights of each output are with the LoRA than without, (out,), in float32.
-
-    ComfyUI and Forge divide a DoRA's norms by those of the base's weights; PEFT, like the paper, by those of the sum. This is the factor
-    between the two.
-    """
-    weight = layer.original.weight.float().flatten(1)
-    changed = weight + layer.scale * (layer.up.to(weight).flatten(1) @ layer.down.to(weight).flatten(1))
-    return changed.norm(dim=1) / (weight.norm(dim=1) + EPSILON)
-
-
 def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
-    """Write the file that `load_lora_weights` reads, with the settings that PEFT needs to restore the LoRA as it was trained."""
+    """Write the file that `load_lora_weights` reads, with the settings that PEFT needs to restore the LoRA as it was trained. A LoKr is
+    read by a U-Net's `load_lora_adapter`."""
     tensors: Tensors = {}
     settings: dict[str, Any] = {}
     for part, trained in parts.items():
@@ -99,6 +40,9 @@ def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
             tensors |= {stem + down: layer.down, stem + up: layer.up}
             if layer.magnitude is not None:
                 tensors[stem + magnitude] = layer.magnitude
+        for module, product in trained.products():
+            stem = diffusers_stem(part, module)
+            tensors |= {f"{stem}.{role}": factor for role, factor in product.factors.items()}
         settings |= {f"{part}.{name}": value for name, value in _settings(trained).items()}
     return _write(
         folder / DIFFUSERS_FILE, tensors, {"format": "pt", SETTINGS: json.dumps(settings, indent=2, sort_keys=True)}
@@ -107,9 +51,13 @@ def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
 
 def _settings(part: LoraPart) -> dict[str, Any]:
     """Return only the settings that the result depends on: an older PEFT refuses names that it does not know."""
-    config = part.config
-    targets = config.target_modules
-    layers = dict(part.layers())
+    if isinstance(part.config, LoKrConfig):
+        return _settings_of_lokr(part, part.config)
+    return _settings_of_lora(part, part.config)
+
+
+def _settings_of_lora(part: LoraPart, config: LoraConfig) -> dict[str, Any]:
+    layers, targets = dict(part.layers()), config.target_modules
     ranks = {module: rank for module, layer in layers.items() if (rank := layer.down.shape[0]) != config.r}
     alphas = {module: layer.alpha for module, layer in layers.items() if layer.alpha != config.lora_alpha}
     patterns = {"rank_pattern": ranks, "alpha_pattern": alphas} if ranks or alphas else {}
@@ -118,6 +66,13 @@ def _settings(part: LoraPart) -> dict[str, Any]:
         "lora_alpha": config.lora_alpha,
         "use_dora": config.use_dora,
         "target_modules": sorted(layers) if isinstance(targets, str) else sorted(targets or ()),
+    }
+
+
+def _settings_of_lokr(part: LoraPart, config: LoKrConfig) -> dict[str, Any]:
+    names = ("r", "alpha", "decompose_factor", "use_effective_conv2d", "rank_pattern", "alpha_pattern")
+    return {name: getattr(config, name) for name in names} | {
+        "target_modules": sorted(name for name, _ in part.products())
     }
 
 
@@ -131,7 +86,7 @@ def write_kohya(
 ) -> Path:
     """Write the file that ComfyUI, A1111, Forge and kohya's scripts load. `base_file` is the base, if it is a single file."""
     tensors = kohya_tensors(parts, facts.family, layers_per_block)
-    conv = any(tensor.shape[2:].numel() > 1 for tensor in tensors.values())
+    conv = bool(spec.conv_rank) or any(tensor.shape[2:].numel() > 1 for tensor in tensors.values())
     divided = any(name.endswith(".dora_scale") for name in tensors)
     metadata = kohya_metadata(spec, facts, conv) | (DIVIDED if divided else {})
     if base_file:
@@ -143,8 +98,8 @@ def write_kohya(
 
 
 def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_block: int) -> Tensors:
-    """Return the tensors under kohya's names. A DoRA's norms, (out, 1) or (out, 1, 1, 1), are divided so that ComfyUI and Forge restore the
-    trained weights."""
+    """Return the tensors under kohya's names, a LoKr's under LyCORIS'. A DoRA's norms, (out, 1) or (out, 1, 1, 1), are divided so that
+    ComfyUI and Forge restore the trained weights."""
     tensors: Tensors = {}
     for part, trained in parts.items():
         for module, layer in trained.layers():
@@ -155,6 +110,10 @@ def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_bloc
             if layer.magnitude is not None:
                 norms = layer.magnitude.flatten() / growth(layer)
                 tensors[f"{stem}.dora_scale"] = norms.reshape(-1, *[1] * (layer.down.dim() - 1))
+        for module, product in trained.products():
+            stem = kohya_stem(family, part, module, layers_per_block)
+            tensors |= {f"{stem}.{role}": factor for role, factor in product.without_core().factors.items()}
+            tensors[f"{stem}.alpha"] = torch.tensor(product.alpha, device=product.first.device)
     return tensors
 
 

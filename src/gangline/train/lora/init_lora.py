@@ -14,16 +14,16 @@ from safetensors.torch import load_file
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family
-from gangline.core.models.lora_names import CONVOLUTIONS, WeightRole, split_key, stems, target_of
+from gangline.core.models.lora_names import CONVOLUTIONS, KRONECKER, WeightRole, split_key, stems, target_of
 from gangline.core.models.recognition import check_lora
 from gangline.data.safetensors_header import read_header
-from gangline.train.lora.export import (
-    DIVIDED,
+from gangline.train.lora.export import DIVIDED, SETTINGS
+from gangline.train.lora.updates import (
     DOWN,
     EPSILON,
     MAGNITUDE,
-    SETTINGS,
     UP,
+    KroneckerLayer,
     LoraPart,
     LowRankLayer,
     growth,
@@ -45,7 +45,7 @@ def read_lora(path: Path, family: Family, parts: Mapping[str, LoraPart], layers_
     weights = {part: dict(fresh.weights) for part, fresh in parts.items()}
     left = dict(file.layers)
     for part, fresh in parts.items():
-        for module, layer in fresh.layers():
+        for module, layer in (*fresh.layers(), *fresh.products()):
             stem = next((stem for stem in stems(family, part, module, layers_per_block) if stem in left), None)
             if stem is not None:
                 del left[stem]
@@ -83,15 +83,17 @@ def _by_stem(name: str, tensors: Tensors) -> LoraWeights:
     if strange or not layers:
         raise BadInput(
             f"{name} is not a LoRA that training can continue from: it has {_some(strange) or 'nothing in it'}",
-            hint="LoHa, LoKr, (IA)³ and whole models are not supported",
+            hint="LoHa, (IA)³ and whole models are not supported",
         )
     return layers
 
 
 def _can_be(role: WeightRole, tensor: torch.Tensor) -> bool:
     match role:
-        case "down" | "up":
+        case "down" | "up" | "lokr_w1" | "lokr_w1_a" | "lokr_w1_b" | "lokr_w2" | "lokr_w2_a" | "lokr_w2_b":
             return tensor.dim() >= 2
+        case "lokr_t2":
+            return tensor.dim() == 4
         case "alpha":
             return tensor.numel() == 1 and bool(torch.isfinite(tensor).all())
         case _:
@@ -116,33 +118,80 @@ class LoraFile:
 
     def merged(self, stem: str, part: str, module: str, weight: torch.Tensor) -> torch.Tensor:
         """Return `weight` with the file's update applied, in its shape and in float32."""
-        found = self.layers[stem]
-        if not {"down", "up"} <= found.keys():
-            raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
-        down, up = (found[role].float().flatten(1) for role in ("down", "up"))
-        if (up.shape[0], down.shape[1]) != tuple(weight.flatten(1).shape):
-            raise self._misfit(stem, (up.shape[0], down.shape[1]), tuple(weight.flatten(1).shape))
-        before = weight.float()
-        changed = before + (self._scale(part, module, found) * (up @ down)).reshape(before.shape)
+        found, before = self.layers[stem], weight.float()
+        if self._is_product(found):
+            changed = before + self._change_by_product(stem, part, module, before.shape)
+        else:
+            changed = before + self._change(stem, part, module, before.shape)
         norms = found.get("magnitude", found.get("dora_scale"))
         if norms is None:
             return changed
-        self._check_norms_are_of_outputs(found, up.shape[0])
+        self._check_norms_are_of_outputs(found, len(before))
         of = before if self.divided else changed
         scale = norms.float().flatten() / (of.flatten(1).norm(dim=1) + (EPSILON if self.divided else 0))
         return changed * scale.reshape(-1, *[1] * (weight.dim() - 1))
 
-    def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer) -> Tensors:
-        """Return the layer in the shapes of `fresh`, with the effect that it had."""
+    def _change(self, stem: str, part: str, module: str, shape: torch.Size) -> torch.Tensor:
         found = self.layers[stem]
-        if not {"down", "up"} <= found.keys():
+        self._check_is_complete(stem)
+        down, up = (found[role].float().flatten(1) for role in ("down", "up"))
+        if (up.shape[0], down.shape[1]) != (shape[0], shape[1:].numel()):
+            raise self._misfit(stem, (up.shape[0], down.shape[1]), (shape[0], shape[1:].numel()))
+        return (self._scale(part, module, found) * (up @ down)).reshape(shape)
+
+    def _change_by_product(self, stem: str, part: str, module: str, shape: torch.Size) -> torch.Tensor:
+        product = self._product(stem, part, module)
+        try:
+            return product.change(shape)
+        except (ValueError, RuntimeError):
+            has = (len(product.first) * len(product.second), product.first.shape[1] * product.second.shape[1])
+            raise self._misfit(stem, has, (shape[0], shape[1:].numel())) from None
+
+    def _check_is_complete(self, stem: str) -> None:
+        if not {"down", "up"} <= self.layers[stem].keys():
             raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
+
+    @staticmethod
+    def _is_product(found: Mapping[WeightRole, torch.Tensor]) -> bool:
+        return not found.keys().isdisjoint(KRONECKER)
+
+    def _product(self, stem: str, part: str, module: str) -> KroneckerLayer:
+        """Return a layer of a LoKr. Raise `BadInput` if a tensor is missing."""
+        found = self.layers[stem]
+        first = "lokr_w1" in found or {"lokr_w1_a", "lokr_w1_b"} <= found.keys()
+        second = "lokr_w2" in found or {"lokr_w2_a", "lokr_w2_b"} <= found.keys()
+        if not (first and second):
+            raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
+        factors = {role: found[role].float() for role in KRONECKER if role in found}
+        layer = KroneckerLayer(factors=factors, alpha=1.0)
+        return replace(layer, alpha=self._alpha_of_product(part, module, found, layer.rank))
+
+    def _alpha_of_product(
+        self, part: str, module: str, found: Mapping[WeightRole, torch.Tensor], rank: int | None
+    ) -> float:
+        """Return the alpha of a layer of a LoKr, by default its rank. Where PEFT scaled factors that are whole, raise `BadInput`."""
+        if "alpha" in found:
+            return float(found["alpha"].reshape(-1)[0])
+        alpha = self._said(part, module, "alpha", "alpha_pattern")
+        said = self._said(part, module, "r", "rank_pattern")
+        if not rank and alpha != said:
+            raise BadInput(
+                f"{self.name} scales factors that are whole, in {module}", hint="use a LoKr whose alphas are its ranks"
+            )
+        return float(alpha or rank or 1)
+
+    def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer | KroneckerLayer) -> Tensors:
+        """Return the layer in the shapes of `fresh`, with the effect that it had."""
+        found, product = self.layers[stem], isinstance(fresh, KroneckerLayer)
+        if self._is_product(found) != product:
+            kind, value = ("a LoRA", "lora") if product else ("a LoKr", "lokr")
+            raise BadInput(f"{self.name} is {kind}", hint=f"set algorithm to {value}")
+        if isinstance(fresh, KroneckerLayer):
+            return self._fitted_product(stem, part, module, fresh)
+        self._check_is_complete(stem)
         rank, rank_wanted = found["down"].shape[0], fresh.down.shape[0]
         if rank > rank_wanted:
-            setting = "conv_rank" if fresh.down.shape[2:].numel() > 1 else "rank"
-            raise BadInput(
-                f"{self.name} has rank {rank}, but the job has rank {rank_wanted}", hint=f"set {setting} to {rank}"
-            )
+            raise self._too_high(rank, rank_wanted, wide=fresh.down.shape[2:].numel() > 1)
         factor = self._scale(part, module, found) / fresh.scale
         down, up = fresh.down.detach().clone(), torch.zeros_like(fresh.up)
         down[:rank] = self._shaped(stem, found["down"], (rank, *down.shape[1:]))
@@ -154,20 +203,63 @@ class LoraFile:
             weights[module + MAGNITUDE] = magnitude
         return weights
 
+    def _fitted_product(self, stem: str, part: str, module: str, fresh: KroneckerLayer) -> Tensors:
+        """Return the layer of a LoKr in the shapes of `fresh`. What it lacks in rank begins as in `fresh`, without an effect."""
+        own = self._product(stem, part, module)
+        if own.first.shape != fresh.first.shape:
+            rows, columns = own.first.shape
+            raise BadInput(
+                f"{self.name} has a first factor of {rows} × {columns} in {stem}, the job one of {tuple(fresh.first.shape)}",
+                hint=f"set lokr_factor to {rows}" if rows == columns else "set lokr_factor as it was for this LoKr",
+            )
+        first = self._shaped(stem, own.first, tuple(fresh.first.shape)) * (own.scale / fresh.scale)
+        kinds = {"lokr_w2": "full", "lokr_t2": "tucker", "lokr_w2_a": "low_rank"}
+        kind, wanted = (next(kinds[role] for role in kinds if role in layer.factors) for layer in (own, fresh))
+        if wanted == "full":
+            whole = fresh.factors["lokr_w2"].shape
+            second = self._shaped(stem, own.second, (whole[0], whole[1:].numel())).reshape(whole)
+            return {f"{module}.lokr_w1": first, f"{module}.lokr_w2": second}
+        if kind != wanted:
+            raise BadInput(
+                f"{self.name} has a second factor of the kind {kind}", hint=f"set lokr_second_factor to {kind}"
+            )
+        rank, rank_wanted = own.rank or 0, fresh.rank or 0
+        if rank > rank_wanted:
+            raise self._too_high(rank, rank_wanted, wide="lokr_t2" in own.factors)
+        weights = {f"{module}.{role}": factor.detach().clone() for role, factor in fresh.factors.items()}
+        if kind == "tucker":
+            weights[f"{module}.lokr_t2"][:, :rank] = 0  # what is new must not act through the file's w2_b
+        for role in ("lokr_w2_a", "lokr_w2_b", "lokr_t2"):
+            if role in own.factors:
+                to = weights[f"{module}.{role}"]
+                place = _of_rank(role, kind, rank)
+                to[place] = self._shaped(stem, own.factors[role], tuple(to[place].shape))
+        return weights | {f"{module}.lokr_w1": first}
+
+    def _too_high(self, rank: int, wanted: int, *, wide: bool) -> BadInput:
+        setting = "conv_rank" if wide else "rank"
+        return BadInput(f"{self.name} has rank {rank}, but the job has rank {wanted}", hint=f"set {setting} to {rank}")
+
     def _scale(self, part: str, module: str, found: Mapping[WeightRole, torch.Tensor]) -> float:
         """Return alpha / rank, from the file or from PEFT's settings; 1 if neither states it."""
         rank = found["down"].shape[0]
         if "alpha" in found:
             return float(found["alpha"].reshape(-1)[0]) / rank
+        said = self._said(part, module, "lora_alpha", "alpha_pattern")
+        alpha = rank if said is None else said
+        return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
+
+    def _said(self, part: str, module: str, name: str, of_layers: str) -> float | None:
+        """Return a number of PEFT's settings for a layer; None if they do not have it."""
         try:
-            patterns: dict[str, float] = self.settings.get(f"{part}.alpha_pattern") or {}
-            own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", module)]
-            alpha = float(own[0] if own else self.settings.get(f"{part}.lora_alpha", rank))
+            patterns: dict[str, float] = self.settings.get(f"{part}.{of_layers}") or {}
+            own = [value for pattern, value in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", module)]
+            value = own[0] if own else self.settings.get(f"{part}.{name}")
+            return None if value is None and not own else float(value)  # pyright: ignore[reportArgumentType]
         except (AttributeError, TypeError, ValueError, re.error) as error:
             raise BadInput(
                 f"{self.name} has no valid alpha in its metadata: {error}", hint="download it again"
             ) from None
-        return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
 
     def _magnitude(
         self, stem: str, found: Mapping[WeightRole, torch.Tensor], fresh: LowRankLayer
@@ -213,14 +305,23 @@ class LoraFile:
         targets = {target for stem in left if (target := target_of(stem))} if not of_text else set[str]()
         named = sorted(targets.difference(CONVOLUTIONS))
         hints = [f"add {', '.join(named)} to target_modules"] if named else []
-        ranks = [
-            len(found["down"]) for stem, found in left.items() if target_of(stem) in CONVOLUTIONS and "down" in found
-        ]
-        hints += [f"set conv_rank to {max(ranks)}"] if ranks else []
+        rank = max((_rank_of(found) for stem, found in left.items() if target_of(stem) in CONVOLUTIONS), default=0)
+        hints += [f"set conv_rank to {rank}"] if rank else []
         raise BadInput(
             f"{self.name} has weights for modules that this job does not train: {_some(sorted(left))}",
             hint=", ".join(hints),
         )
+
+
+def _rank_of(found: Mapping[WeightRole, torch.Tensor]) -> int:
+    """Return the rank of a layer's tensors; 0 if they have none."""
+    return next((len(found[role]) for role in ("down", "lokr_w2_b") if role in found), 0)
+
+
+def _of_rank(role: str, kind: str, rank: int) -> tuple[slice, ...]:
+    """Return where a tensor of this rank is within one of a higher rank."""
+    first = role == "lokr_w2_b" or kind == "tucker"
+    return (slice(rank), slice(rank)) if role == "lokr_t2" else (slice(rank),) if first else (slice(None), slice(rank))
 
 
 def _some(names: list[str]) -> str:

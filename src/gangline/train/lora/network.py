@@ -36,8 +36,8 @@ class LoraNetwork(Network):
 
     @property
     def casts(self) -> bool:
-        """Only where PEFT computes with the float32 weights themselves."""
-        return self.spec.computed_by_peft
+        """Only where layers compute with the float32 weights themselves."""
+        return self.spec.computed_under_autocast
 
     def use(self, buffers: Buffers) -> None:
         if not self.casts and not self.spec.compile:  # compiled code must not add to a buffer in its backward pass

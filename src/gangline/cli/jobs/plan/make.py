@@ -320,7 +320,10 @@ def _sizes(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
 def lora_row(spec: LoraSpec) -> str:
     convolutions = f", {spec.conv_rank} in convolutions" if spec.conv_rank else ""
     others = ", other ranks where block_ranks match" * bool(spec.block_ranks)
-    return f"rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}{convolutions}{others}"
+    kind = "LoKr, " if spec.algorithm == "lokr" else ""
+    return (
+        f"{kind}rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}{convolutions}{others}"
+    )
 
 
 def class_row(spec: LoraSpec) -> str:

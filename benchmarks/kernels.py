@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.low_rank import ATTENTION
+from gangline.core.specs.sections.low_rank import ATTENTION
 from gangline.train.model.layouts import NOISE
 
 META, HALF = torch.device("meta"), torch.bfloat16

@@ -19,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from gangline.core.files import File
 from gangline.core.models.bases import files_needed
-from gangline.core.specs.low_rank import ATTENTION
+from gangline.core.specs.sections.low_rank import ATTENTION
 from gangline.train.model.clip import clip_tokenizer
 from gangline.train.model.layouts import NOISE
 

@@ -101,7 +101,7 @@ def plain(scale: Scale, what: str, batch: int, checkpointing: bool) -> Rows:
     from diffusers.training_utils import cast_training_params
     from peft import LoraConfig
 
-    from gangline.core.specs.low_rank import ATTENTION
+    from gangline.core.specs.sections.low_rank import ATTENTION
     from gangline.train.run import numerics
 
     counted_from_nothing()

@@ -11,8 +11,8 @@ from gangline.core.server.settings import ServerSettings, WorkerSettings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
-from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.settings import SettingGroup, settings_of
 
 SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses)

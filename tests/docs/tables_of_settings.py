@@ -15,8 +15,8 @@ from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
-from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 from tests.conftest import ROOT
 

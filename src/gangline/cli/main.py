@@ -25,9 +25,11 @@ COMMANDS = {
         "Run any training command on the fleet, and resume it from its newest checkpoint wherever a node takes it next.",
     ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
-    "checkpoints": LazyCommand("gangline.cli.jobs.checkpoints:app", "List, pin and unpin the checkpoints of a job."),
+    "checkpoints": LazyCommand(
+        "gangline.cli.jobs.kept.checkpoints:app", "List, pin and unpin the checkpoints of a job."
+    ),
     "storage": LazyCommand(
-        "gangline.cli.jobs.storage:storage_command",
+        "gangline.cli.jobs.kept.storage:storage_command",
         "Show the project's stored files by kind, how long they are kept, what they cost, and the largest jobs.",
     ),
     "logs": LazyCommand(
@@ -39,7 +41,7 @@ COMMANDS = {
         "Show a job's newest metrics, and its loss over time.",
     ),
     "artifacts": LazyCommand(
-        "gangline.cli.jobs.artifacts:artifacts_command",
+        "gangline.cli.jobs.kept.artifacts:artifacts_command",
         "List a job's results, or download them and check each against its SHA-256.",
     ),
     "samples": LazyCommand(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sections.previews import as_prompt
 from gangline.core.words import counted
 
 PHOTOS_MIN = 4
@@ -108,7 +109,7 @@ def _on_tags(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advic
             message="leave it off",
             because="no caption has words in braces, as in {red|blue}",
         )
-    if spec.enable_wildcard and any("{" in prompt for prompt in spec.prompts_to_sample):
+    if spec.enable_wildcard and any("{" in as_prompt(given).prompt for given in spec.prompts_to_sample):
         yield Advice(
             setting="sample_prompts",
             message="set prompts without braces",

@@ -24,7 +24,7 @@ from gangline.core.estimates.layers import (
 from gangline.core.estimates.work import Trained, training_work
 from gangline.core.models.architecture import PUBLISHED_VAE, UNet, unet_of_config
 from gangline.core.models.families import SD2, SD15, SDXL, TextEncoder
-from gangline.core.specs.low_rank import ATTENTION, LowRankSettings
+from gangline.core.specs.sections.low_rank import ATTENTION, LowRankSettings
 from tests.conftest import BASE
 
 META = torch.device("meta")

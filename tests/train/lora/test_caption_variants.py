@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.objective import ObjectiveSettings
+from gangline.core.specs.sections.objective import ObjectiveSettings
 from gangline.data.chance import stream
 from gangline.data.images.captions import Caption
 from gangline.train.lora.batches import ExampleSource, TextBatches

@@ -25,7 +25,7 @@ from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.models.lora_names import kohya_stem
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.specs.lora import parse_lora
-from gangline.core.specs.low_rank import LowRankSettings
+from gangline.core.specs.sections.low_rank import LowRankSettings
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.export import SETTINGS, write_diffusers, write_kohya
 from gangline.train.lora.init_lora import read_lora

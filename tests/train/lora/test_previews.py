@@ -17,8 +17,8 @@ from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_DONE, PICTURES, PREPARED
 from gangline.core.runs.prepared import SHOWN, embeddings_key
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.sample import previews_of, texts_to_show
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.data.images.grid import GAP, LABEL, MARGIN, STRIP, TILE
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.model.base import LoadedBase, load_base

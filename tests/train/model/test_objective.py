@@ -10,7 +10,7 @@ from diffusers import DDPMScheduler
 from diffusers.training_utils import compute_snr
 
 from gangline.core.specs.fields import Prediction
-from gangline.core.specs.objective import ObjectiveSettings
+from gangline.core.specs.sections.objective import ObjectiveSettings
 from gangline.train.model.loss import Process, losses, process_of
 
 TIMESTEPS = torch.tensor([0, 17, 500, 998])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gangline.core.errors import BadInput
-from gangline.core.specs.objective import ObjectiveSettings
+from gangline.core.specs.sections.objective import ObjectiveSettings
 from gangline.data.chance import stream
 from gangline.train.model.timesteps import TimestepSampler
 from gangline.train.run import chance

@@ -10,7 +10,7 @@ from gangline.core.models.families import FamilyName
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_DONE, PICTURES
 from gangline.core.specs.phases import TrainingPhase
-from gangline.core.specs.previews import SamplePrompt
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.spec import SampleSpec
 from gangline.train.run.contract import Orders
 from gangline.train.sample_job import render_job

@@ -12,7 +12,7 @@ from gangline.cli.jobs.prompts import prompts_of_file
 from gangline.cli.jobs.settings import with_settings
 from gangline.core.errors import BadInput
 from gangline.core.parsing import InvalidSpec
-from gangline.core.specs.previews import SamplePrompt
+from gangline.core.specs.sections.previews import SamplePrompt
 
 WIDE = {"prompt": "sks dog at sea", "negative_prompt": "blurry, bad", "width": "832", "height": "1216", "seeds": ["42"]}
 TEXT = """# prompts of my dog

@@ -13,7 +13,7 @@ from gangline.core.models.lora_layers import (
 )
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.specs.lora import LoraSpec, parse_lora
-from gangline.core.specs.low_rank import LowRankSettings
+from gangline.core.specs.sections.low_rank import LowRankSettings
 from tests.unit.specs.specs_of_every_setting import LORA
 
 UP = "up_blocks.1.attentions.0.transformer_blocks.0"

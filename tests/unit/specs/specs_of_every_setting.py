@@ -20,8 +20,8 @@ from gangline.core.specs.command import BroughtFolder, CommandSpec
 from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
-from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, without_defaults, workload
 
 RECORDED = Path(__file__).with_name("keys_of_specs.json")

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from gangline.core.specs.phases import TrainingPhase
-from gangline.core.specs.previews import SamplePrompt
+from gangline.core.specs.sections.previews import SamplePrompt
 from tests.unit.specs.specs_of_every_setting import (
     LORA,
     OF_A_PHASE,

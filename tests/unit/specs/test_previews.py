@@ -11,9 +11,9 @@ from gangline.core.parsing import InvalidSpec, adapter, to_json
 from gangline.core.runs.prepared import embeddings_key
 from gangline.core.specs.fields import HubBase
 from gangline.core.specs.lora import LoraSpec, parse_lora
-from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.sample import SampleSpec, previews_of, texts_to_show
 from gangline.core.specs.scratch import parse_scratch
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.settings import EMBEDDINGS, deciding
 from gangline.core.specs.spec import parse_task, spec_hash, without_defaults
 from tests.unit.specs.specs_of_every_setting import UNET

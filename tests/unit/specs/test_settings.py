@@ -11,8 +11,8 @@ from gangline.cli.jobs.settings import offered_settings, with_settings
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
-from gangline.core.specs.previews import SamplePrompt
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,

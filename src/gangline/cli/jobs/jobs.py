@@ -9,8 +9,8 @@ from rich.text import Text
 
 from gangline.cli.jobs import metrics
 from gangline.cli.jobs.asking import finish_job_command, sample_job_command, save_job_command
-from gangline.cli.jobs.checkpoints import job_checkpoints_command
-from gangline.cli.jobs.removal import remove_job_command
+from gangline.cli.jobs.kept.checkpoints import job_checkpoints_command
+from gangline.cli.jobs.kept.removal import remove_job_command
 from gangline.cli.jobs.samples import samples_standing
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.lines import TableColumn, one_line_each

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gangline.core.estimates.layers import Layer
 from gangline.core.models.kronecker import factors_of
 from gangline.core.models.lora_layers import layer_rank
-from gangline.core.specs.low_rank import LowRankSettings
+from gangline.core.specs.sections.low_rank import LowRankSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from gangline.core.runs.microbatch import largest
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.core.specs.shared import IN_FLOAT32
+from gangline.core.specs.sections.shared import IN_FLOAT32
 
 SPREAD_OF_MACHINES = 0.1
 """The difference between GPUs of one kind if too few were measured: the standard deviation of the logarithm of their pace. It is an

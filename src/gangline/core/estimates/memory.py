@@ -27,7 +27,7 @@ from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
-from gangline.core.specs.shared import IN_FLOAT32
+from gangline.core.specs.sections.shared import IN_FLOAT32
 
 GB = 1e9
 HALF, FULL = 2, 4

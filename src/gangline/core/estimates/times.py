@@ -18,9 +18,9 @@ from gangline.core.gpus import GpuKind
 from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
-from gangline.core.specs.previews import Preview
 from gangline.core.specs.sample import previews_of
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.previews import Preview
 
 GUESSED = 2.5
 """The factor by which parts that were never measured on a GPU (encoding, rendering) may take more or less time."""

@@ -22,9 +22,9 @@ from gangline.core.estimates.layers import (
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.low_rank import LowRankSettings
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.low_rank import LowRankSettings
 
 BACKWARD_PASSES = 2
 """A backward pass launches about as many kernels as two forward passes: for the gradients of inputs, and of weights."""

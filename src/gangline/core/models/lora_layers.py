@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gangline.core.models.lora_names import CONVOLUTIONS, TEXT_MODULES, text_path
-from gangline.core.specs.low_rank import LowRankSettings
-from gangline.core.specs.patterns import is_pattern, matches, rank_rule, rate_rule, unmatched
+from gangline.core.specs.sections.low_rank import LowRankSettings
+from gangline.core.specs.sections.patterns import is_pattern, matches, rank_rule, rate_rule, unmatched
 
 OF_ADAPTER = re.compile(r"\.(lora|lokr)_.*")
 """The end of a weight's name that follows the name of its layer."""

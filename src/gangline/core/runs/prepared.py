@@ -15,8 +15,8 @@ from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import previews_of
+from gangline.core.specs.sections.shared import RESCALE_OF_ZERO_SNR
 from gangline.core.specs.settings import CLASS_IMAGES, EMBEDDINGS, LATENTS, PREPARED, Decides, deciding
-from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
 
 MADE_AS = 2
 VIEWS_IN_SHARD, CLASS_IMAGES_IN_SHARD = 32, 10

@@ -12,6 +12,7 @@ from gangline.core.display import has_words
 from gangline.core.files import File, Files, is_safe_path
 from gangline.core.parsing import Checked, InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import STEPS_MAX
+from gangline.core.specs.sections.shared import PlacementSettings
 from gangline.core.specs.settings import (
     PLACE,
     RESULT,
@@ -23,7 +24,6 @@ from gangline.core.specs.settings import (
     hashed,
     section,
 )
-from gangline.core.specs.shared import PlacementSettings
 
 LayoutName = Literal[
     "accelerate", "kohya", "simpletuner", "lightning", "hf-trainer", "dcp", "onetrainer", "manifest", "files", "folder"

@@ -11,10 +11,26 @@ from gangline.core.display import Label
 from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
-from gangline.core.specs.low_rank import LATER, LowRankSettings, why_not_together
-from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import TrainingPhase
-from gangline.core.specs.previews import SamplePrompt
+from gangline.core.specs.sections.low_rank import LATER, LowRankSettings, why_not_together
+from gangline.core.specs.sections.objective import ObjectiveSettings, contradictions_of_objective
+from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.shared import (
+    ComputeSettings,
+    MeasureSettings,
+    OptimiserSettings,
+    PlacementSettings,
+    SampleSettings,
+    SaveSettings,
+    contradictions_of_schedule,
+)
+from gangline.core.specs.sections.subject import (
+    CropSettings,
+    LayerSettings,
+    PriorPreservationSettings,
+    SubjectCaptionSettings,
+    SubjectSettings,
+)
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -26,22 +42,6 @@ from gangline.core.specs.settings import (
     deciding,
     hashed,
     section,
-)
-from gangline.core.specs.shared import (
-    ComputeSettings,
-    MeasureSettings,
-    OptimiserSettings,
-    PlacementSettings,
-    SampleSettings,
-    SaveSettings,
-    contradictions_of_schedule,
-)
-from gangline.core.specs.subject import (
-    CropSettings,
-    LayerSettings,
-    PriorPreservationSettings,
-    SubjectCaptionSettings,
-    SubjectSettings,
 )
 
 

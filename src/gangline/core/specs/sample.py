@@ -8,8 +8,8 @@ from gangline.core.files import File
 from gangline.core.parsing import parse_as
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.previews import Preview, SamplePrompt, as_prompt
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.previews import Preview, SamplePrompt, as_prompt
 
 TrainingSpec = LoraSpec | ScratchSpec
 """What Gangline's own trainers do."""

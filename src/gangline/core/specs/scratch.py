@@ -10,21 +10,10 @@ from gangline.core.canonical import digest
 from gangline.core.files import File, is_safe_path
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import STEPS_MAX, FilesBase, StepCount
-from gangline.core.specs.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.phases import Condition, DataRef, TrainingPhase, VaeLosses
-from gangline.core.specs.previews import SamplePrompt
-from gangline.core.specs.settings import (
-    BITS,
-    RESULT,
-    WORKLOAD,
-    Decides,
-    Setting,
-    SettingGroup,
-    deciding,
-    hashed,
-    section,
-)
-from gangline.core.specs.shared import (
+from gangline.core.specs.sections.objective import ObjectiveSettings, contradictions_of_objective
+from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.shared import (
     CaptionSettings,
     ComputeSettings,
     MeasureSettings,
@@ -36,6 +25,17 @@ from gangline.core.specs.shared import (
     StartSettings,
     TextEncoderRate,
     contradictions_of_schedule,
+)
+from gangline.core.specs.settings import (
+    BITS,
+    RESULT,
+    WORKLOAD,
+    Decides,
+    Setting,
+    SettingGroup,
+    deciding,
+    hashed,
+    section,
 )
 
 ModelPart = Literal["unet", "text_encoders", "vae"]

@@ -18,7 +18,7 @@ from gangline.core.models.kronecker import factors_of
 from gangline.core.models.lora_layers import LayerRank, layer_name, layer_rank, patterns_without_layers
 from gangline.core.models.lora_names import TEXT_MODULES
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.patterns import is_pattern
+from gangline.core.specs.sections.patterns import is_pattern
 from gangline.train.lora.init_lora import read_lora
 from gangline.train.lora.layers.convolution import LowRankConvolution
 from gangline.train.lora.layers.kronecker import KroneckerModel

@@ -8,8 +8,8 @@ from PIL import Image
 
 from gangline.core.runs.contract import BASE, GRID, LORA, Picture, picture_name
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.previews import Preview
 from gangline.core.specs.sample import previews_of
+from gangline.core.specs.sections.previews import Preview
 from gangline.data.images.grid import GridRow, draw_grid
 from gangline.train.lora.adapter import Adapter
 from gangline.train.model.base import LoadedBase

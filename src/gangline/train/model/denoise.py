@@ -13,9 +13,9 @@ from diffusers import (
 )
 
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.previews import Preview
 from gangline.core.specs.sample import TrainingSpec
-from gangline.core.specs.shared import RESCALE_OF_ZERO_SNR
+from gangline.core.specs.sections.previews import Preview
+from gangline.core.specs.sections.shared import RESCALE_OF_ZERO_SNR
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.replay import Replayed
 from gangline.train.model.text import Embedded, condition

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from gangline.core.specs.fields import Prediction
-from gangline.core.specs.objective import ObjectiveSettings
+from gangline.core.specs.sections.objective import ObjectiveSettings
 from gangline.train.model.base import LoadedBase
 
 

@@ -14,8 +14,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from gangline.core.runs.contract import PICTURES, Picture, picture_name
-from gangline.core.specs.previews import Preview
 from gangline.core.specs.sample import TrainingSpec, previews_of
+from gangline.core.specs.sections.previews import Preview
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import drawing_of, rescale_of, sample_latents
 from gangline.train.model.text import Embedded, Texts

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from gangline.core.errors import BadInput
-from gangline.core.specs.objective import ObjectiveSettings
+from gangline.core.specs.sections.objective import ObjectiveSettings
 from gangline.train.run import chance
 
 PURPOSE = "timestep"

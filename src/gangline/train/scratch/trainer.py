@@ -63,33 +63,6 @@ class ScratchTraining(Training):
         self.made.close()
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOutLoss:
-    """The samples that are never trained on: this rank's share of all `rows`, padded so that every rank has the same number."""
-
-    spec: ScratchSpec
-    samples: ScratchBatch | None
-    rows: int
-
-    def due(self, step: int, *, last: bool) -> bool:
-        every = self.spec.held_out_every_steps
-        by_steps = last or step in (0, self.spec.steps) or bool(every and step % every == 0)
-        return self.samples is not None and by_steps
-
-    def look(self, learner: Learner, step: int) -> dict[str, float]:
-        """Return the mean over the rows of all ranks, with the weights that would be the result now, and append it to the learner's
-        history."""
-        assert self.samples is not None
-        total = torch.zeros((), dtype=torch.float64, device=learner.device)
-        with learner.as_result():
-            for piece in self.samples.pieces(learner.at_a_time):
-                values = learner.network.score(learner.measure(piece)).double()
-                total += values[piece.numbers.to(learner.device) < self.rows].sum()
-        mean = learner.ranks.sum(total).item() / self.rows
-        learner.history.append((step, mean))
-        return {learner.network.measures: mean}
-
-
 def prepare_scratch(run: RunDirectory, spec: ScratchSpec, place: Place, orders: Orders) -> ScratchTraining:
     """Load the base and open the data sets."""
     base = base_at(run.inputs / "base", spec, place.device, place.dtype)

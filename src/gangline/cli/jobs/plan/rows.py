@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from gangline.cli.jobs.kept.storage import size
 from gangline.cli.jobs.plan.document import BaseFacts, PlanDocument
 from gangline.cli.jobs.plan.outlook import CPU, CardEstimate
-from gangline.cli.jobs.storage import size
 from gangline.core.jobs.placement import FittingNode
 from gangline.core.models.families import FAMILIES
 from gangline.core.words import counted, one

@@ -6,9 +6,9 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from gangline.core.display import Name
 from gangline.core.parsing import Checked, Problem
-from gangline.core.specs.patterns import ALPHA_MAX, RANK_MAX, why_no_rank_rule, why_no_rate_rule
+from gangline.core.specs.sections.patterns import ALPHA_MAX, RANK_MAX, why_no_rank_rule, why_no_rate_rule
+from gangline.core.specs.sections.shared import TextEncoderRate
 from gangline.core.specs.settings import RESULT, WORKLOAD, Setting, SettingGroup, section
-from gangline.core.specs.shared import TextEncoderRate
 
 ATTENTION = ("to_k", "to_q", "to_v", "to_out.0")
 LATER = frozenset({"algorithm", "lokr_factor", "lokr_second_factor", "block_ranks", "conv_rank"})
@@ -151,8 +151,9 @@ def why_not_together(settings: LowRankSettings, optimizer: str) -> dict[Problem,
         Problem("conv_alpha", "needs conv_rank"): settings.conv_alpha is not None and settings.conv_rank is None,
         Problem("dora", "cannot be combined with algorithm = lokr: leave one of the two out"): settings.dora and lokr,
         Problem("dropout", "cannot be combined with algorithm = lokr: set it to 0"): settings.dropout > 0 and lokr,
-        Problem("lora_plus_ratio", "cannot be combined with algorithm = lokr, which has no matrices A and B: leave it out"): lokr
-        and settings.lora_plus_ratio != 1,
+        Problem(
+            "lora_plus_ratio", "cannot be combined with algorithm = lokr, which has no matrices A and B: leave it out"
+        ): lokr and settings.lora_plus_ratio != 1,
         Problem("lokr_factor", needs_lokr): settings.lokr_factor is not None and not lokr,
         Problem("lokr_second_factor", needs_lokr): settings.lokr_second_factor != "low_rank" and not lokr,
     }

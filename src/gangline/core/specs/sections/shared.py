@@ -19,7 +19,7 @@ from gangline.core.specs.fields import (
     Seed,
     StepCount,
 )
-from gangline.core.specs.previews import PromptOrTable
+from gangline.core.specs.sections.previews import PromptOrTable
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,

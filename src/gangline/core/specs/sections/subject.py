@@ -7,6 +7,7 @@ from annotated_types import Ge, Interval, Le, MaxLen, MinLen, Predicate
 from gangline.core.display import has_words
 from gangline.core.files import File, Files
 from gangline.core.specs.fields import Base, Prompt, Sampler, Side
+from gangline.core.specs.sections.shared import CaptionSettings, StartSettings
 from gangline.core.specs.settings import (
     CLASS_IMAGES,
     EMBEDDINGS,
@@ -17,7 +18,6 @@ from gangline.core.specs.settings import (
     SettingGroup,
     section,
 )
-from gangline.core.specs.shared import CaptionSettings, StartSettings
 
 
 @section(SettingGroup.FILES)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.jobs.storage import CALLED, size
+from gangline.cli.jobs.kept.storage import CALLED, size
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.jobs.storage import size
+from gangline.cli.jobs.kept.storage import size
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,

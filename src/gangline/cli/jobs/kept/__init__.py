@@ -1,0 +1,1 @@
+"""What a job keeps: results, checkpoints, the storage that they take, and their removal."""

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from gangline.adapters.store.statements import migrations, statements
 from gangline.core.events import EVENTS, EventKind
 from gangline.core.jobs.failure import MEANING, FailureKind, ReportedKind
+from gangline.core.jobs.wishes import ASKED
 from gangline.core.views import EventView
 from gangline.ports.server import Failed
 from gangline.service.attempts import event
@@ -37,6 +38,7 @@ def ends_of_attempts() -> set[str]:
 
 SPELLED = {
     "verdict.attempt": ends_of_attempts,
+    "told": lambda: {told for told, _ in ASKED.values()},
     "state": lambda: constants(*(call.args[2] for _, call in calls("_move", "service/jobs/steer"))),
 }
 """What may stand for a kind where an event is recorded, and which kinds that can be."""

@@ -16,7 +16,7 @@ difference is chance."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class HeldOutPoint:
     """The mean over all samples after `step`. `noise` is the standard error of its difference to the best value before: a difference below
     twice this says nothing."""
 
@@ -30,19 +30,19 @@ class HeldOutCurve:
     """All measurements of a run. `best` are the means of the groups at the best step."""
 
     higher_is_better: bool = False
-    points: list[Measured] = field(default_factory=list)
+    points: list[HeldOutPoint] = field(default_factory=list)
     best_step: int | None = None
     best: list[float] = field(default_factory=list)
     worse: int = 0
 
-    def add(self, step: int, value: float, groups: list[float]) -> Measured:
+    def add(self, step: int, value: float, groups: list[float]) -> HeldOutPoint:
         """Add a measurement. `worse` counts those since the best one."""
         noise = standard_error([now - then for now, then in zip(groups, self.best, strict=True)]) if self.best else 0.0
         if self.best_step is None or self._is_better(value):
             self.best_step, self.best, self.worse = step, groups, 0
         else:
             self.worse += 1
-        self.points.append(Measured(step, value, noise))
+        self.points.append(HeldOutPoint(step, value, noise))
         return self.points[-1]
 
     def _is_better(self, value: float) -> bool:
@@ -60,9 +60,9 @@ class HeldOutCurve:
     def restore(self, told: Any) -> None:
         """Take over what `to_json` returned, or what checkpoints of Gangline 0.1 have: pairs of step and value, none of them the best."""
         if isinstance(told, list):
-            self.points = [Measured(step, value, 0.0) for step, value in told]
+            self.points = [HeldOutPoint(step, value, 0.0) for step, value in told]
             return
-        self.points = [Measured(*point) for point in told["points"]]
+        self.points = [HeldOutPoint(*point) for point in told["points"]]
         self.best_step, self.best, self.worse = told["best_step"], told["best"], told["worse"]
 
 

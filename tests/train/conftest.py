@@ -10,7 +10,7 @@ import pytest
 
 from gangline.core.models.bases import files_needed
 from gangline.core.parsing import to_json
-from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, MANIFEST, REPORT, Phase
+from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, MANIFEST, NOT_DRAWN, REPORT, Phase
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.train.lora.trainer import run_lora_trainer
@@ -70,8 +70,8 @@ def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJEC
 
 
 def copy_to_render(checkpoint: Path, run: RunDirectory) -> None:
-    """What a node that renders it is given: neither the manifest nor the optimiser's state."""
-    files = [path for path in checkpoint.iterdir() if path.name != MANIFEST and not path.name.startswith("optimizer")]
+    """What a node that renders it is given: neither the manifest nor what is not drawn."""
+    files = [path for path in checkpoint.iterdir() if path.name != MANIFEST and not path.name.startswith(NOT_DRAWN)]
     (run.inputs / "checkpoint").mkdir()
     for path in files:
         shutil.copyfile(path, run.inputs / "checkpoint" / path.name)

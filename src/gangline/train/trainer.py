@@ -15,6 +15,7 @@ from gangline.core.errors import BadInput
 from gangline.core.runs.contract import EXIT_DONE, EXIT_OUT_OF_MEMORY, EXIT_STOPPED
 from gangline.core.specs.phases import moment_of_step
 from gangline.core.specs.sample import TrainingSpec
+from gangline.core.words import counted
 from gangline.train.checkpoints.limits import lower_limit, read_limits
 from gangline.train.checkpoints.shards import ShardSaver
 from gangline.train.learning.learner import Learner
@@ -99,7 +100,7 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
         training.measured(learner, 0)
     run.report_phase("training")
     run.restart_meter()
-    for step in steps_to_take(run, ranks, spec):
+    for step in steps_to_take(run, ranks, learner):
         moment, samples = moment_of_step(spec.phases, step), batches.step(step)
         if learner.fit(moment, samples):
             run.images_per_step = moment.phase.batch_size
@@ -114,6 +115,7 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
         saver.heard(-written)
         with run.aside():
             measured = training.measured(learner, step, last=bool(finish))
+        finish = finish or learner.is_worse
         if stop or finish or save or render or report or measured or moment.is_last_of_phase:
             count, loss, norm = meter.take()
             metrics = {"loss": loss, "gradient_norm": norm} | learner.gauges() | measured
@@ -136,6 +138,7 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
                 return EXIT_STOPPED
             if finish:
                 break
+    tell_why(run, learner)
 
     run.report_phase("saving")
     saver.wait()
@@ -145,10 +148,18 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
     return EXIT_DONE
 
 
-def steps_to_take(run: RunDirectory, ranks: Ranks, spec: TrainingSpec) -> range:
+def steps_to_take(run: RunDirectory, ranks: Ranks, learner: Learner) -> range:
     """Return the steps from here to the last; none if the run resumes only to write its result."""
-    finish = run.step and ranks.most(run.is_to_finish)[0]
-    return range(run.step + 1, run.step + 1 if finish else spec.steps + 1)
+    finish = learner.is_worse or (run.step and ranks.most(run.is_to_finish)[0])
+    return range(run.step + 1, run.step + 1 if finish else learner.spec.steps + 1)
+
+
+def tell_why(run: RunDirectory, learner: Learner) -> None:
+    """Say in the job's log why a run ends early by itself, and with which weights."""
+    curve = learner.curve
+    if learner.spec.stop_when_worse and curve.best_step is not None:
+        ended = f"no better result in {counted(curve.worse, 'measurement')}: " * learner.is_worse
+        run.log(f"{ended}the result has the weights of step {curve.best_step}, the best on held-out samples")
 
 
 def draw_as_ordered(training: Training, run: RunDirectory, learner: Learner, step: int, *, now: bool) -> None:
@@ -192,5 +203,5 @@ class Unheard(RunDirectory):
     def _write(self, line: dict[str, Any]) -> None:
         pass
 
-    def _log(self, words: str) -> None:
+    def log(self, words: str) -> None:
         pass

@@ -72,7 +72,7 @@ class Checkpoints:
     def _ship_new(self, run: Run) -> Activity[None]:
         """Upload and commit the newest complete checkpoint, and before it the best one, which is kept. Others are skipped."""
         while new := [saved for saved in run.checkpoints() if saved.manifest.step > self._shipped_step]:
-            yield from self._ship(run, [saved for saved in new if saved.manifest.best or saved is new[-1]][-2:][0])
+            yield from self._ship(run, ([saved for saved in new if saved.manifest.best] or new)[-1])
 
     def _ship(self, run: Run, saved: Saved) -> Activity[None]:
         live, manifest = self._live, saved.manifest

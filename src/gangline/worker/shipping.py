@@ -197,7 +197,8 @@ class Shipping:
                 yield from self._live.upload(run, folder, files)
             except GanglineError as error:
                 raise AttemptFailed("upload failed", error.message) from None
-        steps = run.progress().step if self._live.finishing else 0
+        may_end_early = self._live.finishing or self._live.assignment.spec.get("stop_when_worse")
+        steps = run.progress().step if may_end_early else 0
         return Succeeded(output=result.output, samples=samples, steps=steps)
 
 

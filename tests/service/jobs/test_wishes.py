@@ -265,7 +265,21 @@ def test_a_result_of_fewer_steps_that_nobody_asked_for_is_refused(service: Servi
     node = service.join()
     training = train(service, node)
     refused = end_at(service, node, training.hold, 6)
-    assert refused == Refused(because="it took 6 of its 100 steps, and its owner has not asked to finish it")
+    assert refused == Refused(because="it took 6 of its 100 steps, and nothing allows it to end early")
+
+
+def test_a_result_of_fewer_steps_is_taken_of_a_job_that_stops_when_it_is_worse(service: Service) -> None:
+    node = service.join()
+    training = train(
+        service,
+        node,
+        held_out=(service.upload(b"another photo", "other.jpg"),),
+        held_out_every_steps=2,
+        stop_when_worse=2,
+    )
+    assert end_at(service, node, training.hold, 6) == Done()
+    assert summary(service, training.job) == ("succeeded", 6, 100)
+    assert because(service, training.job) == "finished on node-a at step 6 of 100, as held-out samples became no better"
 
 
 def test_one_that_was_at_its_end_anyway_was_not_finished_early(service: Service) -> None:

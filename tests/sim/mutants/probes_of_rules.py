@@ -216,6 +216,15 @@ def what_was_not_pruned_at_its_time_is_pruned_later(bench: Bench) -> None:
 
 
 @probe()
+def the_best_checkpoint_is_kept(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    for step in (10, 20, 30, 40, 50):
+        bench.commit(node, hold, step, best=step == 20)
+    assert bench.look("SELECT step FROM checkpoint WHERE state = 'committed' ORDER BY step") == [20, 40, 50]
+
+
+@probe()
 def a_node_reads_its_own_jobs_files_and_no_others(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)

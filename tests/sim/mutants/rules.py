@@ -162,7 +162,8 @@ RULES = [
     ),
     # 2: nothing lost
     rule("2: two are kept", "core.runs.retention:to_prune", "checkpoints[keep:]", "checkpoints[1:]"),
-    rule("2: one of them is verified", "core.runs.retention:to_prune", " if checkpoint is not last_verified", ""),
+    rule("2: one of them is verified", "core.runs.retention:to_prune", "checkpoint is not last_verified and ", ""),
+    rule("2: the best is kept", "core.runs.retention:to_prune", " and checkpoint is not best", ""),
     rule("2: the newest goes on", "checkpoints", "checkpoint.step DESC", "checkpoint.step"),
     rule(
         "2: an attempt begins where the last checkpoint is",
@@ -999,9 +1000,8 @@ RULES = [
         "wish.attempt == attempt and wish.saved",
         "wish.saved",
     ),
-    rule(
-        "3: nobody ends a job early but its owner", "service.jobs.finish:_may_be_short", "wish.kind ==", "wish.kind !="
-    ),
+    rule("3: nobody ends a job early but its owner", "service.jobs.finish:_why_short", "wish.kind ==", "wish.kind !="),
+    rule("3: or its spec", "service.jobs.finish:_why_short", ' if spec.get("stop_when_worse") else ""', ""),
     rule(
         "6: a job that ends says what it leaves undone",
         "service.attempts:_undone",

@@ -1,11 +1,13 @@
 """The loss of photos that are never trained on, on the way: the curve, its noise, and which step was the best."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.runs.contract import checkpoint_name
@@ -124,3 +126,71 @@ def test_without_held_out_photos_there_is_nothing_to_measure() -> None:
     told = to_json(spec_of()) | {"held_out": []}
     with pytest.raises(InvalidSpec, match="held_out_every_steps: needs held-out photos"):
         parse_lora(told)
+
+
+# A run that stops when it is worse
+
+
+WORSE = {"held_out_every_steps": 1, "stop_when_worse": 2, "learning_rate": 1e-2, "checkpoint_every_steps": 1}
+ENDED = ("steps", "steps_of_spec", "best_step", "weights_of_step", "weights_digest", "held_out_curve")
+
+
+def ended(run: RunDirectory) -> dict[str, Any]:
+    return {name: report_of(run).get(name) for name in ENDED}
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return finish(lay_out(tmp_path_factory.mktemp("stopped") / "run", spec_of(**WORSE)))
+
+
+def test_it_ends_after_as_many_measurements_without_a_better_one_with_the_weights_of_the_best_step(
+    tmp_path: Path, stopped: RunDirectory
+) -> None:
+    told = report_of(stopped)
+    best = told["best_step"]
+    assert best > 0 and told["steps"] == best + 2 < told["steps_of_spec"] == STEPS
+    assert told["weights_of_step"] == best and told["held_out_curve"][-1]["step"] == best + 2
+    alone = finish(lay_out(tmp_path / "run", spec_of(learning_rate=1e-2, steps=best, held_out_every_steps=None)))
+    assert report_of(alone)["weights_digest"] == told["weights_digest"]
+    (photo,) = told["held_out"]
+    value = {point["step"]: point["held_out_loss"] for point in told["held_out_curve"]}
+    assert photo["loss_after"] == pytest.approx(value[best], rel=1e-5)
+    (file,) = stopped.output.glob("sks-*.safetensors")
+    with safe_open(file, framework="pt") as kohya:
+        assert kohya.metadata()["ss_steps"] == str(best)
+
+
+@pytest.mark.parametrize("since_the_best", [0, 1, 2])
+def test_an_interruption_changes_neither_its_end_nor_its_weights(
+    tmp_path: Path, stopped: RunDirectory, since_the_best: int
+) -> None:
+    """Also one after the last step, before the result is written."""
+    after = report_of(stopped)["best_step"] + since_the_best
+    run = lay_out(tmp_path / "run", spec_of(**WORSE))
+    shutil.copytree(stopped.checkpoints / checkpoint_name(after), run.resume / checkpoint_name(after))
+    assert ended(finish(run)) == ended(stopped)
+    steps = [json.loads(line).get("step", 0) for line in (run.path / "progress.jsonl").read_text().splitlines()]
+    assert max(steps) == report_of(stopped)["steps"]
+
+
+def test_one_that_takes_all_of_its_steps_has_the_weights_of_the_best_one_too(
+    tmp_path: Path, stopped: RunDirectory
+) -> None:
+    run = finish(lay_out(tmp_path / "run", spec_of(**WORSE | {"stop_when_worse": 1000, "steps": 9})))
+    told, other = report_of(run), report_of(stopped)
+    assert (told["steps"], told["best_step"]) == (9, other["best_step"]) and "steps_of_spec" not in told
+    assert told["weights_digest"] == other["weights_digest"]
+
+
+def test_the_best_weights_are_averaged_ones_where_the_result_is(tmp_path: Path) -> None:
+    run = finish(lay_out(tmp_path / "run", spec_of(**WORSE | {"ema_decay": 0.5, "learning_rate": 3e-2})))
+    told = report_of(run)
+    value = {point["step"]: point["held_out_loss"] for point in told["held_out_curve"]}
+    assert told["best_step"] < told["steps"]
+    assert told["held_out"][0]["loss_after"] == pytest.approx(value[told["best_step"]], rel=1e-5)
+
+
+def test_it_needs_measurements() -> None:
+    with pytest.raises(InvalidSpec, match="stop_when_worse: needs held_out_every_steps"):
+        parse_lora(to_json(spec_of(stop_when_worse=2)) | {"held_out_every_steps": None})

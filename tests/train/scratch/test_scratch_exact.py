@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, FINISH, checkpoint_name
 from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet
 from gangline.train.checkpoints.limits import lower_limit
 from gangline.train.run.contract import Orders, RunDirectory
@@ -113,6 +115,31 @@ def test_a_run_that_is_finished_early_gives_the_weights_of_its_step(
     hand_over(one_rank, later, 7)
     (later.path / FINISH).touch()
     assert report_of(run_at(later, ranks=ranks))["weights_digest"] == told["weights_digest"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "parallel"), [(1, "ddp"), (2, "ddp"), pytest.param(2, "fsdp", marks=pytest.mark.nightly)]
+)
+def test_a_run_that_stops_when_it_is_worse_has_the_weights_of_its_best_step(
+    tmp_path: Path, base: Path, data: DataSet, ranks: int, parallel: str
+) -> None:
+    """However often it is interrupted, and on however many ranks."""
+
+    def spec_of(steps: int, **settings: Any) -> ScratchSpec:
+        phases = (TrainingPhase(steps=steps, batch_size=4, resolution=16),)
+        return scratch_spec(
+            base, data, phases=phases, learning_rate=0.02, ema_decay=None, checkpoint_every_steps=1, **settings
+        )
+
+    spec = spec_of(10, held_out_every_steps=1, stop_when_worse=2, parallel=parallel)
+    whole = run_at(lay_out(tmp_path / "whole", spec, base), ranks=ranks)
+    told = report_of(whole)
+    assert told["steps"] == told["best_step"] + 2 < 10 and told["weights_of_step"] == told["best_step"]
+    again = lay_out(tmp_path / "again", spec, base)
+    hand_over(whole, again, told["best_step"] + 1)
+    assert report_of(run_at(again, ranks=ranks)) == told
+    alone = run_at(lay_out(tmp_path / "alone", spec_of(told["best_step"], parallel=parallel), base), ranks=ranks)
+    assert report_of(alone)["weights_digest"] == told["weights_digest"]
 
 
 def test_two_ranks_learn_what_one_does(one_rank: RunDirectory, two_ranks: RunDirectory) -> None:

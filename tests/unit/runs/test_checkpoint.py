@@ -28,6 +28,11 @@ def test_pruning_keeps_the_newest_and_never_the_last_verified_goes(known: list[K
     assert len(left) <= keep + 1 if some_verified else left == known
 
 
+def test_the_best_one_is_kept_and_no_other_that_once_was() -> None:
+    known = [KeptCheckpoint(id=str(n), step=100 - n, verified=n == 0, best=n in (3, 5)) for n in range(7)]
+    assert [gone.id for gone in to_prune(known, keep=2)] == ["2", "4", "5", "6"]
+
+
 MANIFEST = Manifest(
     step=7,
     spec_hash="c" * 64,

@@ -109,6 +109,7 @@ OF_BOTH: dict[str, Any] = {
     "sample_result": False,
     "sample_every_steps": 3,
     "held_out_every_steps": 4,
+    "stop_when_worse": 2,
     "sample_every_s": 60.0,
     "sample_prompts": ("sks dog at sea", "sks dog"),
     "sample_seeds": (3,),

@@ -26,6 +26,7 @@ from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.sections.shared import IN_FLOAT32
 
@@ -79,7 +80,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
             learning += own.weights(text)
             base += wide * (sum(layer.weights for layer in text) + embedding_weights(encoder.shape))
             sample += kept(text, own, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
-    each = 2 * FULL + HALF + MOMENTS[spec.optimizer] + (FULL if spec.ema_decay else 0)
+    each = 2 * FULL + HALF + MOMENTS[spec.optimizer] + FULL * copies_of_weights(spec)
     parts = {
         "base": base / GB,
         "what learns": each * learning / GB,
@@ -111,7 +112,7 @@ def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, m
                 sample += kept(text, trained, again=again, wide=wide)
             else:
                 frozen += wide * weights
-    each = 2 * FULL + MOMENTS[spec.optimizer] + (FULL if spec.ema_decay else 0)
+    each = 2 * FULL + MOMENTS[spec.optimizer] + FULL * copies_of_weights(spec)
     shared = gpus if spec.parallel == "fsdp" else 1
     half_copies = wide if wide == HALF else 0
     parts = {
@@ -123,6 +124,11 @@ def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, m
     before = _encoding(family, side) if spec.part == "unet" and phase.latents == "off" else 0.0
     parts["activations"] += before / GB * microbatch
     return _memory(parts, again, 0.0)
+
+
+def copies_of_weights(spec: TrainingSpec) -> int:
+    """Return how many copies of the weights are kept beside those that learn: their average, and those of the best step."""
+    return (spec.ema_decay is not None) + (spec.stop_when_worse is not None)
 
 
 def base_bytes(layers: Iterable[Op], precision: str, wide: int = HALF) -> float:

@@ -140,7 +140,7 @@ def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
     warm = "_with_warmup" if spec.warmup_steps and spec.schedule == "constant" else ""
     only_if_used = _loss(spec) | ({"clip_skip": spec.clip_skip} if spec.clip_skip > 1 else {})
     return only_if_used | {
-        "steps": facts.steps or spec.steps,
+        "steps": spec.steps if facts.steps is None else facts.steps,
         "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,
         "lr_scheduler": spec.schedule + warm,
         "optimizer": f"{OPTIMIZERS[spec.optimizer]}({_arguments(spec)})",

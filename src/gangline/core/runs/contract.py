@@ -39,6 +39,8 @@ INPUTS = "inputs"
 RESUME = "resume"
 PROGRESS = "progress.jsonl"
 CHECKPOINTS = "checkpoints"
+NOT_DRAWN = ("optimizer", "best")
+"""How the names of a checkpoint's files begin that pictures of it do not need."""
 PREPARED = "prepared"
 LEFT_OUT = "left_out.json"
 MANIFEST = "manifest.json"

@@ -12,12 +12,14 @@ with their samples; samples of steps; logs."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointView:
-    """A stored checkpoint. `goes_ms` is when it will be deleted, None while that is not known: its job has not ended, or it is pinned."""
+    """A stored checkpoint. `goes_ms` is when it will be deleted, None while that is not known: its job has not ended, or it is pinned.
+    `best`: held-out samples, which are measured at intervals, were never better."""
 
     step: int
     bytes: int
     verified: bool
     pinned: bool
+    best: bool = False
     committed_ms: int
     goes_ms: int | None
     because: str

@@ -15,24 +15,28 @@ _ENDED: dict[str, str] = {"succeeded": "succeeded", "failed": "failed", "cancele
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCheckpoint:
-    """A committed checkpoint. `pinned` says that it is needed, however old it is."""
+    """A committed checkpoint. `pinned` says that it is needed, however old it is; `best`: when it was made, held-out samples had never been
+    better."""
 
     id: str
     step: int
     verified: bool
     pinned: bool = False
+    best: bool = False
 
 
 def to_prune(checkpoints: list[KeptCheckpoint], *, keep: int) -> list[KeptCheckpoint]:
     """Return the checkpoints to delete, from `checkpoints`, the newest first.
 
-    The newest `keep`, pinned ones and the last verified one stay. None is deleted until one is verified: the newest may all be damaged.
+    The newest `keep`, pinned ones, the best and the last verified one stay. None is deleted until one is verified: the newest may all be
+    damaged.
     """
     last_verified = next((checkpoint for checkpoint in checkpoints if checkpoint.verified), None)
     if last_verified is None:
         return []
+    best = next((checkpoint for checkpoint in checkpoints if checkpoint.best), None)
     older = (checkpoint for checkpoint in checkpoints[keep:] if not checkpoint.pinned)
-    return [checkpoint for checkpoint in older if checkpoint is not last_verified]
+    return [checkpoint for checkpoint in older if checkpoint is not last_verified and checkpoint is not best]
 
 
 def checkpoints_s(state: JobState, policy: Policy) -> float:

@@ -227,6 +227,8 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
     trained_on = {file.sha256 for file in spec.photos}
     if spec.held_out_every_steps and not spec.held_out:
         yield Problem("held_out_every_steps", "needs held-out photos (--hold-out)")
+    if spec.stop_when_worse and not spec.held_out_every_steps:
+        yield Problem("stop_when_worse", "needs held_out_every_steps")
     for file in spec.held_out:
         if file.sha256 in trained_on:
             yield Problem("held_out", f"{file.path} is also a training photo: remove it from one of the two")

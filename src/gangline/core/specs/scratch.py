@@ -203,6 +203,7 @@ def burst_of_phase(spec: ScratchSpec, number: int) -> ScratchSpec:
         warmup_steps=0 if phase.warmup_steps else spec.warmup_steps,
         held_out="",
         held_out_every_steps=None,
+        stop_when_worse=None,
         ema_from_step=1 if averaged or not spec.ema_decay else STEPS_MAX,
         checkpoint_every_s=86_400.0,
         checkpoint_every_steps=None,
@@ -296,6 +297,8 @@ def _contradictions(spec: ScratchSpec) -> dict[Problem, bool]:
         Problem("warmup_steps", f"is more than the {spec.steps} steps of all phases"): spec.warmup_steps > spec.steps,
         Problem("ema_from_step", "needs ema_decay"): spec.ema_from_step > 1 and spec.ema_decay is None,
         Problem("ema_from_step", f"is more than the {spec.steps} steps of all phases"): spec.ema_from_step > spec.steps,
+        Problem("stop_when_worse", "needs held_out_every_steps"): spec.stop_when_worse is not None
+        and spec.held_out_every_steps is None,
         Problem("held_out_every_steps", "needs held_out"): spec.held_out_every_steps is not None and not spec.held_out,
         Problem(
             "optimizer", "adamw8bit keeps its state in blocks, which fsdp would split: use adamw, or ddp"

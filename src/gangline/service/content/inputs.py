@@ -7,7 +7,7 @@ from gangline.core.job import Node
 from gangline.core.jobs.keys import blob_key
 from gangline.core.models.bases import INDEX
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
-from gangline.core.runs.contract import PHOTOS, SAMPLES, parse_manifest
+from gangline.core.runs.contract import NOT_DRAWN, PHOTOS, SAMPLES, parse_manifest
 from gangline.core.specs.kinds import kind_of, needs_prepared_files, needs_weights
 from gangline.core.specs.spec import SampleSpec, parse_task
 from gangline.ports.server import Offered, Resumable, Stored
@@ -16,8 +16,6 @@ from gangline.service.attempts import load_node
 from gangline.service.content.mirror import copied_files
 from gangline.service.content.prepared import offered_files
 from gangline.service.deployment import Deployment
-
-OPTIMIZER = "optimizer"
 
 
 def inputs_of(deployment: Deployment, job: Row) -> tuple[Stored, ...]:
@@ -40,7 +38,7 @@ def _weights(deployment: Deployment, spec: SampleSpec) -> list[Stored]:
     return [
         Stored(path=f"checkpoint/{file.path}", bytes=file.bytes, sha256=file.sha256, key=file.key)
         for file in files
-        if not file.path.startswith(OPTIMIZER)
+        if not file.path.startswith(NOT_DRAWN)
     ]
 
 

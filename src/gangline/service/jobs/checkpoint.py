@@ -167,11 +167,22 @@ def _learned(job: Row, node: str, now_ms: int) -> list[Write]:
     return writes
 
 
+def is_best(checkpoint: Row) -> bool:
+    """Return whether held-out samples had never been better when it was made."""
+    return json.loads(checkpoint["manifest"]).get("best") is True
+
+
 def prune(deployment: Deployment, job: str, now_ms: int) -> None:
     """Forget old checkpoints, then delete their bytes. In this order, no committed checkpoint is ever without its bytes."""
     rows = {row["id"]: row for row in deployment.store.load("checkpoints", job=job)}
     known = [
-        KeptCheckpoint(id=row["id"], step=row["step"], verified=bool(row["verified"]), pinned=bool(row["pinned"]))
+        KeptCheckpoint(
+            id=row["id"],
+            step=row["step"],
+            verified=bool(row["verified"]),
+            pinned=bool(row["pinned"]),
+            best=is_best(row),
+        )
         for row in rows.values()
     ]
     keep = deployment.policy.checkpoints_kept

@@ -1,5 +1,6 @@
 """Finish: an attempt ends exactly once. Its state, artifacts, bill and event are one transaction."""
 
+import json
 from dataclasses import replace
 
 from gangline.core.display import as_words
@@ -22,10 +23,8 @@ def finish(deployment: Deployment, node: str, hold: Hold, outcome: Outcome, now_
         return _told_before(deployment, node, hold, outcome)
     artifacts: list[Write] = []
     if isinstance(outcome, Succeeded):
-        if _is_short(outcome, live) and not _may_be_short(deployment, live):
-            because = (
-                f"it took {outcome.steps} of its {live['job_steps']} steps, and its owner has not asked to finish it"
-            )
+        if _is_short(outcome, live) and not _why_short(deployment, live):
+            because = f"it took {outcome.steps} of its {live['job_steps']} steps, and nothing allows it to end early"
             return Refused(because=because)
         found = _artifacts(deployment, live, hold, outcome, now_ms)
         if isinstance(found, Refused):
@@ -45,7 +44,7 @@ def finish(deployment: Deployment, node: str, hold: Hold, outcome: Outcome, now_
 def _meaning(deployment: Deployment, attempt: Row, outcome: Outcome) -> Decide:
     match outcome:
         case Succeeded():
-            at = f" at step {outcome.steps} of {attempt['job_steps']}, as its owner had asked"
+            at = f" at step {outcome.steps} of {attempt['job_steps']}, {_why_short(deployment, attempt)}"
             early = at if _is_short(outcome, attempt) else ""
             return lambda job, _attempt, _past: succeeded(job, attempt["node_name"], early)
         case Failed():
@@ -88,8 +87,12 @@ def _is_short(outcome: Succeeded, live: Row) -> bool:
     return 0 < outcome.steps < live["job_steps"]
 
 
-def _may_be_short(deployment: Deployment, live: Row) -> bool:
-    return any(wish.kind == "finish" for wish in load_wishes(deployment, live["job"]))
+def _why_short(deployment: Deployment, live: Row) -> str:
+    """Return why the result may be that of fewer steps; an empty text if it may not."""
+    if any(wish.kind == "finish" for wish in load_wishes(deployment, live["job"])):
+        return "as its owner had asked"
+    spec = json.loads(deployment.store.load("job", id=live["job"])[0]["spec"])
+    return "as held-out samples became no better" if spec.get("stop_when_worse") else ""
 
 
 def _told_before(deployment: Deployment, node: str, hold: Hold, outcome: Outcome) -> Done | Stale:

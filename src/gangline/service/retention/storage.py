@@ -22,6 +22,7 @@ from gangline.ports.store import Row, guard
 from gangline.service.content.blobs import files_of_bases
 from gangline.service.content.inputs import resumable
 from gangline.service.deployment import Deployment
+from gangline.service.jobs.checkpoint import is_best
 
 LARGEST = 10
 
@@ -136,12 +137,12 @@ def _prepared(deployment: Deployment, project: str) -> list[_Part]:
 
 def checkpoints(deployment: Deployment, job: Row) -> list[CheckpointView]:
     """Return the checkpoints that a job keeps, newest first."""
-    return [
-        _checkpoint(deployment.policy, job, row) for row in deployment.store.load("checkpoints_of_job", job=job["id"])
-    ]
+    rows = deployment.store.load("checkpoints_of_job", job=job["id"])
+    best = next((row["id"] for row in rows if is_best(row)), None)
+    return [_checkpoint(deployment.policy, job, row, best=row["id"] == best) for row in rows]
 
 
-def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
+def _checkpoint(policy: Policy, job: Row, row: Row, *, best: bool) -> CheckpointView:
     kept_s = checkpoints_s(job["state"], policy)
     goes = job["ended_ms"] is not None and not (row["pinned"] or row["shown"] or row["inherited"])
     if row["pinned"]:
@@ -152,6 +153,8 @@ def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
         because = "kept until the job that begins from it has a checkpoint of its own"
     elif goes:
         because = f"the job has ended: kept for {age(kept_s)} after that"
+    elif best:
+        because = "the best on held-out samples so far: kept until there is a better one, or the job ends"
     else:
         because = f"the newest {policy.checkpoints_kept} are kept until the job ends"
     return CheckpointView(
@@ -159,6 +162,7 @@ def _checkpoint(policy: Policy, job: Row, row: Row) -> CheckpointView:
         bytes=row["bytes"],
         verified=row["verified"] == 1,
         pinned=row["pinned"] == 1,
+        best=best,
         committed_ms=row["committed_ms"],
         goes_ms=job["ended_ms"] + round(1000 * kept_s) if goes else None,
         because=because,

@@ -1,6 +1,6 @@
 """Checkpoints of a run that several ranks share: each writes its part, and any number of ranks that resumes reads the rows it needs.
 
-    weights-00000.safetensors    the rows of each weight that this rank has; averaged-… and optimizer-… likewise
+    weights-00000.safetensors    the rows of each weight that this rank has; averaged-…, best-… and optimizer-… likewise
     rank-00000.json              which rows of which tensor are in which file, and the bytes and SHA-256 of those files
     numbers.json                 all state that is not a tensor
     manifest.json                written last, by the first rank, once all ranks have reported that their part is on disk
@@ -34,7 +34,7 @@ from gangline.train.run.ranks import Ranks
 from gangline.train.tensors import StateNumbers, Tensors
 
 NOTHING = -1
-WEIGHTS, AVERAGED, OPTIMIZER = "weights/", "averaged/", "optimizer/"
+WEIGHTS, AVERAGED, BEST, OPTIMIZER = "weights/", "averaged/", "best/", "optimizer/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def write_part(target: Path, part: CheckpointPart, ranks: Ranks) -> None:
     if ranks.is_first:
         (target / NUMBERS).write_text(json.dumps(part.numbers))
         flush(target / NUMBERS)
-    files = [_write_tensors(target, kind, part.tensors, ranks.rank) for kind in (WEIGHTS, AVERAGED, OPTIMIZER)]
+    files = [_write_tensors(target, kind, part.tensors, ranks.rank) for kind in (WEIGHTS, AVERAGED, BEST, OPTIMIZER)]
     spans = {name: asdict(found) | {"file": file_name(name, ranks.rank)} for name, found in part.spans.items()}
     note = target / note_name(ranks.rank)
     note.write_text(json.dumps({"files": [asdict(file) for file in files if file], "tensors": spans}))

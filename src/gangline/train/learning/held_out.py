@@ -100,5 +100,7 @@ class HeldOutSamples:
         total, count = learner.ranks.sum(sums).tolist()
         groups = [part / of for part, of in zip(total, count, strict=True) if of]
         point = learner.curve.add(step, sum(total) / self.rows, groups)
+        if learner.curve.best_step == step:
+            learner.keep_best()
         name = learner.network.measures
         return {name: point.value, f"{name}_noise": point.noise}

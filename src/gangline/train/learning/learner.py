@@ -42,7 +42,8 @@ AT_A_TIME = 8
 class Learner:
     """The weights in training on this rank, with their optimiser. `curve` holds the held-out measurements. `microbatch`
     was found for the phase `fitted`; `kept` is a checkpoint's size in its phase, `limits` the sizes to try in phases that memory ran out
-    in. `began` is True once steps of this phase were taken with this microbatch."""
+    in. `began` is True once steps of this phase were taken with this microbatch. `best` are the weights of the curve's best step, if the
+    result is to have them."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Learner:
         self.fitted: int | None = None
         self.kept: dict[int, int] = {}
         self.pictured: KeptWeights | None = None
+        self.best: Tensors = {}
         self.limits = limits or {}
         self.began = False
         self.compiled = not spec.compile
@@ -298,6 +300,16 @@ class Learner:
             self.pictured = KeptWeights(
                 step, {name: shards.local(weight).detach().to("cpu", copy=True) for name, weight in weights.items()}
             )
+
+    def keep_best(self) -> None:
+        """Keep the weights that would be the result now: they are its best ones so far."""
+        if self.spec.stop_when_worse:
+            self.best = {name: weight.detach().clone() for name, weight in (self.weights | self.averaged()).items()}
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether held-out samples were worse than the best so often that training ends: the same on all ranks."""
+        return 0 < (self.spec.stop_when_worse or 0) <= self.curve.worse
 
     @contextmanager
     def as_result(self, weights: Tensors | None = None) -> Iterator[None]:

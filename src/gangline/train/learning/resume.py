@@ -28,6 +28,7 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
     tensors = {shards.WEIGHTS + name: weight for name, weight in learner.weights.items()}
     tensors |= {shards.OPTIMIZER + name: tensor for name, tensor in state.tensors.items()}
     tensors |= {shards.AVERAGED + name: tensor for name, tensor in learner.averaged().items()}
+    tensors |= {shards.BEST + name: tensor for name, tensor in learner.best.items()}
     numbers = {
         "format": FORMAT,
         MADE_BY: VERSION,
@@ -51,17 +52,18 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     _take_numerics(learner, stored.manifest.fingerprint, stored.manifest.exact, step)
     learner.put({name: _same_rows(stored, shards.WEIGHTS + name, weight) for name, weight in learner.weights.items()})
     if learner.average:
-        learner.average.tensors = learner.buffers.by_whole(
-            {
-                name: _same_rows(stored, shards.AVERAGED + name, weight)
-                for name, weight in learner.weights.items()
-                if shards.AVERAGED + name in stored.parts
-            }
-        )
+        learner.average.tensors = learner.buffers.by_whole(_restored(learner, stored, shards.AVERAGED))
+    learner.best = _restored(learner, stored, shards.BEST)
     _restore_optimizer(learner, stored)
     learner.scale = LossScale(*stored.numbers["loss_scale"])
     learner.curve.restore(stored.numbers["held_out"])
     return step
+
+
+def _restored(learner: Learner, stored: StoredCheckpoint, kind: str) -> Tensors:
+    """Return the rows that this rank has of another copy of the weights, of those that have one."""
+    named = {name: kind + name for name in learner.weights if kind + name in stored.parts}
+    return {name: _same_rows(stored, key, learner.weights[name]) for name, key in named.items()}
 
 
 def _same_rows(stored: StoredCheckpoint, name: str, weight: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ from gangline.train.model.loss import losses, process_of
 from gangline.train.model.text import Embedded, condition, embed_all
 from gangline.train.run import chance
 from gangline.train.run.aside import left_out_without_memory
-from gangline.train.run.contract import RunDirectory, steps_in_report
+from gangline.train.run.contract import RunDirectory, step_of_result, steps_in_report
 from gangline.train.run.digest import tensors_digest
 
 PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -51,7 +51,7 @@ def write_result(
         prediction_type=base.prediction_type,
         precision=PRECISIONS[base.dtype],
         licence=spec.base_licence or None,
-        steps=run.step,
+        steps=step_of_result(run, spec, curve.best_step),
         microbatch=int(identity.fingerprint["microbatch"]),
         exact=identity.exact,
         fingerprint=identity.fingerprint,
@@ -61,13 +61,12 @@ def write_result(
     parts = adapter.as_parts()
     weights = write_diffusers(run.output, parts)
     write_kohya(run.output, parts, base.unet.config.layers_per_block, spec, facts, single_file_of(base.path))
-    report = steps_in_report(run, spec) | {
+    report = steps_in_report(run, spec, curve.best_step) | {
         "weights_digest": tensors_digest(weights),
         "exact": facts.exact,
         "fingerprint": facts.fingerprint,
         "held_out": facts.held_out,
         "held_out_curve": curve.told("held_out_loss"),
-        "best_step": curve.best_step,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     _show_photos(run, spec)

@@ -57,7 +57,7 @@ class LoraTraining(Training):
 
     def write_result(self, run: RunDirectory, learner: Learner) -> None:
         learner.forget_graphs()
-        with learner.as_result():
+        with learner.as_result(learner.best or None):
             write_result(run, self.base, self.spec, self.inputs, self.adapter, learner.identity, learner.curve)
 
     def close(self) -> None:

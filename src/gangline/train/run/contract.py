@@ -39,9 +39,16 @@ class Orders:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ORDERED_BY)
 
 
-def steps_in_report(run: "RunDirectory", spec: TrainingSpec) -> dict[str, Any]:
-    """Return what a report says of the steps: those that were taken, and if its owner had the run finished early, those of its spec."""
-    return {"steps": run.step} | ({} if run.step == spec.steps else {"steps_of_spec": spec.steps})
+def steps_in_report(run: "RunDirectory", spec: TrainingSpec, best_step: int | None) -> dict[str, Any]:
+    """Return what a report says of the steps: those that were taken, those of the spec if the run ended early, the best one, and whose
+    weights the result has."""
+    early = {} if run.step == spec.steps else {"steps_of_spec": spec.steps}
+    return {"steps": run.step, **early, "best_step": best_step, "weights_of_step": step_of_result(run, spec, best_step)}
+
+
+def step_of_result(run: "RunDirectory", spec: TrainingSpec, best_step: int | None) -> int:
+    """Return the step whose weights the result has: the last one, unless the spec asks for the best one."""
+    return run.step if best_step is None or not spec.stop_when_worse else best_step
 
 
 def obey_no_more() -> None:
@@ -120,7 +127,7 @@ class RunDirectory:
     def report_phase(self, phase: Phase) -> None:
         """Report the phase to the agent, and to the job's log unless training merely continues after something else."""
         if phase != self.phase and (phase != "training" or not self._logged_s):
-            self._log(phase)
+            self.log(phase)
         self.phase = phase
         self._write(asdict(Progress(phase=phase, step=self.step, steps=self.steps, save_s=self.save_s)))
 
@@ -142,10 +149,10 @@ class RunDirectory:
         self._write(asdict(told))
         if time.monotonic() - self._logged_s >= LOG_EVERY_S or step == self.steps:
             loss = f"  loss {metrics['loss']:.4f}" if "loss" in metrics else ""
-            self._log(f"{loss}  {pace:.3g} s/step  {speed['images_per_second']:.3g} images/s")
+            self.log(f"{loss}  {pace:.3g} s/step  {speed['images_per_second']:.3g} images/s")
             self._logged_s = time.monotonic()
 
-    def _log(self, words: str) -> None:
+    def log(self, words: str) -> None:
         """Write a line to standard error, which is the job's log: a follower sees a line of the run every few seconds."""
         far = f"step {self.step}/{self.steps}  " if self.steps else ""
         print(f"{far}{words.strip()}", file=sys.stderr, flush=True)  # noqa: T201

@@ -35,7 +35,7 @@ def write_pipeline(
     run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, batches: ScratchBatches
 ) -> None:
     """Write the model. All ranks gather weights, the first one writes."""
-    with learner.as_result():
+    with learner.as_result(learner.best or None):
         trained = {part: learner.whole(part) for part in learner.network.parts}
     if not learner.ranks.is_first:
         return
@@ -132,11 +132,10 @@ def _tell_samplers(base: LoadedBase, scheduler: Path) -> None:
 
 def _write_report(run: RunDirectory, spec: ScratchSpec, learner: Learner, parts: tuple[str, ...]) -> None:
     files = sorted(path for part in parts for path in (run.output / part).glob("*.safetensors"))
-    report = steps_in_report(run, spec) | {
+    report = steps_in_report(run, spec, learner.curve.best_step) | {
         "weights_digest": sha256("".join(map(tensors_digest, files)).encode()).hexdigest(),
         "exact": learner.identity.exact,
         "fingerprint": learner.identity.fingerprint,
         "held_out": learner.curve.told(learner.network.measures),
-        "best_step": learner.curve.best_step,
     }
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")

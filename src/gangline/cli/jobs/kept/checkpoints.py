@@ -91,13 +91,14 @@ def _show(found: list[CheckpointView], output: Output) -> None:
     if output is Output.json:
         print_json(found)
         return
-    rows = table(">step", ">size", "verified", "pinned", "committed", "expires", "why")
+    rows = table(">step", ">size", "verified", "pinned", "best", "committed", "expires", "why")
     for each in found:
         rows.add_row(
             str(each.step),
             size(each.bytes),
             "yes" if each.verified else "no",
             "yes" if each.pinned else "no",
+            "yes" if each.best else "",
             format_time(each.committed_ms),
             format_time(each.goes_ms),
             each.because,

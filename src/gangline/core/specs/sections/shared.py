@@ -88,6 +88,14 @@ class MeasureSettings:
             WATCH,
         ),
     ] = None
+    stop_when_worse: Annotated[
+        Annotated[int, Ge(1), Le(1000)] | None,
+        Setting(
+            "End the job when the held-out loss was not better than its best value this many measurements in a row. The result has "
+            "the weights of the best step, also if no such row comes.",
+            RESULT,
+        ),
+    ] = None
 
 
 @section(SettingGroup.TRAINING)

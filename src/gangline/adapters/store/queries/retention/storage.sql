@@ -8,6 +8,7 @@ UPDATE checkpoint SET pinned = :pinned WHERE id = :id AND state = 'committed'
 -- name: checkpoints_of_job
 -- List the checkpoints that are stored, newest first.
 SELECT checkpoint.id, checkpoint.step, checkpoint.bytes, checkpoint.verified, checkpoint.pinned, checkpoint.committed_ms,
+       checkpoint.manifest,
        EXISTS (SELECT 1 FROM sample JOIN job AS shown ON shown.id = sample.job
                WHERE sample.checkpoint = checkpoint.id AND shown.ended_ms IS NULL) AS shown,
        EXISTS (SELECT 1 FROM job AS heir WHERE heir.begins_from = checkpoint.job AND heir.ended_ms IS NULL) AS inherited

@@ -20,6 +20,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 import json
 import shutil
 import time
+from dataclasses import replace
 from hashlib import sha256
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -36,6 +37,7 @@ from gangline.cli.tools.estimate.figure import STYLE
 from gangline.compose.buckets import data_place
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.phases import DataRef, TrainingPhase
+from gangline.core.specs.sample import previews_of, texts_to_show
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.images.grid import GridRow, draw_grid
@@ -169,11 +171,14 @@ def decibels(pictures: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def pictures(folder: Path, data: DataSet) -> dict[str, list[Any]]:
-    spec = spec_of(folder, data)
+    spec = replace(spec_of(folder, data), sample_prompts=tuple(PROMPTS))
     base = base_at(folder, spec, torch.device("cpu"), torch.float32)
-    texts = tokenize(base, [*PROMPTS, ""])
+    texts = tokenize(base, texts_to_show(spec))
     spoken = embed_all(base, texts)
-    return {prompt: [render(base, spec, texts, spoken, prompt, seed) for seed in SEEDS] for prompt in PROMPTS}
+    return {
+        preview.prompt: [render(base, spec, texts, spoken, preview, seed) for seed in SEEDS]
+        for preview in previews_of(spec)
+    }
 
 
 def taught(base: Path, folder: Path) -> tuple[float, bytes, Path]:

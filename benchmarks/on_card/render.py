@@ -21,6 +21,7 @@ def cases(scale: Scale) -> Iterator[Case]:
 def both(scale: Scale, sampler: str) -> Rows:
     import torch
 
+    from gangline.core.specs.sample import previews_of
     from gangline.train.model import denoise
     from gangline.train.model.base import load_base
     from gangline.train.model.denoise import sampler_of
@@ -37,11 +38,12 @@ def both(scale: Scale, sampler: str) -> Rows:
         device = numerics.device()
         dtype = numerics.dtype_of(spec.precision, device)
         base = load_base(scale.sdxl.folder, device, dtype)
-        texts = tokenize(base, [spec.prompt, ""])
+        (preview,) = previews_of(spec)
+        texts = tokenize(base, [preview.prompt, ""])
         spoken = embed_all(base, texts)
 
         def draw() -> bytes:
-            return render(base, spec, texts, spoken, spec.prompt, 1).tobytes()
+            return render(base, spec, texts, spoken, preview, 1).tobytes()
 
         mine, replayed = timed(f"ours, {what}", draw)
         yield mine

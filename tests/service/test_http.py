@@ -200,9 +200,13 @@ def test_a_heartbeat_over_http_is_told_to_stop_and_a_late_one_that_the_lease_is_
     hold = service.ask("POST", "/v1/claims", joined["token"]).json()["hold"]
     path = f"/v1/attempts/{hold['attempt']}/heartbeats?fencing={hold['fencing']}"
     beat = {"phase": "training", "step": 1}
-    assert service.ask("POST", path, joined["token"], json=beat).json() == {"stop": ""}
+    assert service.ask("POST", path, joined["token"], json=beat).json() == {"stop": "", "save": False, "finish": False}
     service.ask("POST", f"/v1/jobs/{job}/pause")
-    assert service.ask("POST", path, joined["token"], json=beat).json() == {"stop": "paused by its owner"}
+    assert service.ask("POST", path, joined["token"], json=beat).json() == {
+        "stop": "paused by its owner",
+        "save": False,
+        "finish": False,
+    }
     service.ask("POST", f"/v1/jobs/{job}/cancel")
     problem(service.ask("POST", path, joined["token"], json=beat), 409, "stale")
     shown = service.ask("GET", "/v1/nodes").json()[0]

@@ -197,7 +197,7 @@ def test_a_node_that_was_given_up_is_heard_no_more_though_its_token_was_known(
     token, attempt, fence = at_work(service)
     if remembered:
         beaten = service.ask("POST", f"{attempt}/heartbeats", token, params=fence, json=BEAT)
-        assert beaten.json() == {"stop": ""}
+        assert beaten.json() == {"stop": "", "save": False, "finish": False}
     service.wait(3600)
     service.tick()
     node = service.store.load("nodes")

@@ -16,6 +16,7 @@ from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 from tests.conftest import ROOT
@@ -38,7 +39,8 @@ def table(of: type, group: SettingGroup, settings: Mapping[str, Setting], called
 def of_training() -> str:
     of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered_settings(each).items()]
     of_prompts = (table(SamplePrompt, *each, _name, "setting") for each in groups_of(SamplePrompt).items())
-    return "\n".join((*(table(*one, option_name, "option") for one in of), *of_prompts))
+    of_continues = (table(Continued, *each, _name, "setting") for each in groups_of(Continued).items())
+    return "\n".join((*(table(*one, option_name, "option") for one in of), *of_prompts, *of_continues))
 
 
 def _name(_: type, name: str) -> str:
@@ -53,7 +55,7 @@ def of_run() -> str:
 
 
 def of_scratch() -> str:
-    specs = (ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses)
+    specs = (ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses, Continued)
     of = [(each, group, dict(settings)) for each in specs for group, settings in groups_of(each).items()]
     return "\n".join(table(*one, _name, "setting") for one in of)
 

@@ -222,12 +222,7 @@ class Conversation:
         self.node.log(hold, Log(first_byte=0, text="step 30\n"))
         self.node.metrics(hold, Points(points=(Point(step=30, values={"loss": 0.25, "learning_rate": 1e-4}),)))
         self.prepare(assignment)
-        manifest = self.service.manifest(
-            30, spec_hash=self.service.store.load("job", id=assignment.job)[0]["spec_hash"]
-        )
-        files = (as_upload(manifest.files[0], b"weights"),)
-        self.upload(assignment, Uploads(folder="checkpoints", step=30, files=files), b"weights")
-        self.node.commit(hold, Commit(manifest=manifest.to_json()))
+        self.save(assignment, 30)
         self.user.pin_checkpoint(assignment.job, 30)
         self.user.pin_checkpoint(assignment.job, 30, pinned=False)
         self.user.checkpoints(assignment.job)
@@ -243,6 +238,13 @@ class Conversation:
         self.node.beat(again.hold, Beat(phase="uploading", step=100, training_s=20.0, loss=0.125, seconds_per_step=0.2))
         self.node.finish(again.hold, Succeeded(output=(result,)))
         assert isinstance(self.node.beat(again.hold, Beat(phase="uploading", step=100)), Stale)
+
+    def save(self, assignment: Assignment, step: int) -> None:
+        spec_hash = self.service.store.load("job", id=assignment.job)[0]["spec_hash"]
+        manifest = self.service.manifest(step, spec_hash=spec_hash)
+        files = (as_upload(manifest.files[0], b"weights"),)
+        self.upload(assignment, Uploads(folder="checkpoints", step=step, files=files), b"weights")
+        self.node.commit(assignment.hold, Commit(manifest=manifest.to_json()))
 
     def prepare(self, assignment: Assignment) -> None:
         spec = parse_spec(assignment.spec)
@@ -285,10 +287,13 @@ class Conversation:
         self.user.finish(job)
         self.user.pause(job)
         self.node.beat(assignment.hold, Beat(phase="saving", step=1, training_s=1.0))
+        self.save(assignment, 1)
         self.node.finish(assignment.hold, Released())
         self.user.resume(job)
         self.user.cancel(job)
         self.user.cancel(self.user.retry(job).summary.id)
+        self.user.extension(job, 200)
+        self.user.cancel(self.user.extend(job, 200).summary.id)
         (line,) = self.user.submit_batch([spec], key="lines")
         self.user.cancel(str(line.job))
 

@@ -19,10 +19,12 @@ from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.fleet.explained import JobOffers
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import InvalidSpec, parse_as, problems
+from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.server.limits import Limits
 from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query, steer, submit, wishes
+from gangline.service.jobs.extension import extend as extension
 from gangline.service.jobs.placing import explaining, placement
 from gangline.wire.problem import of_error
 
@@ -278,6 +280,43 @@ def retry_job(
     """
     query.owned(deployment, project, job)
     made = steer.submit_again(deployment, project, job, now, from_checkpoint=from_checkpoint, from_step=from_step)
+    return query.job(deployment, project, made, now)
+
+
+StepsInAll = Annotated[int, Query(ge=1, le=NUMBER_MAX)]
+
+
+@router.get("/jobs/{job}/extension")
+def show_extension(
+    deployment: ThisDeployment,
+    project: ViewerOf,
+    job: str,
+    steps: StepsInAll,
+    schedule: ExtensionSchedule = "stretch",
+) -> ExtensionView:
+    """Show what extending a job that has ended to `steps` steps in all would do: the checkpoint that it continues from, the learning rate
+    with each `schedule`, and the new spec, which `/v1/plans` takes. Nothing is changed.
+
+    422 if the job has not ended, trains nothing, keeps no checkpoint, or has taken as many steps.
+    """
+    return extension.what_extends(deployment, query.owned(deployment, project, job), steps, schedule)
+
+
+@router.post("/jobs/{job}/extend", status_code=201)
+def extend_job(
+    deployment: ThisDeployment,
+    now: Now,
+    project: MemberOf,
+    job: str,
+    steps: StepsInAll,
+    schedule: ExtensionSchedule = "stretch",
+) -> JobView:
+    """Submit a new job that continues one that has ended to `steps` steps in all, from its newest checkpoint.
+
+    With `stretch` the learning rate follows the schedule of a job of as many steps; with `keep` it follows the old one, and then stays what
+    it was at the last step. 422 as `GET /v1/jobs/{job}/extension`.
+    """
+    made = extension.extend(deployment, project, query.owned(deployment, project, job), steps, schedule, now)
     return query.job(deployment, project, made, now)
 
 

@@ -92,9 +92,9 @@ def say(text: str) -> None:
     err.print(text)
 
 
-def is_confirmed(verb: str, sentence: str) -> bool:
-    """Say what cannot be undone, and ask whether to do it. Raises `BadInput` where nobody can answer."""
-    say(f"{sentence}. This cannot be undone.")
+def is_confirmed(verb: str, sentence: str, *, for_good: bool = True) -> bool:
+    """Say what will be done, `for_good` or not, and ask whether to do it. Raises `BadInput` where nobody can answer."""
+    say(f"{sentence}. This cannot be undone." if for_good else sentence)
     try:
         answer = input(f"{verb.capitalize()} it? [y/N] ")
     except EOFError:

@@ -25,6 +25,7 @@ from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import MANIFEST, checkpoint_name
+from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.runs.kept import CheckpointFilesView, CheckpointView, RemovalView, StorageView, StoredFileView
 from gangline.core.specs.fields import Base, base_to_json
 from gangline.core.specs.spec import Spec
@@ -184,6 +185,16 @@ class Client(FleetCalls, AccessCalls):
         params = {"from_checkpoint": "true"} if from_checkpoint else {}
         params |= {"from_step": str(from_step)} if from_step is not None else {}
         return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "retry"), params=params))
+
+    def extension(self, job: str, steps: int, schedule: ExtensionSchedule = "stretch") -> ExtensionView:
+        """Return what `extend` would do: where the new job continues, and its learning rate with each schedule. Nothing changes."""
+        params = {"steps": str(steps), "schedule": schedule}
+        return parse_answer(ExtensionView, self._http.ask("GET", path_of("jobs", job, "extension"), params=params))
+
+    def extend(self, job: str, steps: int, schedule: ExtensionSchedule = "stretch") -> JobView:
+        """Submit a new job that continues one that has ended to `steps` steps in all, from its newest checkpoint."""
+        params = {"steps": str(steps), "schedule": schedule}
+        return parse_answer(JobView, self._http.ask("POST", path_of("jobs", job, "extend"), params=params))
 
     def storage(self) -> StorageView:
         """Return what the project keeps in the object store, until when, and what it costs."""

@@ -65,6 +65,8 @@ ROUTES = {
     "POST /v1/jobs/{job}/finish": Entry("member", 422, elsewhere=404),
     "POST /v1/jobs/{job}/sample": Entry("member", 422, elsewhere=404),
     "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
+    "GET /v1/jobs/{ended}/extension": Entry("viewer", 422, elsewhere=404, query="?steps=200"),  # it has no checkpoint
+    "POST /v1/jobs/{ended}/extend": Entry("member", 422, elsewhere=404, query="?steps=200"),
     "DELETE /v1/jobs/{job}": Entry("member", 422, elsewhere=404),  # it has not ended
     "GET /v1/jobs/{ended}/removal": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/checkpoints": Entry("viewer", elsewhere=404),
@@ -130,7 +132,8 @@ def routes(found: list[BaseRoute]) -> Iterator[str]:
 def as_in_the_table(name: str) -> str:
     """A stream is of a job that has ended, so that it ends too."""
     name = name.replace("{key:path}", "{key}").replace("{job}/retry", "{ended}/retry")
-    name = name.replace("{job}/removal", "{ended}/removal")
+    for last in ("removal", "extension", "extend"):
+        name = name.replace(f"{{job}}/{last}", f"{{ended}}/{last}")
     return name.replace("{job}", "{ended}") if name.endswith("/stream") else name
 
 

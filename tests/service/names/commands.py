@@ -69,6 +69,11 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "jobs finish": (Run("{failed}", 2, shows="cannot be finished early"), Run("{typed}", 2)),
     "jobs sample": (Run("{running}", 2, shows="prompt"), Run("{typed}", 2)),
     "jobs retry": (Run("{failed}", 2, shows="prompt"), Run("{typed}", 2)),
+    "jobs extend": (
+        Run("{failed} --steps 200 --yes", 2, shows="prompt"),
+        Run("{running} --steps 200 --plan", 2, shows="prompt"),
+        Run("{typed} --steps 200", 2),
+    ),
     "jobs rm": (
         Run("{failed}", 2),
         Run("{unwanted} --yes", shows="is deleted", json=False),

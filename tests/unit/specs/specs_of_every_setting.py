@@ -21,6 +21,7 @@ from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, without_defaults, workload
 
@@ -83,6 +84,8 @@ OF_BOTH: dict[str, Any] = {
     "schedule": "cosine",
     "schedule_floor": 0.33,
     "schedule_cycles": 3,
+    "schedule_steps": 300,
+    "continues": Continued(job="job-a", step=400, spec_hash=digest("another spec")),
     "warmup_steps": 7,
     "gradient_norm_max": 0.5,
     "ema_decay": 0.999,

@@ -20,6 +20,11 @@ RANGE = {"timestep_bias_strategy": "range", "timestep_bias_multiplier": 2}
 OF_ALL: list[tuple[dict[str, Any], str]] = [
     ({"schedule_floor": 0.2}, "schedule_floor: needs a linear or cosine schedule"),
     ({"schedule": "cosine", "schedule_cycles": 2}, "schedule_cycles: needs schedule cosine_with_restarts"),
+    ({"schedule_steps": 5}, "schedule_steps: needs a linear or cosine schedule"),
+    (
+        {"schedule": "linear", "warmup_steps": 5, "schedule_steps": 5},
+        "schedule_steps: must be more than the 5 steps of the warm-up",
+    ),
     ({"huber_c": 0.2}, "huber_c: needs loss_type huber"),
     ({"huber_schedule": "constant"}, "huber_schedule: needs loss_type huber"),
     ({"min_timestep": 600, "max_timestep": 600}, "min_timestep: must be below max_timestep, 600"),
@@ -47,6 +52,11 @@ OF_ONE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("lora", {"lora_plus_ratio": 0.5}, "lora_plus_ratio: must be 1 or more, not 0.5"),
     ("lora", RESTARTS | {"schedule_cycles": 496}, "schedule_cycles: is more than the 495 steps after the warm-up"),
+    (
+        "lora",
+        RESTARTS | {"schedule_cycles": 6, "schedule_steps": 10},
+        "schedule_cycles: is more than the 5 steps after the warm-up",
+    ),
     ("unet", RESTARTS | {"schedule_cycles": 11}, "schedule_cycles: is more than the 10 steps after the warm-up"),
     ("vae", {"loss_type": "huber"}, "loss_type: cannot be huber with part = vae: vae_losses says what a VAE minimises"),
     ("vae", {"min_timestep": 5}, "min_timestep: cannot be set with part = vae: a VAE has no timesteps"),
@@ -59,6 +69,8 @@ OF_ONE: list[tuple[str, dict[str, Any], str]] = [
 ]
 GOOD: list[dict[str, Any]] = [
     RESTARTS | {"schedule_cycles": 10, "schedule_floor": 0.1},
+    RESTARTS | {"schedule_steps": 6},
+    {"schedule": "cosine", "schedule_steps": 1000},
     {"loss_type": "huber", "huber_c": 0.2, "huber_schedule": "constant", "min_snr_gamma": 5},
     {"min_timestep": 200, "max_timestep": 800, "timestep_bias_strategy": "earlier", "timestep_bias_multiplier": 0.5},
     RANGE | {"timestep_bias_begin": 200, "timestep_bias_end": 500},

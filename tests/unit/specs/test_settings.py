@@ -12,6 +12,7 @@ from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.settings import (
     BITS,
@@ -43,7 +44,7 @@ from tests.unit.specs.specs_of_every_setting import (
     with_prompt,
 )
 
-SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses)
+SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses, Continued)
 
 
 def test_a_spec_with_a_setting_that_does_not_say_what_it_decides_cannot_be_defined() -> None:
@@ -138,7 +139,7 @@ def test_the_unit_in_a_settings_name_is_the_one_that_it_declares(of: type) -> No
 def test_settings_of_both_kinds_are_declared_in_one_place() -> None:
     """But for those whose values are others, as a data set's rows that are held out are a condition and photos are files."""
     common = settings_of(LoraSpec).keys() & settings_of(ScratchSpec).keys()
-    assert len(common) == 54
+    assert len(common) == 56
     apart = {name for name in common if settings_of(LoraSpec)[name].says != settings_of(ScratchSpec)[name].says}
     assert apart == {"held_out", "optimizer"}
 

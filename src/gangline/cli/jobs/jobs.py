@@ -1,6 +1,6 @@
 """`gangline jobs`: what was asked for and how it stands."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from gangline.cli.jobs import metrics
 from gangline.cli.jobs.asking import finish_job_command, sample_job_command, save_job_command
+from gangline.cli.jobs.extend import extend_job_command
 from gangline.cli.jobs.kept.checkpoints import job_checkpoints_command
 from gangline.cli.jobs.kept.removal import remove_job_command
 from gangline.cli.jobs.samples import samples_standing
@@ -148,6 +149,7 @@ def retry_job_command(
 app.command("save")(save_job_command)
 app.command("sample")(sample_job_command)
 app.command("finish")(finish_job_command)
+app.command("extend")(extend_job_command)
 app.command("checkpoints")(job_checkpoints_command)
 app.command("rm")(remove_job_command)
 
@@ -189,6 +191,7 @@ def _head(summary: JobSummary, job: JobView) -> Table:
     return facts(
         ("job", summary.id),
         ("name", summary.name),
+        *_continues(job),
         ("state", f"{summary.state}: {summary.because}"),
         ("step", summary.steps_done.replace("/", " of ") + safe),
         ("loss", format_number(summary.loss)),
@@ -198,6 +201,11 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("samples", samples_standing(job)),
         *([("delivery", _delivery(job.delivery))] if job.delivery else []),
     )
+
+
+def _continues(job: JobView) -> list[tuple[str, str]]:
+    before: Any = job.spec.get("continues")
+    return [("continues", f"step {before['step']} of {before['job']}")] if before else []
 
 
 def _delivery(found: DeliveryView) -> str:

@@ -11,6 +11,7 @@ from gangline.core.jobs.supply import PoolSeen, Rentable, Supply, could_rent
 from gangline.core.jobs.why import misfits, why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
+from gangline.core.runs.schedule import RateAt
 
 NODES_MAX = 100
 """At most this many nodes that fit are listed, and as many that do not."""
@@ -62,7 +63,8 @@ class PlacementView:
     `nodes` is the number of all nodes; `fitting` and `unfit` list at most a hundred each. `because` says why the job would wait, and is
     empty if a node may take it at once. `ahead` counts the project's jobs that run first and interrupted jobs, up to a thousand.
     `budget_left_usd` is None if there is no limit. `copies` says for each model of the spec that the server copies from the hub (`base`,
-    `vae`) whether the copy is `ready`, or its progress.
+    `vae`) whether the copy is `ready`, or its progress. `rates` are the learning rates of the job's first, middle and last step, if it
+    trains.
     """
 
     nodes: int
@@ -74,6 +76,7 @@ class PlacementView:
     took: tuple[Took, ...]
     budget_left_usd: float | None
     copies: dict[str, str]
+    rates: tuple[RateAt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from gangline.core.files import File
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.phases import TrainingPhase
+from gangline.core.specs.sections.continuing import ContinueSettings
 from gangline.core.specs.sections.low_rank import LATER, LowRankSettings, why_not_together
 from gangline.core.specs.sections.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.sections.previews import SamplePrompt
@@ -83,6 +84,7 @@ class LoraSpec(
     PlacementSettings,
     MeasureSettings,
     SampleSettings,
+    ContinueSettings,
     SaveSettings,
     ComputeSettings,
     ObjectiveSettings,

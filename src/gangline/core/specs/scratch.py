@@ -11,6 +11,7 @@ from gangline.core.files import File, is_safe_path
 from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import STEPS_MAX, FilesBase, StepCount
 from gangline.core.specs.phases import Condition, DataRef, TrainingPhase, VaeLosses
+from gangline.core.specs.sections.continuing import ContinueSettings
 from gangline.core.specs.sections.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.sections.shared import (
@@ -114,6 +115,7 @@ class ScratchSpec(
     PlacementSettings,
     MeasureSettings,
     SampleSettings,
+    ContinueSettings,
     SaveSettings,
     ComputeSettings,
     ObjectiveSettings,

@@ -53,6 +53,7 @@ class SettingGroup(StrEnum):
     DATA = "Each entry of `data`"
     PHASES = "Each entry of `phases`"
     LOSSES = "`vae_losses`"
+    CONTINUES = "`continues`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,14 @@ def hashed(spec: Any, what: Decides) -> dict[str, Any]:
     known, value = settings_of(type(spec)), to_json(spec)
     changed = {field.name for field in fields(spec) if getattr(spec, field.name) != field.default}
     counting = {name for name in deciding(type(spec), what) if name in changed or spec.kind in known[name].always}
-    return {name: value[name] for name in counting}
+    return {name: _deciding_part(getattr(spec, name), value[name], what) for name in counting}
+
+
+def _deciding_part(setting: Any, value: Any, what: Decides) -> Any:
+    """Return a JSON value, of a table of settings only those that decide any of it."""
+    if not hasattr(setting, "of_settings"):
+        return value
+    return {name: value[name] for name in deciding(type(setting), what)}
 
 
 def default_of(of: type, name: str) -> str:

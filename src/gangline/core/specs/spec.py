@@ -5,9 +5,11 @@ from dataclasses import MISSING, asdict, fields
 from functools import cache
 from typing import Any
 
+from gangline.core.parsing import InvalidSpec, Problem
 from gangline.core.specs.kinds import DEFAULT_KIND, KINDS, SUBMITTED, kind_of
 from gangline.core.specs.lora import LoraSpec, refuse_idle_gpus
-from gangline.core.specs.sample import SampleSpec, Spec
+from gangline.core.specs.sample import SampleSpec, Spec, TrainingSpec
+from gangline.core.specs.sections.continuing import Continued
 
 
 def parse_spec(value: object) -> Spec:
@@ -18,11 +20,21 @@ def parse_spec(value: object) -> Spec:
 
 
 def parse_submitted(value: object) -> Spec:
-    """A spec of a new job. Raises `InvalidSpec`, also for what older versions took."""
+    """A spec of a new job. Raises `InvalidSpec`, also for what older versions took, and for what the server alone may set."""
     spec = parse_spec(value)
+    if continued(spec):
+        raise InvalidSpec(
+            (Problem("continues", "names a checkpoint of another job, which only the server does: leave it out"),),
+            hint="`gangline jobs extend` continues a job that has ended",
+        )
     if isinstance(spec, LoraSpec):
         refuse_idle_gpus(spec)
     return spec
+
+
+def continued(spec: Spec) -> Continued | None:
+    """Return the checkpoint of another job that this one continues, if it does."""
+    return spec.continues if isinstance(spec, TrainingSpec) else None
 
 
 def parse_task(value: dict[str, Any]) -> Spec | SampleSpec:

@@ -55,13 +55,18 @@ def _is_of_result(spec: SampleSpec, path: str) -> bool:
 
 
 def checkpoints_to_resume(deployment: Deployment, job: str, begins_from: str | None) -> list[Row]:
-    """Return the checkpoints of a job, newest first; while it has none, those of the job that it begins from, up to its `begins_step`."""
+    """Return the checkpoints of a job, newest first; while it has none, those of the job that it begins from, up to its `begins_step`.
+
+    Of the job that it continues, only that of this step counts.
+    """
     own = deployment.store.load("checkpoints", job=job)
     if own or begins_from is None:
         return own
-    last = deployment.store.load("job", id=job)[0]["begins_step"]
+    row = deployment.store.load("job", id=job)[0]
+    last, continues = row["begins_step"], json.loads(row["spec"]).get("continues")
+    exactly = continues is not None and continues["job"] == begins_from
     inherited = deployment.store.load("checkpoints", job=begins_from)
-    return [row for row in inherited if last is None or row["step"] <= last]
+    return [each for each in inherited if last is None or each["step"] == last or (each["step"] < last and not exactly)]
 
 
 def resumable(checkpoint: Row) -> Resumable:

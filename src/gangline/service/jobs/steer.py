@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.events import Moved
@@ -87,6 +88,7 @@ def submit_again(
     from_step: int | None = None,
 ) -> str:
     """Submit the same spec as a new job, optionally from the checkpoint that the old one reached or that of a step, and return its id.
+    Without either, one that continues another job begins where the old one did.
 
     Raise `BadInput` while the old job may still succeed, or if it has no checkpoint to begin from.
     """
@@ -95,10 +97,13 @@ def submit_again(
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if KINDS[row["kind"]].renders:
         return samples.retry_samples(deployment, row, now_ms)
+    value = json.loads(row["spec"])
     begins_from, begins_step = (
-        _heritage(deployment, row, from_step) if from_checkpoint or from_step is not None else (None, None)
+        _heritage(deployment, row, from_step)
+        if from_checkpoint or from_step is not None
+        else _beginning(deployment, row, value.get("continues"))
     )
-    spec, places = read_submission(deployment, project, json.loads(row["spec"]), parse_spec)
+    spec, places = read_submission(deployment, project, value, parse_spec)
     return queue(
         deployment,
         project,
@@ -127,6 +132,19 @@ def _heritage(deployment: Deployment, job: Row, step: int | None) -> tuple[str, 
         )
     owner: str = found[0]["job"]
     return owner, step if step is not None or owner == job["id"] else job["begins_step"]
+
+
+def _beginning(deployment: Deployment, job: Row, continues: dict[str, Any] | None) -> tuple[str | None, int | None]:
+    """Return where a job begins that inherits nothing: at step 0, or if it continues another job, at that one's checkpoint."""
+    if continues is None:
+        return None, None
+    old, step = continues["job"], continues["step"]
+    if all(row["step"] != step for row in deployment.store.load("checkpoints", job=old)):
+        raise BadInput(
+            f"{job['id']} continues step {step} of {old}, which keeps no checkpoint of that step any more",
+            hint="with --from-checkpoint the new job starts from the newest checkpoint of its own",
+        )
+    return old, step
 
 
 _HAS = {"succeeded": "succeeded", "failed": "failed", "canceled": "been canceled"}

@@ -14,7 +14,7 @@ from gangline.core.runs.proof import wanted_kind
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.kinds import needs_data_sets
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.spec import SampleSpec, Spec, parse_submitted, spec_hash, workload
+from gangline.core.specs.spec import SampleSpec, Spec, continued, parse_submitted, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import Write, guard, write
@@ -89,7 +89,7 @@ def queue(
     """Submit a spec that was read already.
 
     The job may begin from the checkpoints of the job `begins_from`, which are kept until it has its first one; from none that is newer than
-    `begins_step`.
+    `begins_step`. One that continues that job begins from that step alone.
     """
     _check_sets(spec)
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
@@ -122,7 +122,7 @@ def queue(
         *delivering(job, spec.deliver),
         *listing(project, job, inputs.values()),
         *_rhythm(spec, job, now_ms),
-        *_inheriting(job, begins_from, begins_step),
+        *_inheriting(job, begins_from, begins_step, exactly=_begins_exactly(spec, begins_from)),
         event(
             job,
             "submitted",
@@ -132,8 +132,12 @@ def queue(
     )
     if added:
         return job
-    if begins_from is not None and not deployment.store.load("checkpoints", job=begins_from):
-        raise BadInput(f"{begins_from} keeps no checkpoint any more", hint="submit the job without it")
+    if begins_from is not None:
+        kept = [row["step"] for row in deployment.store.load("checkpoints", job=begins_from)]
+        if not kept:
+            raise BadInput(f"{begins_from} keeps no checkpoint any more", hint="submit the job without it")
+        if _begins_exactly(spec, begins_from) and begins_step not in kept:
+            raise BadInput(f"{begins_from} keeps no checkpoint of step {begins_step} any more", hint="try again")
     return _earlier(deployment, project, request, asked, inputs)
 
 
@@ -152,15 +156,23 @@ def _at(job: str, step: int | None) -> str:
     return job if step is None else f"step {step} of {job}"
 
 
-def _inheriting(job: str, begins_from: str | None, step: int | None) -> list[Write]:
-    """Return the writes that let the job begin from another one's checkpoints.
+def _begins_exactly(spec: Spec, begins_from: str | None) -> bool:
+    """Return whether a job can begin from one checkpoint alone of the job `begins_from`: the one that it continues."""
+    continues = continued(spec)
+    return continues is not None and continues.job == begins_from
+
+
+def _inheriting(job: str, begins_from: str | None, step: int | None, *, exactly: bool) -> list[Write]:
+    """Return the writes that let the job begin from another one's checkpoints, or `exactly` from that of the step.
 
     The mark on them fails every deletion that was decided before.
     """
     if begins_from is None:
         return []
     return [
-        guard("bequeath_checkpoints", job=begins_from),
+        guard("bequeath_step", job=begins_from, step=step)
+        if exactly
+        else guard("bequeath_checkpoints", job=begins_from),
         write("begin_from", id=job, of=begins_from, step=step),
         write("measure_checkpoint", id=job),
     ]

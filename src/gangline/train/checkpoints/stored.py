@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from gangline.core.errors import Damaged
 from gangline.core.runs.contract import Manifest
+from gangline.core.specs.sections.continuing import Continued
 from gangline.train.checkpoints.manifest import NUMBERS, check_file, check_format, newest_first, read_manifest
 from gangline.train.checkpoints.shards import AVERAGED, NOTES, WEIGHTS, Span
 from gangline.train.run.ranks import Ranks
@@ -91,15 +92,18 @@ def averaged_or_not(folder: Path, step: int) -> Tensors:
 
 
 def newest_good(
-    folders: tuple[Path, ...], spec_hash: str, names: set[str], ranks: Ranks
+    folders: tuple[Path, ...], spec_hash: str, names: set[str], ranks: Ranks, continues: Continued | None = None
 ) -> tuple[StoredCheckpoint | None, list[str]]:
     """Return the newest valid checkpoint with the weights `names`, the same one on every rank, and a sentence for each newer one that is
-    rejected, on the rank that rejected it. Raise `OtherFormat` if another version wrote it."""
+    rejected, on the rank that rejected it. It is one of the job's own, or the one of another job that it `continues`.
+
+    Raise `OtherFormat` if another version wrote it.
+    """
     rejected: list[str] = []
     for candidate in newest_first(folders):
         stored = None
         try:
-            stored = _checked(candidate, spec_hash, names, ranks)
+            stored = _checked(candidate, spec_hash, names, ranks, continues)
         except Damaged as error:
             rejected.append(f"checkpoint {candidate.name} is rejected: {error.message}")
         if ranks.all(stored is not None):
@@ -107,11 +111,14 @@ def newest_good(
     return None, rejected
 
 
-def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> StoredCheckpoint:
+def _checked(
+    folder: Path, spec_hash: str, names: set[str], ranks: Ranks, continues: Continued | None
+) -> StoredCheckpoint:
     """Return a checkpoint whose files are checked: each rank checks its share of them. Raise `Damaged` or `OtherFormat`."""
     manifest = read_manifest(folder)
-    if manifest.spec_hash != spec_hash:
-        raise Damaged("it belongs to another job's spec")
+    if manifest.spec_hash != spec_hash and not _is_continued(manifest, continues):
+        only = f", and this one continues step {continues.step} of {continues.job} alone" if continues else ""
+        raise Damaged(f"it belongs to another job's spec{only}")
     check_format(folder, manifest.step)
     for file in manifest.files[ranks.rank :: ranks.count]:
         check_file(folder / file.path, file)
@@ -119,6 +126,10 @@ def _checked(folder: Path, spec_hash: str, names: set[str], ranks: Ranks) -> Sto
     if {name.removeprefix(WEIGHTS) for name in stored.below(WEIGHTS)} != names:
         raise Damaged("its weights have other names than this trainer's")
     return stored
+
+
+def _is_continued(manifest: Manifest, continues: Continued | None) -> bool:
+    return continues is not None and (manifest.spec_hash, manifest.step) == (continues.spec_hash, continues.step)
 
 
 def _is_whole(spans: Iterable[Span]) -> bool:

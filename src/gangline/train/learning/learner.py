@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from gangline.core.runs.microbatch import settled
-from gangline.core.runs.schedule import rate_factor, warm_up
+from gangline.core.runs.schedule import factor_of_step
 from gangline.core.specs.phases import Moment
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import spec_hash
@@ -110,7 +110,7 @@ class Learner:
     def _stepped(self, moment: Moment, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         loss = self.ranks.sum(self._accumulated(moment, samples))
         norm = self._norm()
-        set_rates(self.optimizer, self.groups, self._rate(moment))
+        set_rates(self.optimizer, self.groups, factor_of_step(self.spec, moment))
         if self._is_taken(norm):
             wholes = list(self.wholes.values())
             torch.nn.utils.clip_grads_with_norm_(wholes, self.spec.gradient_norm_max, norm)
@@ -225,10 +225,6 @@ class Learner:
         finite = bool(torch.isfinite(norm))
         self.scale.took(finite)
         return finite
-
-    def _rate(self, moment: Moment) -> float:
-        own = moment.phase.learning_rate
-        return rate_factor(self.spec, moment.step) * warm_up(moment) * (own / self.spec.learning_rate if own else 1)
 
     def _in_dtype(self) -> AbstractContextManager[Any]:
         if self.dtype == torch.float32 or not self.network.casts:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from gangline.core.errors import BadInput
 from gangline.core.runs.microbatch import settled
 from gangline.core.specs.phases import moment_of_step
 from gangline.train.checkpoints import shards
@@ -42,10 +43,20 @@ def save_learner(learner: Learner, saver: shards.ShardSaver, step: int) -> float
 
 
 def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
-    """Resume from the newest valid checkpoint, if there is one. Return the step after which it was made, or 0."""
-    stored, rejected = newest_good(folders, learner.identity.spec_hash, set(learner.weights), learner.ranks)
+    """Resume from the newest valid checkpoint, if there is one. Return the step after which it was made, or 0.
+
+    Raise `BadInput` if the job continues another one and there is none: beginning at step 0 would give another result, at the price of all
+    steps.
+    """
+    continues = learner.spec.continues
+    stored, rejected = newest_good(folders, learner.identity.spec_hash, set(learner.weights), learner.ranks, continues)
     for sentence in rejected:
         print(sentence, file=sys.stderr)  # noqa: T201 - the trainer's standard error is the job's log
+    if stored is None and continues:
+        raise BadInput(
+            f"this job continues step {continues.step} of {continues.job}, and no valid checkpoint of that step is here",
+            hint="extend the old job again, from a checkpoint that it still has",
+        )
     if stored is None:
         return 0
     step = stored.manifest.step

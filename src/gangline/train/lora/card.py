@@ -195,7 +195,7 @@ def _settings(spec: LoraSpec, facts: Facts) -> str:
     return f"""## Settings
 
 {table if rows else "All settings have Gangline's defaults."}
-{_early(spec, facts)}
+{_early(spec, facts)}{_continued(spec)}
 Computed in {facts.precision}, {counted(facts.microbatch, "image")} in each forward pass. \
 The base predicts {KNOWN_AS[facts.prediction_type]}."""
 
@@ -204,6 +204,15 @@ def _early(spec: LoraSpec, facts: Facts) -> str:
     if facts.steps in (None, spec.steps):
         return ""
     return f"\nIt was finished early, after {facts.steps} of these {counted(spec.steps, 'step')}.\n"
+
+
+def _continued(spec: LoraSpec) -> str:
+    if spec.continues is None:
+        return ""
+    return (
+        f"\nIts first {counted(spec.continues.step, 'step')} were those of an earlier run with these settings, which may have been "
+        "made for another number of steps: then the learning rate followed the schedule for that.\n"
+    )
 
 
 def _held_out(facts: Facts) -> str:

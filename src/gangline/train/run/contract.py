@@ -40,10 +40,12 @@ class Orders:
 
 
 def steps_in_report(run: "RunDirectory", spec: TrainingSpec, best_step: int | None) -> dict[str, Any]:
-    """Return what a report says of the steps: those that were taken, those of the spec if the run ended early, the best one, and whose
-    weights the result has."""
+    """Return what a report says of the steps: those that were taken, with those of a job that it continues; those of the spec if the run
+    ended early; the best one, and whose weights the result has; and the step and job that it continues."""
     early = {} if run.step == spec.steps else {"steps_of_spec": spec.steps}
-    return {"steps": run.step, **early, "best_step": best_step, "weights_of_step": step_of_result(run, spec, best_step)}
+    before = {"continues": {"job": spec.continues.job, "step": spec.continues.step}} if spec.continues else {}
+    said = {"steps": run.step, "best_step": best_step, "weights_of_step": step_of_result(run, spec, best_step)}
+    return said | early | before
 
 
 def step_of_result(run: "RunDirectory", spec: TrainingSpec, best_step: int | None) -> int:

@@ -43,6 +43,14 @@ WHERE id = :id AND state = 'committed' AND (job = :job OR job = (SELECT begins_f
 -- Count another job that will start from these; the count is the guard of `prune_checkpoint`.
 UPDATE checkpoint SET heirs = heirs + 1 WHERE job = :job AND state = 'committed'
 
+-- name: bequeath_step
+-- Count another job that will start from this one alone, while it is committed.
+UPDATE checkpoint SET heirs = heirs + 1 WHERE job = :job AND step = :step AND state = 'committed'
+
+-- name: gone_checkpoints
+-- List the checkpoints of a job that are not kept any more, and why; newest first.
+SELECT step, state, because FROM checkpoint WHERE job = :job AND state <> 'committed' ORDER BY step DESC, id
+
 -- name: prune_checkpoint
 -- Prune the checkpoint, unless since it was read its owner has pinned it or another job was submitted to start from it.
 UPDATE checkpoint SET state = 'pruned', because = :because

@@ -33,11 +33,16 @@ def outlook_rows(plan: PlanDocument) -> list[PlanRow]:
         rows.append(("queue", f"{counted(plan.ahead, 'job')} {'runs' if plan.ahead == 1 else 'run'} first"))
     if memory := _memory(plan.estimates):
         rows.append(("GPU memory", memory))
-    rows += [("time" if not number else "", text) for number, text in enumerate(_times(plan.estimates[:CLASSES_MAX]))]
-    rows += [("cost" if not number else "", _cost(each)) for number, each in enumerate(_priced(plan.estimates))]
+    rows += estimate_rows(plan.estimates)
     if plan.budget_left_usd is not None:
         rows.append(("budget", f"the project has ${plan.budget_left_usd:,.2f} left"))
     return rows
+
+
+def estimate_rows(estimates: Sequence[CardEstimate]) -> list[PlanRow]:
+    """Return how long it takes and what it costs, on each of the first classes of cards."""
+    rows = [("time" if not number else "", text) for number, text in enumerate(_times(estimates[:CLASSES_MAX]))]
+    return rows + [("cost" if not number else "", _cost(each)) for number, each in enumerate(_priced(estimates))]
 
 
 def _base(base: BaseFacts) -> str:

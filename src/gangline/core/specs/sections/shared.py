@@ -161,6 +161,14 @@ class OptimiserSettings:
     schedule_floor: Annotated[
         float, Ge(0), Lt(1), Setting("Lower the learning rate to this share of it instead of to 0.", RESULT)
     ] = 0.0
+    schedule_steps: Annotated[
+        StepCount | None,
+        Setting(
+            "Compute the schedule for this many steps; after them the learning rate stays what it was at the last of them "
+            "(default: the job's steps).",
+            RESULT,
+        ),
+    ] = None
     warmup_steps: Annotated[
         int,
         Ge(0),
@@ -185,7 +193,7 @@ class OptimiserSettings:
 
 def contradictions_of_schedule(spec: OptimiserSettings, steps: int) -> dict[Problem, bool]:
     """Return what a parser refuses in a job of this many steps, with whether it is so."""
-    decays = steps - spec.warmup_steps
+    decays = (spec.schedule_steps or steps) - spec.warmup_steps
     return {
         Problem("schedule_floor", "needs a linear or cosine schedule"): spec.schedule_floor > 0
         and spec.schedule == "constant",
@@ -193,6 +201,12 @@ def contradictions_of_schedule(spec: OptimiserSettings, steps: int) -> dict[Prob
         and spec.schedule != "cosine_with_restarts",
         Problem("schedule_cycles", f"is more than the {decays} steps after the warm-up"): spec.schedule_cycles
         > max(1, decays),
+        Problem("schedule_steps", "needs a linear or cosine schedule"): spec.schedule_steps is not None
+        and spec.schedule == "constant",
+        Problem("schedule_steps", f"must be more than the {spec.warmup_steps} steps of the warm-up"): bool(
+            spec.schedule_steps
+        )
+        and decays <= 0,
     }
 
 

@@ -1,12 +1,16 @@
 """Show where a job could run before it is submitted. This changes nothing and asks no provider and no hub."""
 
+from dataclasses import replace
+
 from gangline.core.job import Node
 from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.placement import MachinePace, PlacementView, place
 from gangline.core.models.bases import ROLES
 from gangline.core.money.budget import Purse
 from gangline.core.runs.proof import wanted_kind
+from gangline.core.runs.schedule import rates_on_the_way
 from gangline.core.specs.fields import HubBase
+from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import Spec, parse_spec, workload
 from gangline.service.content.bases import how_far
 from gangline.service.content.mirror import copied_files, find
@@ -25,7 +29,7 @@ def placement(deployment: Deployment, project: str, value: dict[str, object], no
     nodes = [Node(**row) for row in deployment.store.load("nodes_here")]
     known = deployment.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
     ahead = deployment.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]
-    return place(
+    found = place(
         _candidate(deployment, project, spec, now_ms),
         _purse(deployment, project),
         nodes,
@@ -37,6 +41,7 @@ def placement(deployment: Deployment, project: str, value: dict[str, object], no
         ahead=min(ahead, AHEAD_MAX),
         copies=_copies(deployment, project, spec),
     )
+    return replace(found, rates=rates_on_the_way(spec)) if isinstance(spec, TrainingSpec) else found
 
 
 def _candidate(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> ClaimCandidate:

@@ -1,0 +1,1 @@
+"""Extending jobs that have ended."""

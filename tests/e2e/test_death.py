@@ -114,6 +114,25 @@ def test_a_job_whose_node_is_killed_ends_with_the_same_bits_on_another(box: Box,
 
 
 @pytest.mark.tenths
+def test_a_job_that_is_extended_and_whose_node_is_killed_then_ends_with_the_bits_of_one_job_of_all_steps(
+    box: Box, tmp_path: Path, expected: str
+) -> None:
+    first = box.start_node("node-a")
+    old = submit(box, steps=60)
+    until(box, old, has_ended)
+    shown = box.client.extension(old, SETTINGS["steps"])
+    assert 0 < shown.from_step < shown.reached_step == 60
+    new = box.client.extend(old, SETTINGS["steps"]).summary.id
+    until(box, new, is_safe_and_further(1))
+    first.kill()
+    box.start_node("node-b")
+    ended = until(box, new, has_ended)
+    assert ended.attempts[0].from_step == shown.from_step and ended.summary.steps_done == "90/90"
+    assert ended.attempts[-1].node_name == "node-b" and ended.attempts[-1].from_step > shown.from_step
+    assert digest_of(box, new, tmp_path / "results") == expected
+
+
+@pytest.mark.tenths
 def test_a_checkpoint_that_was_damaged_in_the_store_is_rejected_and_the_one_before_is_used(
     box: Box, tmp_path: Path, expected: str
 ) -> None:

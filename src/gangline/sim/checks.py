@@ -182,12 +182,18 @@ class Checks:
         self._pruned.clear()
 
     def _newest(self, job: str) -> int:
-        """Return the step of the job's newest checkpoint; if it has none, of the newest one of the job that it begins from."""
+        """Return the step of the job's newest checkpoint; if it has none, of the newest one of the job that it begins from, or of the one
+        that it continues."""
         sql = "SELECT COALESCE(MAX(step), 0) FROM checkpoint WHERE job = ? AND state = 'committed'"
         own = self._store.look(sql, job)[0][0]
-        [(begins_from, last)] = self._store.look("SELECT begins_from, begins_step FROM job WHERE id = ?", job)
-        up_to = f"{sql} AND step <= COALESCE(?, step)"
-        return own or (self._store.look(up_to, begins_from, last)[0][0] if begins_from else 0)
+        [(begins_from, last, spec)] = self._store.look(
+            "SELECT begins_from, begins_step, spec FROM job WHERE id = ?", job
+        )
+        if own or not begins_from:
+            return own
+        exactly = (json.loads(spec).get("continues") or {}).get("job") == begins_from
+        up_to = f"{sql} AND step = ?" if exactly else f"{sql} AND step <= COALESCE(?, step)"
+        return self._store.look(up_to, begins_from, last)[0][0]
 
     def _check_job(self, job: str) -> None:
         look = self._store.look

@@ -1,4 +1,4 @@
-"""Ask what users ask of jobs at work; delete and keep stored objects as users do, and as the service does when much time has passed."""
+"""Ask what users ask of jobs; delete and keep stored objects as users do, and as the service does when much time has passed."""
 
 from random import Random
 
@@ -6,6 +6,7 @@ from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.sweep import sweep_attempts
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer, wishes
+from gangline.service.jobs.extension.extend import extend
 from gangline.service.retention import removal, storage
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 from gangline.sim.objects import SimObjects
@@ -41,6 +42,20 @@ def retry_some_from_checkpoint(deployment: Deployment, store: SimStore, rng: Ran
     if rows:
         project, job, step = rng.choice(rows)
         steer.submit_again(deployment, project, job, now_ms, from_step=step)
+    return bool(rows)
+
+
+def extend_some_job(deployment: Deployment, store: SimStore, rng: Random, now_ms: int) -> bool:
+    """Extend a random job that has ended and keeps a checkpoint. Return False if there is none."""
+    rows = store.look(
+        "SELECT DISTINCT job.id, job.steps FROM job JOIN checkpoint ON checkpoint.job = job.id "
+        "WHERE checkpoint.state = 'committed' AND job.ended_ms IS NOT NULL AND job.removed_ms IS NULL AND job.kind <> 'sample' "
+        "ORDER BY job.id"
+    )
+    if rows:
+        job, steps = rng.choice(rows)
+        row = deployment.store.load("job", id=job)[0]
+        extend(deployment, row["project"], row, steps + rng.randrange(5, 60), "stretch", now_ms)
     return bool(rows)
 
 

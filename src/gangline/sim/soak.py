@@ -7,7 +7,13 @@ from functools import partial
 
 from gangline.service.access.projects import set_allowance
 from gangline.service.jobs import steer
-from gangline.sim.cleaning import ask_some_job, delete_some_job, pin_some_checkpoint, retry_some_from_checkpoint
+from gangline.sim.cleaning import (
+    ask_some_job,
+    delete_some_job,
+    extend_some_job,
+    pin_some_checkpoint,
+    retry_some_from_checkpoint,
+)
 from gangline.sim.drawing import SAFETY_S, draw_rates, draw_scenario
 from gangline.sim.promises.violation import Violation
 from gangline.sim.simulation import Simulation, SimulationResult
@@ -55,6 +61,7 @@ KINDS = (
     "checkpoint asked for",
     "pictures asked for",
     "finish asked for",
+    "job extended",
 )
 """Every kind of fault. A soak in which one of them never struck proves nothing about it."""
 
@@ -131,6 +138,10 @@ class Chaos:
         self._wishes = World(seed).rng("wishes")
         for _ in range(self._wishes.randrange(4, 12)):
             self._world.after(self._wishes.uniform(60, SAFETY_S), "wish", self._wish)
+
+        self._extensions = World(seed).rng("extensions")
+        for _ in range(self._extensions.randrange(6)):
+            self._world.after(self._extensions.uniform(300, SAFETY_S), "extension", self._extend)
 
     def _strike(self) -> None:
         rng, simulation = self._rng, self.simulation
@@ -215,6 +226,15 @@ class Chaos:
         ask = partial(ask_some_job, simulation.service.deployment, simulation.store, self._wishes, self._world.now_ms)
         simulation.user(lambda: done.append(ask()))
         simulation.faults.struck.update(filter(None, done))
+
+    def _extend(self) -> None:
+        """Continue a job that has ended to more steps."""
+        simulation = self.simulation
+        if not simulation.at_peace:
+            act = partial(
+                extend_some_job, simulation.service.deployment, simulation.store, self._extensions, self._world.now_ms
+            )
+            self._clean("job extended", act)
 
     def _clean(self, what: str, act: Callable[[], bool]) -> None:
         done: list[bool] = []

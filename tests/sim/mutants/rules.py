@@ -172,6 +172,30 @@ RULES = [
         "0",
     ),
     rule(
+        "2: a job continues from one checkpoint alone",
+        "service.content.inputs:checkpoints_to_resume",
+        " and not exactly",
+        "",
+    ),
+    rule(
+        "2: a job that continues another is retried from there",
+        "service.jobs.steer:_beginning",
+        "return old, step",
+        "return None, None",
+    ),
+    rule(
+        "1: a job that has not ended is not extended",
+        "service.jobs.extension.extend:_start",
+        'if job["state"] not in ENDED:',
+        "if False:",
+    ),
+    rule(
+        "3: a job is extended beyond what it has reached",
+        "service.jobs.extension.extend:_start",
+        "if steps <= reached:",
+        "if False:",
+    ),
+    rule(
         "2: no checkpoint without its bytes",
         "service.content.parts:attested",
         "if found is None:",

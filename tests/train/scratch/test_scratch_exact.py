@@ -1,5 +1,6 @@
 """Runs over data sets end with the same bits however often they are interrupted, and with the same losses on any number of ranks."""
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, FINISH, checkpoint_name
+from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, FINISH, checkpoint_name
+from gangline.core.runs.extension import ExtensionSchedule, extended
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.continuing import Continued
+from gangline.core.specs.spec import spec_hash
 from gangline.data.dataset import DataSet
 from gangline.train.checkpoints.limits import lower_limit
 from gangline.train.run.contract import Orders, RunDirectory
@@ -28,6 +32,7 @@ from tests.train.sets import (
     report_of,
     run_at,
     scratch_spec,
+    start,
     with_latents,
 )
 
@@ -140,6 +145,78 @@ def test_a_run_that_stops_when_it_is_worse_has_the_weights_of_its_best_step(
     assert report_of(run_at(again, ranks=ranks)) == told
     alone = run_at(lay_out(tmp_path / "alone", spec_of(told["best_step"], parallel=parallel), base), ranks=ranks)
     assert report_of(alone)["weights_digest"] == told["weights_digest"]
+
+
+def extended_run(old: RunDirectory, folder: Path, base: Path, schedule: ExtensionSchedule = "stretch") -> RunDirectory:
+    """A run to fourteen steps that is given the old one's checkpoint of step 7."""
+    spec = old.read_training()
+    continues = Continued(job="job-old", step=7, spec_hash=spec_hash(spec))
+    run = lay_out(folder, extended(spec, 14, schedule, continues), base)
+    hand_over(old, run, 7)
+    return run
+
+
+def as_one(old: RunDirectory, folder: Path, base: Path, **settings: Any) -> RunDirectory:
+    """A run of fourteen steps whose last phase has as many more."""
+    spec = old.read_training()
+    phases = (spec.phases[0], replace(spec.phases[1], steps=9))
+    return finish(lay_out(folder, replace(spec, phases=phases, **settings), base))
+
+
+def outcome(run: RunDirectory) -> dict[str, Any]:
+    return {name: value for name, value in report_of(run).items() if name != "continues"}
+
+
+def test_a_run_that_is_extended_ends_as_one_of_all_steps_and_a_kill_in_its_midst_changes_no_bit(
+    tmp_path: Path, base: Path, one_rank: RunDirectory
+) -> None:
+    """With averaged weights and the curve of held-out rows: those of both runs are one."""
+    whole = as_one(one_rank, tmp_path / "whole", base)
+    run = extended_run(one_rank, tmp_path / "run", base)
+    kill_after_save(run, 9)
+    assert outcome(finish(run)) == outcome(whole)
+    assert [one["step"] for one in report_of(run)["held_out"]] == [0, 4, 8, 12, 14]
+    assert report_of(run)["exact"] is True and report_of(run)["continues"] == {"job": "job-old", "step": 7}
+
+
+@pytest.mark.tenths
+def test_two_ranks_that_are_extended_and_killed_end_as_one_run_of_all_steps(
+    tmp_path: Path, base: Path, two_ranks: RunDirectory
+) -> None:
+    spec = two_ranks.read_training()
+    phases = (spec.phases[0], replace(spec.phases[1], steps=9))
+    whole = run_at(lay_out(tmp_path / "whole", replace(spec, phases=phases), base), ranks=2)
+    run = extended_run(two_ranks, tmp_path / "run", base)
+    kill_after_save(run, 9, ranks=2)
+    assert outcome(run_at(run, ranks=2)) == outcome(whole)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_begins_from_no_checkpoint_but_the_one_that_it_continues(
+    tmp_path: Path, base: Path, one_rank: RunDirectory, ranks: int
+) -> None:
+    run = extended_run(one_rank, tmp_path / "run", base)
+    shutil.rmtree(run.resume / checkpoint_name(7))
+    hand_over(one_rank, run, 6)
+    started = start(run, ranks=ranks)
+    assert set(started.ended()) == {EXIT_BAD_INPUT}
+    assert "continues step 7 of job-old, and no valid checkpoint of that step is here" in started.log
+    assert "it belongs to another job's spec, and this one continues step 7 of job-old alone" in started.log
+
+
+def test_its_schedule_is_kept_or_stretched(tmp_path: Path, base: Path, data: DataSet) -> None:
+    """Kept, it is one run of fourteen steps whose schedule is that of ten; stretched, its first step has the rate of the new one."""
+    settings = {"schedule": "cosine", "warmup_steps": 2, "checkpoint_every_steps": 7}
+    old = finish(lay_out(tmp_path / "old", scratch_spec(base, data, phases=TWO_PHASES, **settings), base))
+    whole = as_one(old, tmp_path / "whole", base, schedule_steps=10)
+    kept = finish(extended_run(old, tmp_path / "kept", base, "keep"))
+    assert outcome(kept) == outcome(whole)
+    stretched = finish(extended_run(old, tmp_path / "stretched", base))
+    reported = {
+        line["step"]: line.get("metrics", {}).get("learning_rate") for line in lines(stretched) if line.get("metrics")
+    }
+    for step, rate in reported.items():
+        assert rate == pytest.approx(5e-4 * (1 + math.cos(math.pi * (step - 3) / 12)) / 2)
 
 
 def test_two_ranks_learn_what_one_does(one_rank: RunDirectory, two_ranks: RunDirectory) -> None:

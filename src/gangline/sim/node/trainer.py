@@ -95,7 +95,9 @@ class SimRun:
         manifest = self._at.host.resume.get(self.directory)
         if manifest is None:
             return 0
-        if manifest.files[0].sha256 != content_sha256(self._lineage, manifest.step):
+        continues = self._spec["continues"] or {"step": 0, "spec_hash": ""}
+        lineage = continues["spec_hash"] if manifest.step == continues["step"] else self._lineage
+        if manifest.files[0].sha256 != content_sha256(lineage, manifest.step):
             self._lineage = f"broken {self._lineage}"
         return manifest.step
 
@@ -106,6 +108,9 @@ class SimRun:
             kind, seconds = doom
             at.struck(kind)
             self._later(seconds, lambda: self._end_badly(kind))
+            return
+        if self._spec["continues"] and not self._from_step:
+            self._later(machine.start_s, lambda: self._end_badly("no beginning"))
             return
         if machine.trait == "false_progress":
             at.struck("false progress")
@@ -158,11 +163,12 @@ class SimRun:
         self._at.news()
 
     def _end_badly(self, kind: str) -> None:
-        code = EXIT_BAD_INPUT if kind in ("lying 65", "bad input") else 1
+        code = EXIT_BAD_INPUT if kind in ("lying 65", "bad input", "no beginning") else 1
         self._failure = {
             "memory": Failure(kind="out of memory", because="CUDA out of memory"),
             "lying 65": Failure(kind="bad data", because="an image cannot be read"),
             "bad input": Failure(kind="bad data", because="an image cannot be read"),
+            "no beginning": Failure(kind="bad data", because="the checkpoint that it continues is not here"),
         }.get(kind)
         self._end(code)
 

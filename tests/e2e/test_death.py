@@ -123,7 +123,7 @@ def test_a_job_that_is_extended_and_whose_node_is_killed_then_ends_with_the_bits
     shown = box.client.extension(old, SETTINGS["steps"])
     assert 0 < shown.from_step < shown.reached_step == 60
     new = box.client.extend(old, SETTINGS["steps"]).summary.id
-    until(box, new, is_safe_and_further(1))
+    until(box, new, lambda found: found.summary.committed_step > shown.from_step)
     first.kill()
     box.start_node("node-b")
     ended = until(box, new, has_ended)

@@ -11,7 +11,10 @@ from safetensors import safe_open
 
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.runs.contract import checkpoint_name
+from gangline.core.runs.extension import extended
 from gangline.core.specs.lora import LoraSpec, parse_lora
+from gangline.core.specs.sections.continuing import Continued
+from gangline.core.specs.spec import spec_hash
 from gangline.train.checkpoints.manifest import read_manifest
 from gangline.train.learning.held_out import GROUPS, HeldOutCurve, standard_error
 from gangline.train.run.contract import RunDirectory
@@ -189,6 +192,19 @@ def test_the_best_weights_are_averaged_ones_where_the_result_is(tmp_path: Path) 
     value = {point["step"]: point["held_out_loss"] for point in told["held_out_curve"]}
     assert told["best_step"] < told["steps"]
     assert told["held_out"][0]["loss_after"] == pytest.approx(value[told["best_step"]], rel=1e-5)
+
+
+def test_a_job_that_is_extended_is_measured_as_often_again_before_it_ends(
+    tmp_path: Path, stopped: RunDirectory
+) -> None:
+    spec, told = stopped.read_training(), report_of(stopped)
+    continues = Continued(job="job-old", step=told["steps"], spec_hash=spec_hash(spec))
+    run = lay_out(tmp_path / "run", extended(spec, told["steps"] + 9, "stretch", continues))
+    name = checkpoint_name(told["steps"])
+    shutil.copytree(stopped.checkpoints / name, run.resume / name)
+    now = report_of(finish(run))
+    assert now["steps"] == max(now["best_step"], told["steps"]) + 2
+    assert now["held_out_curve"][: len(told["held_out_curve"])] == told["held_out_curve"]
 
 
 def test_it_needs_measurements() -> None:

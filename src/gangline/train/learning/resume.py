@@ -68,6 +68,10 @@ def resume_learner(learner: Learner, folders: tuple[Path, ...]) -> int:
     _restore_optimizer(learner, stored)
     learner.scale = LossScale(*stored.numbers["loss_scale"])
     learner.curve.restore(stored.numbers["held_out"])
+    if stored.manifest.spec_hash != learner.identity.spec_hash:
+        learner.curve.worse = (
+            0  # a job that continues another one, which may have ended as it was worse, is measured as often again
+        )
     return step
 
 

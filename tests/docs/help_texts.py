@@ -13,9 +13,10 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.subjects import SubjectEntry
 from gangline.core.specs.settings import SettingGroup, settings_of
 
-SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses)
+SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, SubjectEntry, DataRef, TrainingPhase, VaeLosses)
 
 
 def of_command(path: str, command: Any) -> Iterator[tuple[str, str]]:

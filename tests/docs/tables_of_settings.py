@@ -18,6 +18,7 @@ from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.subjects import SubjectEntry
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 from tests.conftest import ROOT
 
@@ -38,9 +39,13 @@ def table(of: type, group: SettingGroup, settings: Mapping[str, Setting], called
 
 def of_training() -> str:
     of = [(each, group, settings) for each in (LoraSpec, Needs) for group, settings in offered_settings(each).items()]
-    of_prompts = (table(SamplePrompt, *each, _name, "setting") for each in groups_of(SamplePrompt).items())
-    of_continues = (table(Continued, *each, _name, "setting") for each in groups_of(Continued).items())
-    return "\n".join((*(table(*one, option_name, "option") for one in of), *of_prompts, *of_continues))
+    inner = (
+        table(kind, *each, _name, "setting")
+        for kind in (SamplePrompt, SubjectEntry, Continued)
+        for each in groups_of(kind).items()
+    )
+    return "\
+".join((*(table(*one, option_name, "option") for one in of), *inner))
 
 
 def _name(_: type, name: str) -> str:

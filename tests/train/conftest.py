@@ -40,9 +40,12 @@ def small_spec(**settings: Any) -> LoraSpec:
     return LoraSpec(**(values | settings))
 
 
-def lay_out(folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT, base: Path = BASE) -> RunDirectory:
+def lay_out(
+    folder: Path, spec: LoraSpec, *, photos: Path = SUBJECT, base: Path = BASE, captions: Path | None = None
+) -> RunDirectory:
     (folder / "inputs").mkdir(parents=True)
     folders = {"base": base} | dict.fromkeys(("photos", "held_out", "class_photos", "class_captions"), photos)
+    folders |= {"captions": captions} if captions else {}
     for name, target in folders.items():
         (folder / "inputs" / name).symlink_to(target)
     (folder / "spec.json").write_text(json.dumps(to_json(spec)))
@@ -61,9 +64,9 @@ class StopsAtItsFirstSave(RunDirectory):
             self.orders.stop = True
 
 
-def interrupt(folder: Path, spec: LoraSpec, *, after: int, photos: Path = SUBJECT, base: Path = BASE) -> RunDirectory:
+def interrupt(folder: Path, spec: LoraSpec, *, after: int, **folders: Any) -> RunDirectory:
     """Lay out `folder` and run `spec` until it has saved step `after`."""
-    lay_out(folder, replace(spec, checkpoint_every_steps=after), photos=photos, base=base)
+    lay_out(folder, replace(spec, checkpoint_every_steps=after), **folders)
     run = StopsAtItsFirstSave(folder)
     assert run_lora_trainer(run, run.orders) == EXIT_STOPPED
     return RunDirectory(folder)

@@ -1,12 +1,14 @@
 """Warn about settings that are allowed but may give poor results. Advice is shown before a job is submitted, and never refuses one."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sections.previews import as_prompt
+from gangline.core.specs.sections.subjects import Subject
 from gangline.core.words import counted
 
 PHOTOS_MIN = 4
@@ -15,6 +17,7 @@ STEPS_FEW = 1000
 RATE_ABSURD = 1e-2
 SEEN_MIN, SEEN_MAX = 10, 2000
 RANK_HIGH, SCALE_HIGH = 128, 8
+SUBJECTS_APART = 2
 RESOLUTION_OF_MODELS = 256
 """No published model family was trained on smaller images. A job at a lower resolution is a test, for which other rates are right."""
 ASPECT_CUT = 1.4
@@ -25,7 +28,7 @@ WORDS_OF_PICTURES = "photo photos photograph picture image images portrait paint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhotoFacts:
-    """A training photo: its size in pixels as displayed, and its caption; `own` is true if the caption is not the job's prompt."""
+    """A training photo: its size in pixels as displayed, and its caption; `own` is true if the caption is not its subject's prompt."""
 
     name: str
     width: int
@@ -33,6 +36,7 @@ class PhotoFacts:
     caption: str
     own: bool = False
     repeats: int = 1
+    subject: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,7 @@ def advise(spec: LoraSpec, pictures: tuple[PhotoFacts, ...], base: RecognisedMod
     """Return the advice, the most important first. `base` is None if the base is not known yet."""
     return (
         *_on_words(spec, pictures),
+        *_on_several(spec, pictures),
         *_on_tags(spec, pictures),
         *_on_photos(spec, pictures),
         *_on_the_base(spec, base),
@@ -71,12 +76,14 @@ def words_of_the_subject(prompt: str) -> list[str]:
 
 def _on_words(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
     prompted = [picture for picture in pictures if not picture.own]
-    if prompted and len(words := words_of_the_subject(spec.prompt)) < 2:
-        yield Advice(
-            setting="prompt",
-            message=f"add the class of the subject, as in 'a photo of {(words or ['sks'])[0]} dog'",
-            because="the model learns a name together with its class much better than the name alone",
-        )
+    for subject in spec.all_subjects:
+        words = words_of_the_subject(subject.prompt)
+        if any(picture.subject == subject.number for picture in prompted) and len(words) < 2:
+            yield Advice(
+                setting=_setting(subject, "prompt"),
+                message=f"add the class of the subject, as in 'a photo of {(words or ['sks'])[0]} dog'",
+                because="the model learns a name together with its class much better than the name alone",
+            )
     if 2 * len(prompted) > len(pictures) and not spec.train_text_encoder:
         who = (
             "the photos share" if len(prompted) == len(pictures) else f"{len(prompted)} of {len(pictures)} photos share"
@@ -84,14 +91,50 @@ def _on_words(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
         yield Advice(
             setting="train_text_encoder",
             message="consider training the text encoders, too",
-            because=f"{who} one prompt, and the text encoders learn what its rare word means; training takes longer",
+            because=f"{who} {_prompts(spec)}, and the text encoders learn what its rare word means; training takes longer",
         )
-    if spec.class_prompt and not {*words_of_the_subject(spec.class_prompt)} & {*words_of_the_subject(spec.prompt)}:
-        yield Advice(
-            setting="class_prompt",
-            message="let the prompt name the class, too",
-            because=f"'{spec.prompt}' and '{spec.class_prompt}' have no word in common: the class images are not of what training changes",
-        )
+    for subject in spec.all_subjects:
+        words = {*words_of_the_subject(subject.prompt)}
+        if subject.class_prompt and not words & {*words_of_the_subject(subject.class_prompt)}:
+            yield Advice(
+                setting=_setting(subject, "class_prompt"),
+                message="let the prompt name the class, too",
+                because=f"'{subject.prompt}' and '{subject.class_prompt}' have no word in common: "
+                "the class images are not of what training changes",
+            )
+
+
+def _setting(subject: Subject, name: str) -> str:
+    """Return where a subject has a setting: in its entry, if it has one."""
+    return f"subjects.{subject.number}.{name}" if subject.folder else name
+
+
+def _prompts(spec: LoraSpec) -> str:
+    return "the prompt of their subject" if spec.subjects else "one prompt"
+
+
+def _on_several(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
+    """Yield what makes subjects of one job unequal, or mixes them."""
+    if spec.preserves_classes:
+        for subject in spec.all_subjects:
+            if not subject.class_prompt:
+                yield Advice(
+                    setting=_setting(subject, "class_prompt"),
+                    message="give this subject a class prompt, too",
+                    because=f"others have one, but nothing keeps the model from forgetting the class of '{subject.prompt}'",
+                )
+    seen = Counter[int]()
+    for picture in pictures:
+        seen[picture.subject] += picture.repeats
+    most = max(seen.values(), default=0)
+    for subject in spec.all_subjects:
+        own = seen[subject.number]
+        if own and most >= SUBJECTS_APART * own:
+            yield Advice(
+                setting=_setting(subject, "repeats"),
+                message=f"set it to {round(subject.repeats * most / own)}",
+                because=f"steps show the most frequent subject {most / own:.1f} times as often as '{subject.prompt}'",
+            )
 
 
 def _on_tags(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
@@ -118,12 +161,14 @@ def _on_tags(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advic
 
 
 def _on_photos(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
-    if len(pictures) < PHOTOS_MIN:
-        yield Advice(
-            setting="photos",
-            message=f"use more than {counted(len(pictures), 'photo')}: 5 to 20, in several places and under different light",
-            because="from few photos the model learns the background as a part of the subject",
-        )
+    for subject in spec.all_subjects:
+        count = sum(picture.subject == subject.number for picture in pictures)
+        if count < PHOTOS_MIN:
+            yield Advice(
+                setting=_setting(subject, "photos"),
+                message=f"use more than {counted(count, 'photo')}: 5 to 20, in several places and under different light",
+                because="from few photos the model learns the background as a part of the subject",
+            )
     side = spec.resolution
     small = [picture.name for picture in pictures if _side(picture, spec.aspect_buckets) < 0.95 * side]
     if small:
@@ -245,11 +290,11 @@ def _on_what_does_nothing(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> I
     plain = LoraSpec(base=spec.base, photos=spec.photos, prompt=spec.prompt)
     tags_change = spec.caption_shuffles or spec.caption_tag_dropout_rate
     for setting, works, where in (
-        ("class_images", spec.class_prompt, "there is a class_prompt"),
+        ("class_images", spec.preserves_classes, "there is a class_prompt"),
         ("class_sample_steps", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
         ("class_sampler", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
         ("class_guidance_scale", spec.class_images_drawn, "the base draws pictures of a class_prompt"),
-        ("prior_weight", spec.class_prompt, "there is a class_prompt"),
+        ("prior_weight", spec.preserves_classes, "there is a class_prompt"),
         ("crops", spec.crop == "random", "crop is random"),
         ("caption_keep", tags_change, "caption_shuffles or caption_tag_dropout_rate is not 0"),
         ("caption_separator", tags_change, "caption_shuffles or caption_tag_dropout_rate is not 0"),

@@ -83,24 +83,27 @@ def test_a_held_out_photo_has_the_first_choice_and_all_tags(tmp_path: Path) -> N
 def source(spec: LoraSpec, variants: tuple[str, ...]) -> ExampleSource:
     """Of two photos with the same texts. A text's token is its place in `variants`, and the last one is the empty text's."""
     latents = Latents(mean=torch.zeros(2, 4, 8, 8), deviation=torch.ones(2, 4, 8, 8), sizes=torch.zeros(2, 6))
-    bucket = AspectBucket(latents, 1, (0, 1), (variants, variants))
+    bucket = AspectBucket(latents, 1, (0, 1), (variants, variants), (0, 0))
     tokens = torch.arange(len(variants) + 1)[:, None, None]
     words = TextBatches(Texts((*variants, ""), (tokens,)), None)
-    return ExampleSource(spec, [bucket], words, seed=spec.seed, timesteps=TimestepSampler(ObjectiveSettings(), 1000))
+    at_all = TimestepSampler(ObjectiveSettings(), 1000)
+    return ExampleSource(
+        spec, [bucket], words, seed=spec.seed, timesteps=at_all, weights=[1.0], at_a_time=spec.batch_size
+    )
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.25])
 def test_which_text_a_sample_has_is_a_function_of_seed_step_and_sample(drop: float) -> None:
     spec, variants = small_spec(caption_drop=drop, caption_tag_dropout_rate=0.5, batch_size=3), ("a", "b", "c", "d")
     seen, steps = source(spec, variants), range(1, 401)
-    found = {step: seen.batch(step).ids[0].flatten().tolist() for step in steps}
+    found = {step: seen.batches(step)[0].ids[0].flatten().tolist() for step in steps}
     for step in steps:
         for place, sample in enumerate(range(3 * (step - 1), 3 * step)):
             rng = stream(spec.seed, "caption", step, sample)
             dropped = rng.random() < drop
             assert found[step][place] == (4 if dropped else int(rng.integers(4)))
     resumed = source(spec, variants)
-    assert all(resumed.batch(step).ids[0].flatten().tolist() == found[step] for step in (250, 399))
+    assert all(resumed.batches(step)[0].ids[0].flatten().tolist() == found[step] for step in (250, 399))
     often = Counter(text for row in found.values() for text in row)
     expected = 1200 * (1 - drop) / 4
     assert all(often[text] == pytest.approx(expected, abs=5 * expected**0.5) for text in range(4))

@@ -23,6 +23,7 @@ from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.subjects import SubjectEntry
 from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, without_defaults, workload
 
 RECORDED = Path(__file__).with_name("keys_of_specs.json")
@@ -138,6 +139,7 @@ OF_LORA = OF_BOTH | {
     "masks": (file("b.mask.png"),),
     "mask": "alpha",
     "prompt": "a photo of sks cat",
+    "subjects": (SubjectEntry(folder="cats", prompt="sks cat"), SubjectEntry(folder="dogs", prompt="zwx dog")),
     "caption_shuffles": 3,
     "caption_keep": 2,
     "caption_separator": ";",
@@ -218,6 +220,15 @@ OF_A_PHASE: dict[str, Any] = {
     "crop": "random",
     "latents": "off",
 }
+OF_A_SUBJECT: dict[str, Any] = {
+    "folder": "kittens",
+    "prompt": "sks kitten",
+    "class_prompt": "a cat",
+    "class_images": 20,
+    "prior_weight": 0.5,
+    "repeats": 3,
+    "weight": 2.0,
+}
 OF_A_PROMPT: dict[str, Any] = {
     "prompt": "sks dog at sea",
     "negative_prompt": "blurry",
@@ -245,6 +256,8 @@ def cases() -> Iterator[tuple[str, Spec]]:
         yield f"unet, another phases.0.{setting}", with_phase(**{setting: value})
     for setting, value in OF_A_PROMPT.items():
         yield f"lora, another sample_prompts.0.{setting}", with_prompt(**{setting: value})
+    for setting, value in OF_A_SUBJECT.items():
+        yield f"lora, another subjects.0.{setting}", with_subject(**{setting: value})
 
 
 def with_phase(**settings: Any) -> ScratchSpec:
@@ -253,6 +266,13 @@ def with_phase(**settings: Any) -> ScratchSpec:
 
 def with_prompt(**settings: Any) -> LoraSpec:
     return replace(LORA, sample_prompts=(SamplePrompt(**{"prompt": "sks dog"} | settings),))
+
+
+def with_subject(**settings: Any) -> LoraSpec:
+    """Two subjects, the first with a class; of its settings some are changed."""
+    first = SubjectEntry(**{"folder": "cats", "prompt": "sks cat", "class_prompt": "cat"} | settings)
+    photos = tuple(file(f"{folder}/a.png") for folder in ("cats", "kittens", "dogs"))
+    return replace(LORA, photos=photos, subjects=(first, SubjectEntry(folder="dogs", prompt="zwx dog")))
 
 
 def keys_of(spec: Spec) -> dict[str, str]:

@@ -7,10 +7,12 @@ import pytest
 
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.subjects import SubjectEntry
 from tests.unit.specs.specs_of_every_setting import (
     LORA,
     OF_A_PHASE,
     OF_A_PROMPT,
+    OF_A_SUBJECT,
     RECORDED,
     STARTS,
     UNET,
@@ -28,6 +30,7 @@ def test_a_case_changes_each_setting(spec: object) -> None:
     assert unchanged(spec) == set()  # type: ignore[arg-type]
     assert {field.name for field in fields(TrainingPhase)} == set(OF_A_PHASE)
     assert {field.name for field in fields(SamplePrompt)} == set(OF_A_PROMPT)
+    assert {field.name for field in fields(SubjectEntry)} == set(OF_A_SUBJECT)
 
 
 def test_every_key_of_every_spec_is_as_it_was_recorded() -> None:

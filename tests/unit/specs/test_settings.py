@@ -14,6 +14,7 @@ from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
+from gangline.core.specs.sections.subjects import SubjectEntry
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -37,14 +38,16 @@ from tests.unit.specs.specs_of_every_setting import (
     LORA_WITH_ALL,
     OF_A_PHASE,
     OF_A_PROMPT,
+    OF_A_SUBJECT,
     UNET,
     changes_of,
     keys_of,
     with_phase,
     with_prompt,
+    with_subject,
 )
 
-SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, DataRef, TrainingPhase, VaeLosses, Continued)
+SPECS = (LoraSpec, ScratchSpec, Needs, SamplePrompt, SubjectEntry, DataRef, TrainingPhase, VaeLosses, Continued)
 
 
 def test_a_spec_with_a_setting_that_does_not_say_what_it_decides_cannot_be_defined() -> None:
@@ -114,6 +117,12 @@ def test_a_setting_of_a_phase_decides_what_it_says_and_nothing_else(name: str) -
 def test_a_setting_of_a_prompt_decides_what_it_says_and_nothing_else(name: str) -> None:
     found = changed(with_prompt(), with_prompt(**{name: OF_A_PROMPT[name]}))
     assert found == decided_by(settings_of(SamplePrompt)[name], RESULT)
+
+
+@pytest.mark.parametrize("name", OF_A_SUBJECT)
+def test_a_setting_of_a_subject_decides_what_it_says_and_nothing_else(name: str) -> None:
+    found = changed(with_subject(), with_subject(**{name: OF_A_SUBJECT[name]}))
+    assert found - {"kohya"} == decided_by(settings_of(SubjectEntry)[name], RESULT)
 
 
 def test_what_only_places_a_job_or_is_only_watched_is_no_part_of_its_result() -> None:

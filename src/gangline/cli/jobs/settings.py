@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from rich.markup import escape
 
+from gangline.cli.jobs import subjects
 from gangline.cli.jobs.prompts import NOTATION, PROMPTS, PROMPTS_FILE, PromptsFileOption, given_prompts
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
 
 NO_OPTIONS = ("needs", "command")
+NOTATIONS = {PROMPTS: NOTATION, subjects.SUBJECTS: subjects.NOTATION}
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -71,7 +73,7 @@ def _options(of: type) -> list[inspect.Parameter]:
 def _option(of: type, name: str, setting: Setting) -> inspect.Parameter:
     hint = _types(of)[name]
     several = " Repeat it for several." if _is_list(hint) else ""
-    several += f" {NOTATION}" * (name == PROMPTS)
+    several += f" {NOTATIONS[name]}" if name in NOTATIONS else ""
     option = typer.Option(
         option_name(of, name),
         help=escape(f"{setting.says}{several}{_default(of, name)}"),

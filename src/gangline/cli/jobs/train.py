@@ -13,6 +13,7 @@ from gangline.cli.bundled.recipes import complete_preset, read_presets
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.places.addresses import addresses_of, unpacked
 from gangline.cli.jobs.settings import with_settings
+from gangline.cli.jobs.subjects import SUBJECTS, given_subjects
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -55,10 +56,11 @@ def train_command(
         typer.Argument(
             help="Train on the photos of one subject in this folder or .zip, with captions beside them (.txt, metadata.jsonl). "
             "Or let the server fetch them from s3://BUCKET/FOLDER/, from the URL of a zip, from comma-separated URLs of "
-            "photos, or from @FILE, which has a URL and then its caption on each line.",
+            "photos, or from @FILE, which has a URL and then its caption on each line. Folders of several subjects (--subject, "
+            "or [[subjects]] in a recipe) are below this one (default: below the recipe's, or the current one).",
             show_default=False,
         ),
-    ],
+    ] = "",
     base: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +115,8 @@ def train_command(
     client = make_client(server, token)
     presets = read_presets(preset or [])
     wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)
+    if not photos:
+        photos = folder_of_subjects(wanted, recipe if not settings.get(SUBJECTS) else None)
     elsewhere = addresses_of(photos)
     if elsewhere is not None:
         from gangline.cli.jobs.places.fetched import fetched_plan
@@ -148,6 +152,13 @@ def read_recipe(given: str | None, *, kind: str = DEFAULT_KIND) -> dict[str, Any
     if theirs != kind:
         raise BadInput(f"the recipe {path} is for jobs of kind {theirs}, not {kind}", hint=COMMANDS)
     return found
+
+
+def folder_of_subjects(settings: dict[str, Any], recipe: str | None) -> str:
+    """Return the folder that subjects' folders are below where none is given: that of the recipe, or the current one."""
+    if not settings.get(SUBJECTS):
+        raise BadInput("there are no photos", hint="give a folder of photos, or several with --subject")
+    return str(find_recipe(recipe).parent) if recipe else "."
 
 
 def with_options(recipe: dict[str, Any], given: dict[str, Any], needs: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +202,10 @@ def plan_lora(photos: Path, settings: dict[str, Any]) -> "LoraPlan":
     if isinstance(paths["base"], str):
         paths["base"] = here_or_bundled(paths["base"])
     rest = {name: value for name, value in settings.items() if name not in PATHS}
-    return make_plan(JobInputs(photos=photos, **paths), rest)
+    subjects = given_subjects(settings, photos)
+    if subjects.entries:
+        rest |= {SUBJECTS: subjects.entries}
+    return make_plan(JobInputs(photos=photos, **paths, subjects=subjects.inputs, notes=subjects.notes), rest)
 
 
 def _names_files(name: str, value: object) -> bool:

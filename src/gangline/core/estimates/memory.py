@@ -87,7 +87,7 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
         "activations": microbatch * sample / GB,
         "libraries": LIBRARIES_GB,
     }
-    before = _preparing(family, side, layers, base if spec.class_prompt else 0)
+    before = _preparing(family, side, layers, base if spec.preserves_classes else 0)
     return _memory(parts, spec.gradient_checkpointing, before)
 
 

@@ -79,8 +79,9 @@ def prepare_s(spec: LoraSpec, family: Family, kind: GpuKind) -> Band:
     shown = len(spec.sample_prompts) + sum(bool(each.negative_prompt) for each in previews_of(spec))
     texts = 0 if spec.train_text_encoder else photos * spec.texts_per_caption + shown + 2
     said = _guessed(step_s(embed_text(family), kind, samples=1, microbatch=1, replayed=False).middle).times(texts)
-    drawn = _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(spec.class_images)
-    return encoded + read + said + (drawn if spec.class_prompt else NONE)
+    of_classes = sum(subject.class_images for subject in spec.all_subjects if subject.class_prompt)
+    drawn = _drawn_s(family, spec.resolution, spec.sample_steps, kind).times(of_classes)
+    return encoded + read + said + (drawn if of_classes else NONE)
 
 
 def pictures_s(spec: LoraSpec | ScratchSpec, family: Family, kind: GpuKind) -> Band:

@@ -15,6 +15,7 @@ from gangline.core.models.families import Family, Variant
 from gangline.core.models.lora_layers import rank_of_convolutions
 from gangline.core.specs.fields import Base, FilesBase, HubBase, Prediction
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sections.subjects import Subject
 from gangline.core.specs.settings import settings_of
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -62,12 +63,17 @@ class Facts:
 def lora_name(spec: LoraSpec) -> str:
     """Return a name for the result that is valid as a file name and in prompts such as `<lora:sks-cat:1>`.
 
-    It has the words of `output_name` in any script, else the ASCII words of the prompt, else it is `lora`.
+    It has the words of `output_name` in any script, else the ASCII words of the prompts, else it is `lora`.
     """
     named = re.findall(r"\w+", spec.output_name.lower())
-    words = named or re.findall(r"[a-z0-9]+", spec.prompt.lower())
+    words = named or re.findall(r"[a-z0-9]+", prompts_in_words(spec).lower())
     name = "-".join(words)[:NAME_CHARACTERS_MAX].strip("-")
     return name or "lora"
+
+
+def prompts_in_words(spec: LoraSpec) -> str:
+    """Return what prompts of the LoRA contain: the prompt of each subject."""
+    return ", ".join(subject.prompt for subject in spec.all_subjects)
 
 
 def base_name(base: Base) -> str:
@@ -169,19 +175,39 @@ def _arguments(spec: LoraSpec) -> str:
 def _images(spec: LoraSpec) -> dict[str, Any]:
     """Return the data's fields. UIs suggest the words of `tag_frequency` for prompts; captions of single photos are not repeated there."""
     dropped = {"caption_tag_dropout_rate": rate} if (rate := spec.caption_tag_dropout_rate) else {}
-    trained = {} if spec.captions else {"tag_frequency": json.dumps({"photos": {spec.prompt: len(spec.photos)}})}
+    prompted = {_folder(each): {each.prompt: len(each.photos)} for each in spec.all_subjects if not each.captions}
+    trained = {"tag_frequency": json.dumps(prompted)} if prompted else {}
     return (
         trained
         | dropped
+        | _folders(spec)
         | {
-            "num_train_images": len(spec.photos),
-            "num_reg_images": len(spec.class_photos) + spec.class_images_drawn,
+            "num_train_images": sum(len(each.photos) * each.repeats for each in spec.all_subjects),
+            "num_reg_images": sum(map(_class_count, spec.all_subjects)),
             "resolution": (spec.resolution, spec.resolution),
             "random_crop": spec.crop == "random",
             "cache_latents": True,
             "shuffle_caption": spec.caption_shuffles > 0,
         }
     )
+
+
+def _folder(subject: Subject) -> str:
+    return subject.folder or "photos"
+
+
+def _class_count(subject: Subject) -> int:
+    return len(subject.class_photos) + subject.class_images_drawn
+
+
+def _folders(spec: LoraSpec) -> dict[str, Any]:
+    """Return the folders of several subjects, as kohya's script lists them; a file of one subject had none before there were several."""
+    if not spec.subjects:
+        return {}
+    photos = {one.folder: {"n_repeats": one.repeats, "img_count": len(one.photos)} for one in spec.all_subjects}
+    counts = {one.folder: _class_count(one) for one in spec.all_subjects if one.class_prompt}
+    of_classes = {folder: {"n_repeats": 1, "img_count": count} for folder, count in counts.items()}
+    return {"dataset_dirs": json.dumps(photos), "reg_dataset_dirs": json.dumps(of_classes)}
 
 
 def modelspec(spec: LoraSpec, facts: Facts, content_sha256: str) -> dict[str, str]:
@@ -196,7 +222,7 @@ def modelspec(spec: LoraSpec, facts: Facts, content_sha256: str) -> dict[str, st
         "title": facts.name,
         "resolution": f"{spec.resolution}x{spec.resolution}",
         "hash_sha256": f"0x{content_sha256}",
-        "trigger_phrase": spec.prompt,
+        "trigger_phrase": prompts_in_words(spec),
         "prediction_type": "v" if facts.prediction_type == "v_prediction" else "epsilon",
     }
     if facts.licence:

@@ -16,6 +16,7 @@ from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import previews_of
 from gangline.core.specs.sections.shared import RESCALE_OF_ZERO_SNR
+from gangline.core.specs.sections.subjects import Subject
 from gangline.core.specs.settings import CLASS_IMAGES, EMBEDDINGS, LATENTS, PREPARED, Decides, deciding
 
 MADE_AS = 2
@@ -55,8 +56,9 @@ def embeddings_key(spec: LoraSpec, fingerprint: dict[str, str], shard: int = 0) 
     return _key(_embeddings(spec), fingerprint, shard)
 
 
-def class_images_key(spec: LoraSpec, shard: int = 0) -> str:
-    return _key(_class_images(spec), {}, shard)
+def class_images_key(spec: LoraSpec, shard: int = 0, *, number: int = 0) -> str:
+    """Return the key of a shard of the images of one class, that of the subject with this number."""
+    return _key(_class_images(spec, spec.all_subjects[number]), {}, shard)
 
 
 def subject_of(key: str) -> str:
@@ -80,8 +82,8 @@ def prepared_kind(key: str) -> str:
 
 def subjects(spec: LoraSpec) -> tuple[str, ...]:
     """Return the subjects of which a run of this spec may reuse files that other runs prepared."""
-    of_class = (_class_images(spec),) if spec.class_images_drawn else ()
-    return (_latents(spec), _embeddings(spec), *of_class)
+    of_classes = [_class_images(spec, each) for each in spec.all_subjects if each.class_images_drawn]
+    return (_latents(spec), _embeddings(spec), *dict.fromkeys(of_classes))
 
 
 def _key(subject: str, fingerprint: dict[str, str], shard: int = 0) -> str:
@@ -102,21 +104,23 @@ def _latents(spec: LoraSpec) -> str:
 def _embeddings(spec: LoraSpec) -> str:
     """Return the subject of the embeddings. Photos' names are a part of it, as a caption belongs to a name or is in it."""
     drawn = {"shuffles": spec.caption_shuffles, "keep": spec.caption_keep, "seed": spec.seed}
-    said = _values(
-        spec, EMBEDDINGS, {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed", "class_photos"}
-    )
+    otherwise = {"base", "sample_prompts", "caption_shuffles", "caption_keep", "seed", "class_photos", "subjects"}
+    said = _values(spec, EMBEDDINGS, otherwise)
     named = {name: [file.path for file in getattr(spec, name)] for name in ("photos", "held_out")}
     texts = [[each.prompt, each.negative_prompt] if each.negative_prompt else each.prompt for each in previews_of(spec)]
-    shown = {"shown": texts} | (drawn if spec.captions_vary else {})
+    shown: dict[str, Any] = {"shown": texts} | (drawn if spec.captions_vary else {})
     if spec.class_photos:
         named["class_photos"] = [file.path for file in spec.class_photos]
+    if spec.subjects:
+        shown["subjects"] = [[each.folder, each.prompt, each.class_prompt] for each in spec.subjects]
     return _subject("embeddings", said | named | shown | {"base": spec.base.id})
 
 
-def _class_images(spec: LoraSpec) -> str:
-    """Return the subject of the class images. An image's number is its seed, so that jobs with different seeds share them."""
-    drawn = {"class_images": max(0, spec.class_images - len(spec.class_photos))}
-    of_spec = _values(spec, CLASS_IMAGES, {"base", "vae", "class_photos"}) | drawn
+def _class_images(spec: LoraSpec, of: Subject) -> str:
+    """Return the subject of the images of a class. An image's number is its seed, so that jobs with different seeds share them, and so do
+    subjects of the same class."""
+    drawn = {"class_images": max(0, of.class_images - len(of.class_photos)), "class_prompt": of.class_prompt}
+    of_spec = _values(spec, CLASS_IMAGES, {"base", "vae", "class_photos", "subjects"}) | drawn
     settings = {CLASS_IMAGES_CALLED.get(name, name): value for name, value in of_spec.items()}
     if spec.zero_terminal_snr:
         settings["guidance_rescale"] = RESCALE_OF_ZERO_SNR

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
@@ -32,6 +33,7 @@ from gangline.core.specs.sections.subject import (
     SubjectCaptionSettings,
     SubjectSettings,
 )
+from gangline.core.specs.sections.subjects import FILE_FIELDS, Subject, by_folder
 from gangline.core.specs.settings import (
     BITS,
     CLASS_IMAGES,
@@ -44,6 +46,7 @@ from gangline.core.specs.settings import (
     hashed,
     section,
 )
+from gangline.core.words import counted
 
 
 @section(SettingGroup.TRAINING)
@@ -134,16 +137,39 @@ class LoraSpec(
     @property
     def title(self) -> str:
         """For people, where they gave the job no name."""
-        return self.prompt
+        others = len(self.all_subjects) - 1
+        return self.prompt + (f" and {counted(others, 'other subject')}" if others else "")
+
+    @cached_property
+    def all_subjects(self) -> tuple[Subject, ...]:
+        """The subjects in their order: those of `subjects`, or the one that the job's own settings describe."""
+        defaults = {"class_images": self.class_images, "prior_weight": self.prior_weight}
+        if not self.subjects:
+            alone: dict[str, Any] = {"folder": "", "prompt": self.prompt, "class_prompt": self.class_prompt}
+            alone |= defaults | {name: getattr(self, name) for name in FILE_FIELDS}
+            return (Subject(**alone),)
+        files = {name: by_folder(getattr(self, name)) for name in FILE_FIELDS}
+        found = list[Subject]()
+        for number, entry in enumerate(self.subjects):
+            own: dict[str, Any] = {each.name: getattr(entry, each.name) for each in fields(entry)}
+            own |= {name: value for name, value in defaults.items() if own[name] is None}
+            own |= {name: tuple(known.get(entry.folder, ())) for name, known in files.items()}
+            found.append(Subject(number=number, **own))
+        return tuple(found)
+
+    @property
+    def preserves_classes(self) -> bool:
+        """Whether images of a class are trained on, of one subject at least."""
+        return any(subject.class_prompt for subject in self.all_subjects)
 
     @property
     def prompts_to_sample(self) -> tuple[str | SamplePrompt, ...]:
-        return self.sample_prompts or (self.prompt,)
+        return self.sample_prompts or tuple(subject.prompt for subject in self.all_subjects)
 
     @property
     def samples_per_step(self) -> int:
-        """The subject's images, and as many of its class where that is preserved."""
-        return self.batch_size * (2 if self.class_prompt else 1)
+        """The subjects' images, and as many of their classes where those are preserved: fewer if a subject of the step has no class."""
+        return self.batch_size * (2 if self.preserves_classes else 1)
 
     @property
     def phases(self) -> tuple[TrainingPhase, ...]:
@@ -172,20 +198,13 @@ class LoraSpec(
 
     @property
     def class_images_drawn(self) -> int:
-        """How many pictures of its class the base draws, besides photos of it."""
-        return max(0, self.class_images - len(self.class_photos)) if self.class_prompt else 0
+        """How many pictures of all classes the base draws, besides photos of them."""
+        return sum(subject.class_images_drawn for subject in self.all_subjects)
 
     def input_files(self) -> dict[str, File]:
         """Every file of a run's `inputs/` that is stored by content, by its path below it."""
-        folders = {
-            "photos": self.photos,
-            "held_out": self.held_out,
-            "captions": self.captions,
-            "class_photos": self.class_photos,
-            "class_captions": self.class_captions,
-            "masks": self.masks,
-            "init_lora": (self.init_lora,) if self.init_lora else (),
-        }
+        of_subjects: dict[str, tuple[File, ...]] = {name: getattr(self, name) for name in FILE_FIELDS}
+        folders = of_subjects | {"init_lora": (self.init_lora,) if self.init_lora else ()}
         learned_from = {f"{folder}/{file.path}": file for folder, files in folders.items() for file in files}
         return learned_from | self.model_files()
 
@@ -197,14 +216,24 @@ class LoraSpec(
 
 
 def parse_lora(value: object, *, options: bool = False) -> LoraSpec:
-    """A spec from JSON values, or from `options` of a command line. Raises `InvalidSpec` with every problem that it has."""
-    spec: LoraSpec = parse_as(LoraSpec, value, options=options)
+    """A spec from JSON values, or from `options` of a command line. With subjects `prompt` may be left out: it is the first one's. Raises
+    `InvalidSpec` with every problem that it has."""
+    spec: LoraSpec = parse_as(LoraSpec, _with_prompt(value), options=options)
     of_shared = contradictions_of_objective(spec) | contradictions_of_schedule(spec, spec.steps)
     contradictions = of_shared | _contradictions(spec) | why_not_together(spec, spec.optimizer)
-    problems = (*_doubles(spec), *(problem for problem, wrong in contradictions.items() if wrong))
+    of_subjects = (*_doubles(spec), *_doubles_of_subjects(spec), *_outside(spec), *_of_classes(spec))
+    problems = (*of_subjects, *(problem for problem, wrong in contradictions.items() if wrong))
     if problems:
         raise InvalidSpec(problems)
     return spec
+
+
+def _with_prompt(value: object) -> object:
+    if not isinstance(value, dict) or "prompt" in value:
+        return value
+    entries = value.get("subjects")
+    first = entries[0] if isinstance(entries, list | tuple) and entries else None
+    return value | {"prompt": first["prompt"]} if isinstance(first, dict) and "prompt" in first else value
 
 
 def refuse_idle_gpus(spec: LoraSpec) -> None:
@@ -222,7 +251,7 @@ def refuse_idle_gpus(spec: LoraSpec) -> None:
 
 
 def _doubles(spec: LoraSpec) -> Iterator[Problem]:
-    for name in ("photos", "held_out", "captions", "class_photos", "class_captions", "masks"):
+    for name in FILE_FIELDS:
         paths = [file.path for file in getattr(spec, name)]
         if len(set(paths)) < len(paths):
             yield Problem(name, "two files have the same name: rename one of them")
@@ -236,13 +265,44 @@ def _doubles(spec: LoraSpec) -> Iterator[Problem]:
             yield Problem("held_out", f"{file.path} is also a training photo: remove it from one of the two")
 
 
+def _doubles_of_subjects(spec: LoraSpec) -> Iterator[Problem]:
+    """Yield what two subjects have in common, or have beside those of the job: then nothing could say which counts."""
+    before: dict[tuple[str, str], int] = {}
+    for number, entry in enumerate(spec.subjects):
+        for name, own in (("folder", entry.folder.casefold()), ("prompt", entry.prompt.casefold())):
+            if (other := before.setdefault((name, own), number)) != number:
+                what = f"is {getattr(entry, name)!r}, as that of subjects.{other}"
+                yield Problem(f"subjects.{number}.{name}", f"{what}: give each subject its own")
+    if spec.subjects and spec.prompt != spec.subjects[0].prompt:
+        yield Problem("prompt", "must be left out with subjects: each has its own")
+    if spec.subjects and spec.class_prompt:
+        yield Problem("class_prompt", "must be left out with subjects: give it to each subject that has a class")
+
+
+def _outside(spec: LoraSpec) -> Iterator[Problem]:
+    """Yield subjects without photos, and the first file of each kind that belongs to none."""
+    folders = [entry.folder for entry in spec.subjects]
+    for subject in spec.all_subjects if folders else ():
+        if not subject.photos:
+            yield Problem(f"subjects.{subject.number}.folder", f"no photo to train on is in {subject.folder}/")
+    for name in FILE_FIELDS if folders else ():
+        outside = (file.path for file in getattr(spec, name) if file.path.partition("/")[0] not in folders)
+        if path := next(outside, ""):
+            yield Problem(name, f"{path} is in no subject's folder ({', '.join(folders)})")
+
+
+def _of_classes(spec: LoraSpec) -> Iterator[Problem]:
+    for subject in spec.all_subjects:
+        if subject.class_photos and not subject.class_prompt:
+            where = f"in {subject.folder}/ " if subject.folder else ""
+            yield Problem("class_photos", f"{where}need a class_prompt: set it to what the photos show")
+
+
 def _contradictions(spec: LoraSpec) -> dict[Problem, bool]:
     too_many = f"is more than the {spec.samples_per_step} samples of a step"
     return {
         Problem("mask", "must be `files` if there are masks, and only then"): (spec.mask == "files")
         != bool(spec.masks),
-        Problem("class_photos", "need a class_prompt: set it to what the photos show"): bool(spec.class_photos)
-        and not spec.class_prompt,
         Problem("microbatch", too_many): (spec.microbatch or 0) > spec.samples_per_step,
         Problem("adam_beta1", "is 0, but schedule_free averages the weights by it: set it above 0"): spec.adam_beta1
         == 0

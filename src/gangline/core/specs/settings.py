@@ -47,6 +47,7 @@ class SettingGroup(StrEnum):
     SAVING = "Seed and checkpoints"
     SAMPLES = "Sample pictures"
     PROMPTS = "Each entry of `sample_prompts` that is a table"
+    SUBJECTS = "Each entry of `subjects`"
     SAID = "Results"
     TRIES = "Scheduling"
     NODE = "Node requirements"

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from gangline.core.errors import BadInput
+from gangline.core.specs.sections.subjects import REPEATS_MAX
 from gangline.data.images.sidecars import sidecar_files, sidecar_folders
 from gangline.data.links import refuse_link_out
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 2000
 BYTES_MAX = 2**26
-REPEATS_MAX = 1000
 BESIDE = (".txt", ".caption")
 METADATA = "metadata.jsonl"
 COUNTED = re.compile(r"(\d+)_(.*)")

@@ -31,13 +31,26 @@ class Order:
         first = earlier * self.batch
         return bucket, self._examples(bucket, range(first, first + self.batch))
 
+    def taken(self, step: int) -> list[tuple[int, list[int]]]:
+        """Return what the steps before `step` took of each bucket: how often all of it, and the examples that came once more."""
+        turn = self._round_of(step - 1)
+        labels = self._buckets_of(turn)[: step - 1 - self._until(turn)]
+        found = list[tuple[int, list[int]]]()
+        for bucket, count in enumerate(self.counts):
+            taken = (turn * count // self.batch + labels.count(bucket)) * self.batch
+            found.append((taken // count, self._examples(bucket, range(taken // count * count, taken))))
+        return found
+
     def _place(self, index: int) -> tuple[int, int]:
         """Return the bucket of the batch at `index` (from 0), and how many batches that bucket had before."""
         turn = self._round_of(index)
-        labels = _labels(self.seed, turn, tuple(self._batches(bucket, turn) for bucket in range(len(self.counts))))
+        labels = self._buckets_of(turn)
         within = index - self._until(turn)
         bucket = labels[within]
         return bucket, turn * self.counts[bucket] // self.batch + labels[:within].count(bucket)
+
+    def _buckets_of(self, turn: int) -> list[int]:
+        return _labels(self.seed, turn, tuple(self._batches(bucket, turn) for bucket in range(len(self.counts))))
 
     def _round_of(self, index: int) -> int:
         """Return the round of the batch at `index`, found by bisection.

@@ -70,6 +70,8 @@ def read_submission(
             "captions: they are fetched with the photos",
             hint="put them beside the photos, or give a caption with each URL",
         )
+    if places and value.get("subjects"):
+        raise BadInput("subjects: the server fetches photos of one subject only", hint="upload the photos of several")
     wanted = with_base_named(deployment, project, value | ({"photos": [to_json(STAND_IN)]} if places else {}))
     return pinned(deployment, project, parse(wanted)), places
 

@@ -3,6 +3,8 @@
 Shape letters: B samples, C latent channels, H W latent sides, K pieces, L tokens, D width, P pooled width.
 """
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,8 +60,25 @@ class TextBatches:
         return {"tokens": these.tokens, "pooled": these.pooled, "said": said, "ids": ()}
 
 
+@dataclass(frozen=True, slots=True)
+class StepExamples:
+    """Examples of a step: the photos of the bucket number `which`, by their places in it, and the number of the sample that each of them
+    is."""
+
+    which: int
+    bucket: AspectBucket
+    photos: list[int]
+    samples: list[int]
+
+    @property
+    def subjects(self) -> list[int]:
+        """The subject of each, by its number."""
+        return [self.bucket.subjects[photo] for photo in self.photos]
+
+
 class ExampleSource:
-    """Photos in buckets. All randomness of their samples follows from `seed`; the samples of a step count `share` in its loss together."""
+    """Photos in buckets. All randomness of their samples follows from `seed`. A sample counts in the loss of its step what `weights` has
+    for its subject, divided by the size of a batch. The order of photos gives `at_a_time` of one bucket."""
 
     def __init__(
         self,
@@ -69,38 +88,55 @@ class ExampleSource:
         *,
         seed: int,
         timesteps: TimestepSampler,
-        share: float = 1,
+        weights: Sequence[float],
+        at_a_time: int,
     ) -> None:
         self._spec = spec
         self._buckets = buckets
         self._words = words
         self._seed = seed
         self._timesteps = timesteps
-        self._share = share
-        self._order = Order(seed, tuple(len(bucket.examples) for bucket in buckets), spec.batch_size)
+        self._weights = weights
+        self._order = Order(seed, tuple(len(bucket.examples) for bucket in buckets), at_a_time)
 
-    def batch(self, step: int) -> LoraBatch:
+    def batches(self, step: int) -> list[LoraBatch]:
         """Return the batch of `step`, counted from 1."""
-        size = self._spec.batch_size
+        return [self.batch(step, self.examples(step))]
+
+    def examples(self, step: int) -> StepExamples:
         which, places = self._order.step(step)
-        bucket = self._buckets[which]
-        samples = range((step - 1) * size, step * size)
-        photos = [bucket.examples[place] for place in places]
+        bucket, size = self._buckets[which], len(places)
+        return StepExamples(
+            which, bucket, [bucket.examples[place] for place in places], [*range((step - 1) * size, step * size)]
+        )
+
+    def seen(self, step: int) -> Counter[int]:
+        """Return how many examples of each subject the steps before `step` have."""
+        found = Counter[int]()
+        for bucket, (times, places) in zip(self._buckets, self._order.taken(step), strict=True):
+            found.update({subject: times * count for subject, count in bucket.of_subjects.items()} if times else {})
+            found.update(bucket.subjects[bucket.examples[place]] for place in places)
+        return found
+
+    def batch(self, step: int, of: StepExamples) -> LoraBatch:
+        """Return the samples of these examples."""
+        bucket, samples = of.bucket, of.samples
         seen = chance.integers(self._seed, "view", step, samples, bucket.views).tolist()
-        rows = [photo * bucket.views + view for photo, view in zip(photos, seen, strict=True)]
+        rows = [photo * bucket.views + view for photo, view in zip(of.photos, seen, strict=True)]
         latents = bucket.latents
         drawn = chance.normal(self._seed, "posterior", step, samples, latents.shape)
+        shares = [self._weights[subject] / self._spec.batch_size for subject in of.subjects]
         return LoraBatch(
             clean=latents.mean[rows] + latents.deviation[rows] * drawn,
             noise=self._noise(step, samples, latents.shape),
             timesteps=self._timesteps.draw(self._seed, step, samples),
-            share=torch.full((size,), self._share / size),
+            share=torch.tensor(shares),
             sizes=latents.sizes[rows],
             mask=None if latents.mask is None else latents.mask[rows],
-            **self._words.batch(self._captions(bucket, photos, step, samples)),
+            **self._words.batch(self._captions(bucket, of.photos, step, samples)),
         )
 
-    def _noise(self, step: int, samples: range, shape: tuple[int, ...]) -> torch.Tensor:
+    def _noise(self, step: int, samples: list[int], shape: tuple[int, ...]) -> torch.Tensor:
         """Return noise (B, C, H, W), with an offset for each channel if the spec has one (Guttenberg 2023): without it brightness stays
         near the middle."""
         noise = chance.normal(self._seed, "noise", step, samples, shape)
@@ -109,7 +145,7 @@ class ExampleSource:
         offset = chance.normal(self._seed, "noise offset", step, samples, (shape[0], 1, 1))
         return noise + self._spec.noise_offset * offset
 
-    def _captions(self, bucket: AspectBucket, photos: list[int], step: int, samples: range) -> list[str]:
+    def _captions(self, bucket: AspectBucket, photos: list[int], step: int, samples: list[int]) -> list[str]:
         chosen = []
         for photo, sample in zip(photos, samples, strict=True):
             rng = stream(self._seed, "caption", step, sample)
@@ -119,9 +155,36 @@ class ExampleSource:
         return chosen
 
 
-def step_batches(sources: list[ExampleSource], step: int) -> list[LoraBatch]:
+class ClassSource:
+    """Images of the classes of several subjects. Each photo of a step is accompanied by one of its subject's class, if that has a class: by
+    the sample of the same number. A subject's class images come in an order of their own, each as often as the others."""
+
+    def __init__(self, photos: ExampleSource, classes: Mapping[int, ExampleSource]) -> None:
+        """`classes` has the sources of classes, which give one image at a time, by the numbers of their subjects."""
+        self._photos = photos
+        self.classes = classes
+
+    def batches(self, step: int) -> list[LoraBatch]:
+        """Return the batches of `step`, counted from 1: one for each subject and size. Empty if no subject of the step has a class."""
+        beside, seen = self._photos.examples(step), self._photos.seen(step)
+        chosen: dict[tuple[int, int], StepExamples] = {}
+        for subject, sample in zip(beside.subjects, beside.samples, strict=True):
+            if subject not in self.classes:
+                continue
+            seen[subject] += 1
+            image = self.classes[subject].examples(seen[subject])
+            alike = chosen.setdefault((subject, image.which), replace(image, photos=[], samples=[]))
+            alike.photos.extend(image.photos)
+            alike.samples.append(sample)
+        return [self.classes[subject].batch(step, images) for (subject, _), images in chosen.items()]
+
+
+Source = ExampleSource | ClassSource
+
+
+def step_batches(sources: Sequence[Source], step: int) -> list[LoraBatch]:
     """Return the batches of a step, counted from 1: one for each size."""
-    return side_by_side([source.batch(step) for source in sources])
+    return side_by_side([batch for source in sources for batch in source.batches(step)])
 
 
 def side_by_side(batches: list[LoraBatch]) -> list[LoraBatch]:
@@ -138,9 +201,8 @@ def _joined(batches: list[LoraBatch]) -> LoraBatch:
     if any(batch.mask is not None for batch in batches):
         batches = [batch if batch.mask is not None else replace(batch, mask=_whole(batch)) for batch in batches]
     first, *others = batches
-    rest = iter([tensor for batch in others for tensor in batch.tensors()])
-    assert len(others) == 1, "photos of the subject and of its class"
-    return first.each(lambda tensor: torch.cat([tensor, next(rest)]))
+    rest = zip(*(batch.tensors() for batch in others), strict=True)
+    return first.each(lambda tensor: torch.cat([tensor, *next(rest)]))
 
 
 def _whole(batch: LoraBatch) -> torch.Tensor:

@@ -8,10 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from gangline.core.display import printable
-from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, base_name, single_file
+from gangline.core.models.lora_metadata import DIFFUSERS_FILE, Facts, base_name, prompts_in_words, single_file
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, HubBase
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sections.subjects import Subject
 from gangline.core.specs.settings import BITS, RESULT, SettingGroup, settings_of
 from gangline.core.words import counted
 
@@ -43,6 +44,7 @@ def card(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...]) -> str
         _introduction(spec, facts),
         *(f"![{_text(picture.prompt)}](<{quote(picture.path)}>)" for picture in pictures),
         _use(spec, facts),
+        _subjects(spec),
         _settings(spec, facts),
         _held_out(facts),
         _numerics(facts),
@@ -64,7 +66,7 @@ def _front_matter(spec: LoraSpec, facts: Facts, pictures: tuple[CardPicture, ...
             facts.family.tag,
             "template:sd-lora",
         ],
-        "instance_prompt": spec.prompt,
+        "instance_prompt": prompts_in_words(spec),
     }
     if isinstance(spec.base, HubBase):
         values |= {"base_model": spec.base.repo, "base_model_relation": "adapter"}
@@ -87,11 +89,37 @@ def _introduction(spec: LoraSpec, facts: Facts) -> str:
     kind = f"{_kind(spec)} for {facts.family.title}"
     return f"""# {_text(facts.name)}
 
-A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}.
+A {kind}, trained by Gangline on {counted(len(spec.photos), "photo")}{_of_several(spec)}.
 
-- Prompt: {_code(spec.prompt)}
+{_prompts(spec)}
 - Base: {_link(spec.base)}
 - Licence of the base: {_text(facts.licence) if facts.licence else UNKNOWN_LICENCE}"""
+
+
+def _of_several(spec: LoraSpec) -> str:
+    return f" of {counted(len(spec.subjects), 'subject')}" if spec.subjects else ""
+
+
+def _prompts(spec: LoraSpec) -> str:
+    return "\n".join(f"- Prompt: {_code(subject.prompt)}" for subject in spec.all_subjects)
+
+
+def _subjects(spec: LoraSpec) -> str:
+    if not spec.subjects:
+        return ""
+    rows = (
+        f"| {_text(each.folder)} | {_text(each.prompt)} | {len(each.photos)} | {each.repeats} | {each.weight:g} | {_class(each)} |"
+        for each in spec.all_subjects
+    )
+    head = "| folder | prompt | photos | repeats | weight | class |"
+    return "\n".join(("## Subjects", "", head, "|---|---|---|---|---|---|", *rows))
+
+
+def _class(subject: Subject) -> str:
+    if not subject.class_prompt:
+        return "none"
+    count = counted(len(subject.class_photos) + subject.class_images_drawn, "image")
+    return f"{_text(subject.class_prompt)}: {count}, weight {subject.weight * subject.prior_weight:g}"
 
 
 def _kind(spec: LoraSpec) -> str:
@@ -188,7 +216,7 @@ def _settings(spec: LoraSpec, facts: Facts) -> str:
     shown = {
         name for name, one in known.items() if one.decides & (RESULT | BITS) and one.group is not SettingGroup.FILES
     }
-    listed = [one for one in fields(spec) if one.name in shown - {"prompt"}]  # already shown above
+    listed = [one for one in fields(spec) if one.name in shown - {"prompt", "subjects"}]  # already shown above
     changed = [one for one in listed if getattr(spec, one.name) != one.default]
     rows = [f"| {_text(one.name)} | {_cell(value[one.name])} | {_cell(one.default)} |" for one in changed]
     table = "\n".join(("| setting | value | default |", "|---|---|---|", *rows))

@@ -15,6 +15,7 @@ from gangline.core.models.bases import TEXT_ENCODERS
 from gangline.core.runs import prepared as keys
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import previews_of, texts_to_show
+from gangline.core.specs.sections.subjects import Subject
 from gangline.data.images.ahead import decoded, processes_for
 from gangline.data.images.buckets import Size
 from gangline.posix import cores
@@ -82,7 +83,7 @@ def gather(
     own = make_buckets(spec, of_class, {size: latents[_of_class(size)] for size in of_class}, len(spec.photos))
     texts = tokenize(base, _texts(spec, [*buckets, *own], held_out))
     spoken = _spoken(run, base, keys.embeddings_key(spec, fingerprint), texts)
-    drawn = _class_images(run, base, spec, texts, spoken, orders) if spec.class_images_drawn else []
+    drawn = _class_images(run, base, spec, texts, spoken, orders)
     if drawn is None:
         return None
     class_images = [*drawn, *own]
@@ -105,7 +106,8 @@ def _texts(spec: LoraSpec, buckets: list[AspectBucket], held_out: list[tuple[Fil
     of_photos = [text for bucket in buckets for variants in bucket.texts for text in variants]
     of_photos += [picture.caption.text for _, picture in held_out]
     shown = (preview.prompt for preview in previews_of(spec))
-    return [*of_photos, spec.prompt, *([spec.class_prompt] if spec.class_prompt else []), *shown, ""]
+    prompts = [text for subject in spec.all_subjects for text in (subject.prompt, subject.class_prompt) if text]
+    return [*of_photos, *prompts, *shown, ""]
 
 
 def _latents(
@@ -183,12 +185,36 @@ def _spoken(run: RunDirectory, base: LoadedBase, key: str, texts: Texts) -> Embe
 def _class_images(
     run: RunDirectory, base: LoadedBase, spec: LoraSpec, texts: Texts, spoken: Embedded, orders: Orders
 ) -> list[AspectBucket] | None:
-    """Return images of the class as the base draws them, kept as latents in shards: they need not be decoded and encoded again."""
-    assert spec.class_prompt is not None
-    words, silence = spoken[[texts.index(spec.class_prompt)]], spoken[[texts.index("")]]
+    """Return images of each subject's class as the base draws them, or None after an order to stop."""
+    found = list[AspectBucket]()
+    for subject in spec.all_subjects:
+        if subject.class_images_drawn:
+            mean = _drawn(run, base, spec, subject, texts, spoken, orders)
+            if mean is None:
+                return None
+            side, count = float(spec.resolution), len(mean)
+            sizes = torch.tensor([[side, side, 0, 0, side, side]]).repeat(count, 1)
+            latents = Latents(mean=mean, deviation=torch.zeros_like(mean), sizes=sizes)
+            said, of = ((subject.class_prompt or "",),) * count, (subject.number,) * count
+            found.append(AspectBucket(latents, 1, tuple(range(count)), said, of))
+    return found
+
+
+def _drawn(
+    run: RunDirectory,
+    base: LoadedBase,
+    spec: LoraSpec,
+    subject: Subject,
+    texts: Texts,
+    spoken: Embedded,
+    orders: Orders,
+) -> torch.Tensor | None:
+    """Return a class as the base draws it, kept as latents in shards: they need not be decoded and encoded again."""
+    assert subject.class_prompt is not None
+    words, silence = spoken[[texts.index(subject.class_prompt)]], spoken[[texts.index("")]]
     found = []
-    for shard, numbers in enumerate(_shards(range(spec.class_images_drawn), keys.CLASS_IMAGES_IN_SHARD)):
-        key = keys.class_images_key(spec, shard)
+    for shard, numbers in enumerate(_shards(range(subject.class_images_drawn), keys.CLASS_IMAGES_IN_SHARD)):
+        key = keys.class_images_key(spec, shard, number=subject.number)
         folder = prepared.find_prepared(run, key)
         if folder is None:
             drawn = []
@@ -196,13 +222,15 @@ def _class_images(
                 if orders.stop:
                     return None
                 drawn.append(_draw(base, spec, words, silence, number))
+                _tell(subject, number)
             folder = prepared.write_prepared(run, key, {LATENTS: {"mean": torch.cat(drawn)}})
         found.append(prepared.read_prepared(folder, LATENTS)["mean"])
-    mean = torch.cat(found)
-    side = float(spec.resolution)
-    sizes = torch.tensor([[side, side, 0, 0, side, side]]).repeat(len(mean), 1)
-    latents = Latents(mean=mean, deviation=torch.zeros_like(mean), sizes=sizes)
-    return [AspectBucket(latents, 1, tuple(range(len(mean))), ((spec.class_prompt,),) * len(mean))]
+    return torch.cat(found)
+
+
+def _tell(subject: Subject, number: int) -> None:
+    of = f" of {subject.folder}" if subject.folder else ""
+    print(f"class image {number + 1} of {subject.class_images_drawn}{of}", file=sys.stderr)  # noqa: T201 - the job's log
 
 
 def _draw(base: LoadedBase, spec: LoraSpec, words: Embedded, silence: Embedded, number: int) -> torch.Tensor:
@@ -212,7 +240,6 @@ def _draw(base: LoadedBase, spec: LoraSpec, words: Embedded, silence: Embedded, 
         raise BadInput(
             "the base draws class images with values that are not finite", hint="try --precision bf16 or fp32"
         )
-    print(f"class image {number + 1} of {spec.class_images_drawn}", file=sys.stderr)  # noqa: T201 - the job's log
     return drawn
 
 

@@ -3,8 +3,10 @@
 Shape letters: P photos, V views of each, C latent channels, H W latent sides.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sections.subjects import Subject
 from gangline.data.chance import stream
 from gangline.data.images.buckets import Size, View, nearest, targets, views
 from gangline.data.images.captions import Caption, read_captions, shuffled, tags_of, thinned, with_choices
@@ -41,55 +44,92 @@ class Latents:
         return tuple(self.mean.shape[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AspectBucket:
-    """Photos of one size. `examples` are indices of photos, each as often as it repeats; `texts` are the caption variants of each photo."""
+    """Photos of one size. `examples` are indices of photos, each as often as it repeats; `texts` are the caption variants of each photo,
+    `subjects` the numbers of their subjects."""
 
     latents: Latents
     views: int
     examples: tuple[int, ...]
     texts: tuple[tuple[str, ...], ...]
+    subjects: tuple[int, ...]
+
+    @cached_property
+    def of_subjects(self) -> Counter[int]:
+        """How many of the examples show each subject."""
+        return Counter(self.subjects[photo] for photo in self.examples)
+
+    def of_subject(self, number: int) -> "AspectBucket":
+        """Return the bucket with only the examples of this subject."""
+        return replace(self, examples=tuple(photo for photo in self.examples if self.subjects[photo] == number))
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A photo and its views. `mask` is a separate file, or the photo itself, whose transparency is then the mask."""
+    """A photo and its views. `mask` is a separate file, or the photo itself, whose transparency is then the mask; `subject` is the number
+    of its subject."""
 
     photo: Path
     mask: Path | None
     caption: Caption
     views: tuple[View, ...]
+    subject: int
 
     @property
     def asked(self) -> Asked:
         return Asked(photo=self.photo, mask=self.mask, views=self.views)
 
 
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """A photo's caption, with the repeats of its subject, and the number of that."""
+
+    caption: Caption
+    subject: int
+
+
 def plan_pictures(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Example]]:
     """Return every photo to train on, by the size that it is cut to."""
-    names = [file.path for file in spec.photos]
-    captions = read_captions(inputs / "captions", names, spec.prompt)
-    masks = sidecar_files(names, [file.path for file in spec.masks])
-    own = {name: inputs / "masks" / mask for name, mask in masks.items()}
+    photos: dict[str, Captioned] = {}
+    own: dict[str, Path] = {}
+    for subject in spec.all_subjects:
+        photos |= _captioned(subject, subject.photos, inputs / "captions", subject.prompt, subject.repeats)
+        masks = sidecar_files([file.path for file in subject.photos], [file.path for file in subject.masks])
+        own |= {name: inputs / "masks" / mask for name, mask in masks.items()}
     if spec.mask == "alpha":
-        own = {name: inputs / "photos" / name for name in names}
-    return _planned(spec, inputs / "photos", captions, own, unit, "crops")
+        own = {name: inputs / "photos" / name for name in photos}
+    return _planned(spec, inputs / "photos", {file.path: photos[file.path] for file in spec.photos}, own, unit, "crops")
 
 
 def plan_class_photos(spec: LoraSpec, inputs: Path, unit: int) -> dict[Size, list[Example]]:
-    """Return the photos of the class, cut and viewed like the others, but without masks."""
-    names = [file.path for file in spec.class_photos]
-    captions = read_captions(inputs / "class_captions", names, spec.class_prompt or "")
-    return _planned(spec, inputs / "class_photos", captions, {}, unit, "class crops")
+    """Return the photos of all classes, cut and viewed like the others, but without masks."""
+    photos: dict[str, Captioned] = {}
+    for subject in spec.all_subjects:
+        photos |= _captioned(subject, subject.class_photos, inputs / "class_captions", subject.class_prompt or "")
+    of_class = {file.path: photos[file.path] for file in spec.class_photos}
+    return _planned(spec, inputs / "class_photos", of_class, {}, unit, "class crops")
+
+
+def _captioned(
+    subject: Subject, files: tuple[File, ...], captions: Path, prompt: str, repeats: int = 1
+) -> dict[str, Captioned]:
+    """Return these photos of a subject. Captions are read below its folder, so its own name is no words of theirs."""
+    names = {subject.name_of(file): file.path for file in files}
+    found = read_captions(captions / subject.folder, [*names], prompt)
+    return {
+        names[name]: Captioned(replace(caption, repeats=caption.repeats * repeats), subject.number)
+        for name, caption in found.items()
+    }
 
 
 def _planned(
-    spec: LoraSpec, folder: Path, captions: dict[str, Caption], masks: dict[str, Path], unit: int, purpose: str
+    spec: LoraSpec, folder: Path, photos: dict[str, Captioned], masks: dict[str, Path], unit: int, purpose: str
 ) -> dict[Size, list[Example]]:
-    """Plan the photos that `captions` names, in its order. `purpose` names the random stream of their crops."""
+    """Plan the photos in their order. `purpose` names the random stream of their crops."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
     planned: dict[Size, list[Example]] = {}
-    for number, (name, caption) in enumerate(captions.items()):
+    for number, (name, known) in enumerate(photos.items()):
         photo = folder / name
         size = _upright_size(photo)
         target = nearest(size, sizes)
@@ -101,21 +141,24 @@ def _planned(
             flip=spec.flip,
             rng=stream(spec.seed, purpose, sample=number),
         )
-        planned.setdefault(target, []).append(Example(photo, masks.get(name), caption, tuple(seen)))
+        example = Example(photo, masks.get(name), known.caption, tuple(seen), known.subject)
+        planned.setdefault(target, []).append(example)
     return planned
 
 
 def plan_held_out(spec: LoraSpec, inputs: Path, unit: int) -> Iterator[tuple[File, Example]]:
     """Yield each held-out photo, seen once, from its centre, with its caption; of a wildcard it has the first choice."""
     sizes = targets(spec.resolution, spec.aspect_buckets, unit)
-    captions = read_captions(inputs / "captions", [file.path for file in spec.held_out], spec.prompt)
+    known: dict[str, Captioned] = {}
+    for subject in spec.all_subjects:
+        known |= _captioned(subject, subject.held_out, inputs / "captions", subject.prompt)
     for file in spec.held_out:
         photo = inputs / "held_out" / file.path
         size = _upright_size(photo)
-        caption = captions[file.path]
+        caption = known[file.path].caption
         if spec.enable_wildcard:
             caption = replace(caption, text=with_choices(caption.text))
-        yield file, Example(photo, None, caption, tuple(views(size, nearest(size, sizes))))
+        yield file, Example(photo, None, caption, tuple(views(size, nearest(size, sizes))), known[file.path].subject)
 
 
 def caption_variants(spec: LoraSpec, number: int, caption: Caption) -> tuple[str, ...]:
@@ -153,7 +196,8 @@ def make_buckets(
         pictures = planned[size]
         texts = [caption_variants(spec, number + place, picture.caption) for place, picture in enumerate(pictures)]
         examples = [place for place, picture in enumerate(pictures) for _ in range(picture.caption.repeats)]
-        made.append(AspectBucket(latents[size], len(pictures[0].views), tuple(examples), tuple(texts)))
+        of = tuple(picture.subject for picture in pictures)
+        made.append(AspectBucket(latents[size], len(pictures[0].views), tuple(examples), tuple(texts), of))
         number += len(pictures)
     return made
 

@@ -10,6 +10,7 @@ from gangline.core.models.lora_metadata import Facts, Precision, lora_name
 from gangline.core.runs.contract import LORA, PHOTOS, REPORT, SAMPLES, picture_name
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import previews_of
+from gangline.core.specs.sections.subjects import Subject
 from gangline.data.bases import single_file_of
 from gangline.data.images.grid import spread, strip
 from gangline.data.images.pixels import read_photo
@@ -68,9 +69,21 @@ def write_result(
         "held_out": facts.held_out,
         "held_out_curve": curve.told("held_out_loss"),
     }
+    if spec.subjects:
+        report["subjects"] = [_as_reported(subject) for subject in spec.all_subjects]
     (run.output / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     _show_photos(run, spec)
     write_card(run.output, spec, facts, comparison_pictures(spec) if spec.sample_result else ())
+
+
+def _as_reported(subject: Subject) -> dict[str, Any]:
+    counts = {"photos": len(subject.photos), "held_out": len(subject.held_out)}
+    of_class = {"class_photos": len(subject.class_photos), "class_images_drawn": subject.class_images_drawn}
+    own = {
+        name: getattr(subject, name)
+        for name in ("folder", "prompt", "class_prompt", "repeats", "weight", "prior_weight")
+    }
+    return own | counts | of_class
 
 
 def write_step(folder: Path, base: LoadedBase, spec: LoraSpec, adapter: Adapter, step: int) -> None:

@@ -1,4 +1,4 @@
-"""Train a LoRA on photos of one subject: `python -m gangline.train.lora DIRECTORY`. The directory keeps the trainer contract
+"""Train a LoRA on photos of one subject or of several: `python -m gangline.train.lora DIRECTORY`. The directory keeps the trainer contract
 (gangline.core.runs.contract); the loop is gangline.train.trainer."""
 
 from functools import partial
@@ -12,7 +12,7 @@ from gangline.train.learning.held_out import HeldOutSamples
 from gangline.train.learning.learner import Learner
 from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.batches import ExampleSource, step_batches
+from gangline.train.lora.batches import ClassSource, ExampleSource, Source, step_batches
 from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.network import LoraNetwork
 from gangline.train.lora.result import held_out_batches, spoken_now, write_result, write_step
@@ -92,15 +92,25 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
     )
 
 
-def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[ExampleSource]:
-    """Return the source of the subject's photos and, with prior preservation, one of class images with as many samples in each step."""
+def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[Source]:
+    """Return the source of the subjects' photos and, with prior preservation, one of class images."""
+    subjects = spec.all_subjects
     timesteps = TimestepSampler(spec, base.noise.config.num_train_timesteps)
-    subject = ExampleSource(spec, inputs.photos, inputs.words, seed=spec.seed, timesteps=timesteps)
-    if not inputs.class_images:
-        return [subject]
-    seed = int(stream(spec.seed, "class").integers(2**63))
-    prior = {"seed": seed, "timesteps": timesteps, "share": spec.prior_weight}
-    return [subject, ExampleSource(spec, inputs.class_images, inputs.words, **prior)]
+    source = partial(ExampleSource, spec, words=inputs.words, timesteps=timesteps)
+    weights, prior_weights = [each.weight for each in subjects], [each.weight * each.prior_weight for each in subjects]
+
+    def of_class(subject: int, at_a_time: int) -> ExampleSource:
+        images = [own for bucket in inputs.class_images if (own := bucket.of_subject(subject)).examples]
+        seed = int(stream(spec.seed, "class", sample=subject).integers(2**63))
+        return source(images, seed=seed, weights=prior_weights, at_a_time=at_a_time)
+
+    photos = source(inputs.photos, seed=spec.seed, weights=weights, at_a_time=spec.batch_size)
+    classes = sorted({subject for bucket in inputs.class_images for subject in bucket.subjects})
+    if not classes:
+        return [photos]
+    if len(subjects) == 1:
+        return [photos, of_class(0, spec.batch_size)]
+    return [photos, ClassSource(photos, {subject: of_class(subject, 1) for subject in classes})]
 
 
 run_lora_trainer = partial(run_trainer, prepare_lora)

@@ -10,19 +10,22 @@ from gangline.cli.jobs.plan.base import KnownBase
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, no_base
 from gangline.cli.jobs.plan.make import (
+    ALONE,
+    LocalInputs,
     class_row,
     count_files,
-    find_class_photos,
     find_lora,
     find_models,
+    joined_files,
     lora_row,
     spec_of_settings,
     spec_with_files,
     with_model,
 )
 from gangline.cli.jobs.plan.outlook import estimates
+from gangline.cli.jobs.plan.photos import find_class_photos
 from gangline.core.errors import BadInput
-from gangline.core.files import File
+from gangline.core.files import STAND_IN, File
 from gangline.core.models.bases import ModelRole
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base
@@ -32,7 +35,7 @@ from gangline.core.words import counted
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
-NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out"}
+NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out", "subjects": "--subject"}
 LIE_HERE = ("base", "vae", "init_lora", "class_photos", "class_captions")
 NOTE = (
     "the number of photos is known once they are fetched; until then the time includes the reading and encoding of "
@@ -57,7 +60,7 @@ class FetchedPlan:
     spec: LoraSpec
     settings: tuple[str, ...]
     photos: list[dict[str, Any]]
-    files: dict[str, LocalFiles]
+    files: LocalInputs
     models: dict[ModelRole, ModelChoice]
     known: KnownBase
     known_vae: KnownBase | None
@@ -77,7 +80,7 @@ class FetchedPlan:
             ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size}"),
             ("LoRA", lora_row(spec)),
         ]
-        return rows + ([("class", class_row(spec))] if spec.class_prompt else [])
+        return rows + ([("class", class_row(spec.all_subjects[0]))] if spec.class_prompt else [])
 
     def upload(self, client: "Client", tell: Callable[[File], None]) -> dict[str, Any]:
         """Upload what lies here, and return the spec for the server to complete."""
@@ -101,15 +104,17 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
     if not settings.get("base"):
         raise no_base()
     rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind")}
-    spec = spec_of_settings(rest, {"class_photos"} if settings.get("class_photos") else ())
+    of_class = {"class_photos": (STAND_IN,)} if settings.get("class_photos") else {}
+    spec = spec_of_settings(rest, {**ALONE, **of_class})
     models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
     spec = with_model(spec, known["base"])
     notes: list[str] = []
-    files: dict[str, LocalFiles] = {}
+    files: LocalInputs = {}
     if settings.get("init_lora"):
-        files["init_lora"] = find_lora(Path(settings["init_lora"]), known["base"].model)
+        files["init_lora"] = (find_lora(Path(settings["init_lora"]), known["base"].model),)
     if settings.get("class_photos"):
-        files |= find_class_photos(Path(settings["class_photos"]), spec.class_prompt or "", notes.append)
+        found = find_class_photos(Path(settings["class_photos"]), spec.class_prompt or "", notes.append)
+        files |= joined_files([found])
     return FetchedPlan(
         spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         settings=(*rest, *(["base_licence"] if spec.base_licence else [])),

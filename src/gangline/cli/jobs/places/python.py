@@ -22,7 +22,7 @@ def train_lora(
     photos: str | Path | Sequence[str | dict[str, str]],
     *,
     base: str,
-    prompt: str,
+    prompt: str = "",
     name: str = "",
     preset: str | Sequence[str] = (),
     **settings: Any,
@@ -31,12 +31,13 @@ def train_lora(
 
     `photos` is what `gangline train` takes: a folder, a zip, an `s3://` prefix, a URL, or a list of URLs (`{"url": …, "caption": …}`).
     What lies here is checked and uploaded, the rest is fetched by the server. `base` is a folder, a `.safetensors` file, a hub id or a
-    name. `settings` are those of a spec, and `vae`, `init_lora`, `class_photos`, `masks` and `hold_out` as paths.
+    name. `settings` are those of a spec, and `vae`, `init_lora`, `class_photos`, `masks` and `hold_out` as paths. `subjects`, in place of
+    `prompt`, is a list of dicts as the tables of a recipe; their folders are below `photos`.
 
     Raises `BadInput` for what is wrong with photos or base, `InvalidSpec` for settings, `Unreachable` where no server answers.
     """
     given = read_presets([preset] if isinstance(preset, str) else list(preset)) | settings
-    wanted = with_base(given | {"base": str(base), "prompt": prompt}, client.base)
+    wanted = with_base(given | {"base": str(base)} | ({"prompt": prompt} if prompt else {}), client.base)
     elsewhere = (
         addresses_of(str(photos)) if isinstance(photos, str | Path) else places_to_json(parse_places(list(photos)))
     )

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gangline.core.errors import BadInput
@@ -15,17 +15,23 @@ HUB_ID = re.compile(r"^[\w.-]+/[\w.-]+(@[\w./-]+)?$")
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """Files of this machine, to be uploaded under their names below a folder."""
+    """Files of this machine, to be uploaded under their names below a folder. A spec has them in its folder `into`, if there is one."""
 
     below: Path
     paths: list[Path]
+    into: str = ""
 
     def beside(self, names: list[str]) -> "LocalFiles":
-        return LocalFiles(self.below, [self.below / name for name in names])
+        return LocalFiles(self.below, [self.below / name for name in names], self.into)
 
     @property
     def names(self) -> list[str]:
-        return [self._name(path) for path in self.paths]
+        """The names below the folder of this machine."""
+        return [path.relative_to(self.below).as_posix() for path in self.paths]
+
+    def placed(self, sent: tuple[File, ...]) -> tuple[File, ...]:
+        """Return these files, in the order of `paths`, under their names in the spec."""
+        return tuple(replace(file, path=self._name(path)) for path, file in zip(self.paths, sent, strict=True))
 
     @property
     def bytes(self) -> int:
@@ -42,7 +48,8 @@ class LocalFiles:
         return tuple(self._file(path, hashes(path)[0]) for path in self.paths)
 
     def _name(self, path: Path) -> str:
-        return path.relative_to(self.below).as_posix()
+        name = path.relative_to(self.below).as_posix()
+        return f"{self.into}/{name}" if self.into else name
 
     def _file(self, path: Path, sha256: str) -> File:
         return File(path=self._name(path), bytes=path.stat().st_size, sha256=sha256)

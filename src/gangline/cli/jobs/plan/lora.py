@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
 from gangline.cli.jobs.plan.make import LoraPlan, sizes_of
 from gangline.cli.jobs.plan.outlook import estimates
+from gangline.core.specs.sections.subjects import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +24,28 @@ class CaptionCounts:
     prompt: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectCounts:
+    """One of several subjects: its settings, how many files of each kind it has, and how often its photos are seen."""
+
+    folder: str
+    prompt: str
+    class_prompt: str | None
+    repeats: int
+    weight: float
+    prior_weight: float
+    photos: int
+    held_out: int
+    class_photos: int
+    class_images_drawn: int
+    seen_least: int
+    seen_most: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoraDocument(PlanDocument):
-    """`sizes`: what photos are cut to, empty where that depends on the base. `seen_least` and `seen_most`: how often a photo is seen."""
+    """`sizes`: what photos are cut to, empty where that depends on the base. `seen_least` and `seen_most`: how often a photo is seen.
+    `subjects` is empty if there is only one."""
 
     photos: int
     held_out: int
@@ -36,6 +56,7 @@ class LoraDocument(PlanDocument):
     seen_least: int
     seen_most: int
     rank: int
+    subjects: tuple[SubjectCounts, ...]
 
 
 def lora_document(plan: LoraPlan, answer: Answer) -> LoraDocument:
@@ -56,4 +77,23 @@ def lora_document(plan: LoraPlan, answer: Answer) -> LoraDocument:
         seen_least=least,
         seen_most=most,
         rank=spec.rank,
+        subjects=tuple(_counts(plan, subject) for subject in spec.all_subjects if spec.subjects),
+    )
+
+
+def _counts(plan: LoraPlan, subject: Subject) -> SubjectCounts:
+    least, most = plan.seen_of(subject.number)
+    return SubjectCounts(
+        folder=subject.folder,
+        prompt=subject.prompt,
+        class_prompt=subject.class_prompt,
+        repeats=subject.repeats,
+        weight=subject.weight,
+        prior_weight=subject.prior_weight,
+        photos=len(subject.photos),
+        held_out=len(subject.held_out),
+        class_photos=len(subject.class_photos),
+        class_images_drawn=subject.class_images_drawn,
+        seen_least=least,
+        seen_most=most,
     )

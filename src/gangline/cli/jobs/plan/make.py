@@ -1,13 +1,15 @@
 """What a LoRA's training will do: found out and checked before a byte is sent."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.jobs.plan.base import KnownBase, LookUp, of_content, of_files, of_hub
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, find_base, find_vae
+from gangline.cli.jobs.plan.photos import SubjectInputs, find_subject, held_out_of
 from gangline.compose.hub import look_up_for_user
 from gangline.core.advice import Advice, PhotoFacts, advise
 from gangline.core.display import NAME_MAX, printable
@@ -20,22 +22,20 @@ from gangline.core.models.recognition import check_lora
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec, parse_lora, refuse_idle_gpus
+from gangline.core.specs.sections.subjects import Subject
 from gangline.core.words import counted
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
-from gangline.data.images.captions import Caption, TellUser, find_captions, read_captions
-from gangline.data.images.masks import check_fits
-from gangline.data.images.photos import READERS, find_photos, read_each
-from gangline.data.images.pixels import read_alpha, read_photo
-from gangline.data.images.sidecars import sidecar_files, sidecar_folders
-from gangline.data.links import refuse_link_out
 from gangline.data.safetensors_header import read_header
 
 if TYPE_CHECKING:
     from gangline.wire.client import Client
 
 Send = Callable[[LocalFiles], tuple[File, ...]]
-FOLDERS = ("masks", "class_photos")
-"""Fields of a spec that may be folders of this machine, besides the photos."""
+FOLDERS = ("photos", "masks", "class_photos")
+"""Fields of a spec that may be folders of this machine."""
+ALONE: Mapping[str, tuple[File, ...]] = MappingProxyType({"photos": (STAND_IN,)})
+LocalInputs = dict[str, tuple[LocalFiles, ...]]
+"""Files of this machine by the fields of the spec, for each subject that has some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class LoraPlan:
     """
 
     spec: LoraSpec
-    files: dict[str, LocalFiles]
+    files: LocalInputs
     models: Mapping[ModelRole, ModelChoice]
     known: KnownBase
     known_vae: KnownBase | None
@@ -70,6 +70,7 @@ class LoraPlan:
         """Return what a user should know before the job begins."""
         spec = self.spec
         rows = [
+            *self._subjects(),
             ("photos", _photos(self.pictures, len(spec.held_out))),
             ("captions", _captions(self.pictures)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
@@ -77,17 +78,29 @@ class LoraPlan:
             ("LoRA", lora_row(spec)),
         ]
         if spec.class_prompt:
-            rows.append(("class", class_row(spec)))
+            rows.append(("class", class_row(spec.all_subjects[0])))
         if spec.mask != "none":
             rows.append(("masks", _masks(spec, self.pictures)))
         return rows
 
+    def _subjects(self) -> list[tuple[str, str]]:
+        subjects = self.spec.all_subjects if self.spec.subjects else ()
+        return [(f"subjects.{each.number}", subject_row(each, self.seen_of(each.number))) for each in subjects]
+
+    def seen_of(self, subject: int) -> tuple[int, int]:
+        """Return how often the least and the most frequent photo of a subject are seen."""
+        of_subject = [picture.repeats for picture in self.pictures if picture.subject == subject]
+        return self._times(min(of_subject)), self._times(max(of_subject))
+
     @property
     def seen(self) -> tuple[int, int]:
         """Return how often the least and the most frequent photo are seen."""
-        repeats = sorted(picture.repeats for picture in self.pictures)
+        repeats = [picture.repeats for picture in self.pictures]
+        return self._times(min(repeats)), self._times(max(repeats))
+
+    def _times(self, repeats: int) -> int:
         images = self.spec.steps * self.spec.batch_size
-        return round(images * repeats[0] / sum(repeats)), round(images * repeats[-1] / sum(repeats))
+        return round(images * repeats / sum(picture.repeats for picture in self.pictures))
 
     def upload(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
@@ -109,53 +122,53 @@ class JobInputs:
     class_photos: str | None = None
     masks: str | None = None
     hold_out: tuple[str, ...] = ()
+    subjects: tuple[SubjectInputs, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def all_subjects(self) -> tuple[SubjectInputs, ...]:
+        """The subjects, or the only one, whose files `photos`, `class_photos`, `masks` and `hold_out` name."""
+        of_class, masks = (Path(path) if path else None for path in (self.class_photos, self.masks))
+        alone = SubjectInputs(photos=self.photos, class_photos=of_class, masks=masks, hold_out=self.hold_out)
+        return self.subjects or (alone,)
 
 
 def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look_up_for_user) -> LoraPlan:
     """Make the plan of a LoRA. Settings are checked first, then the base, then the photos, so a wrong number is
     reported before photos are read. Raises `BadInput`."""
-    here = {name for name in FOLDERS if getattr(given, name)}
-    spec = spec_of_settings(({"mask": "files"} if given.masks else {}) | settings, here)
+    subjects = given.all_subjects
+    masked = any(subject.masks for subject in subjects)
+    spec = spec_of_settings(({"mask": "files"} if masked else {}) | settings, stand_ins(subjects))
     models, known = find_models(given.base, given.vae, look_up)
     spec, base = with_model(spec, known["base"]), known["base"].model
-    found = find_photos(given.photos, threads=READERS)
-    notes = found.warnings
-    photos = LocalFiles(given.photos, found.photos)
-    sizes = dict(zip(photos.names, found.sizes, strict=True))
-    files = _split(photos, given.hold_out)
-    files["captions"] = photos.beside(find_captions(photos.below, photos.names))
+    subjects = held_out_of(given.hold_out, subjects) if given.subjects else subjects
+    found = [find_subject(each, spec, own) for each, own in zip(subjects, spec.all_subjects, strict=True)]
+    files = joined_files(each.files for each in found)
     if given.init_lora:
-        files["init_lora"] = find_lora(Path(given.init_lora), base)
-    if given.class_photos:
-        files |= find_class_photos(Path(given.class_photos), spec.class_prompt or "", notes.append)
-    if given.masks:
-        files["masks"] = find_masks(Path(given.masks), sizes, notes.append)
-    if spec.mask == "alpha":
-        opaque = read_each(lambda path: read_alpha(path) is None, found.photos, READERS)
-        notes += [
-            f"{path.name} is opaque, so the loss counts all of it"
-            for path, all_is in zip(found.photos, opaque, strict=True)
-            if all_is
-        ]
-    captions = read_captions(photos.below, photos.names, spec.prompt, notes.append)
-    pictures = tuple(_picture(name, sizes[name], captions[name], spec.prompt) for name in files["photos"].names)
+        files["init_lora"] = (find_lora(Path(given.init_lora), base),)
     return LoraPlan(
         spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         files=files,
         models=models,
         known=known["base"],
         known_vae=known.get("vae"),
-        pictures=pictures,
-        notes=tuple(notes),
+        pictures=tuple(picture for each in found for picture in each.pictures),
+        notes=(*given.notes, *(note for each in found for note in each.notes)),
     )
 
 
-def spec_of_settings(settings: dict[str, Any], here: Collection[str] = ()) -> LoraSpec:
-    """Parse the settings, with stand-ins for base and photos, and for those of `FOLDERS` that are `here`. Raises
-    `BadInput`."""
-    folders = {name: (STAND_IN,) if name in here else () for name in FOLDERS}
-    stand_ins = {"base": FilesBase(files=(STAND_IN,)), "photos": (STAND_IN,)} | folders
-    spec = parse_lora(settings | stand_ins, options=True)
+def stand_ins(subjects: Sequence[SubjectInputs]) -> dict[str, tuple[File, ...]]:
+    """Return a stand-in for each folder of files that subjects have, by the fields of the spec."""
+
+    def of(folder: str) -> File:
+        return replace(STAND_IN, path=f"{folder}/{STAND_IN.path}") if folder else STAND_IN
+
+    return {name: tuple(of(each.into) for each in subjects if getattr(each, name)) for name in FOLDERS}
+
+
+def spec_of_settings(settings: dict[str, Any], files: Mapping[str, tuple[File, ...]] = ALONE) -> LoraSpec:
+    """Parse the settings, with stand-ins for the base and for files. Raises `BadInput`."""
+    spec = parse_lora(settings | {"base": FilesBase(files=(STAND_IN,))} | dict(files), options=True)
     refuse_idle_gpus(spec)
     return spec
 
@@ -186,86 +199,28 @@ def with_model(spec: LoraSpec, known: KnownBase) -> LoraSpec:
     return replace(spec, base_licence=spec.base_licence or printable(known.licence)[:NAME_MAX])
 
 
-def count_files(files: Mapping[str, LocalFiles], models: Mapping[ModelRole, ModelChoice]) -> int:
-    sent = [*files.values(), *(model for model in models.values() if isinstance(model, LocalFiles))]
+def joined_files(of_subjects: Iterable[dict[str, LocalFiles]]) -> LocalInputs:
+    found: dict[str, list[LocalFiles]] = {}
+    for files in of_subjects:
+        for name, own in files.items():
+            found.setdefault(name, []).append(own)
+    return {name: tuple(files) for name, files in found.items()}
+
+
+def count_files(files: LocalInputs, models: Mapping[ModelRole, ModelChoice]) -> int:
+    sent = [each for of_subjects in files.values() for each in of_subjects]
+    sent += [model for model in models.values() if isinstance(model, LocalFiles)]
     return sum(len(each.paths) for each in sent)
 
 
 def spec_with_files(
-    spec: LoraSpec, files: dict[str, LocalFiles], models: Mapping[ModelRole, ModelChoice], send: Send
+    spec: LoraSpec, files: LocalInputs, models: Mapping[ModelRole, ModelChoice], send: Send
 ) -> LoraSpec:
-    sent = {name: send(found) for name, found in files.items()}
+    sent = {name: tuple(file for each in found for file in each.placed(send(each))) for name, found in files.items()}
     parts: dict[str, Any] = sent | ({"init_lora": sent["init_lora"][0]} if "init_lora" in sent else {})
     for name, model in models.items():
         parts[name] = FilesBase(files=send(model)) if isinstance(model, LocalFiles) else model
     return parse_lora(to_json(replace(spec, **parts)))
-
-
-def _split(photos: LocalFiles, hold_out: tuple[str, ...]) -> dict[str, LocalFiles]:
-    held_out = [_held_out(photos, name) for name in hold_out]
-    trained_on = [path for path in photos.paths if path not in held_out]
-    if not trained_on:
-        raise BadInput("all photos are held out", hint="leave at least one photo to train on")
-    return {"photos": LocalFiles(photos.below, trained_on), "held_out": LocalFiles(photos.below, held_out)}
-
-
-def _held_out(photos: LocalFiles, wanted: str) -> Path:
-    for path, name in zip(photos.paths, photos.names, strict=True):
-        if wanted in (path.name, name, str(path)):
-            return path
-    raise BadInput(f"the photo to hold out, {wanted}, is not in {photos.below}")
-
-
-def _picture(name: str, size: Size, caption: Caption, prompt: str) -> PhotoFacts:
-    return PhotoFacts(
-        name=name,
-        width=size.width,
-        height=size.height,
-        caption=caption.text,
-        own=caption.text != prompt,
-        repeats=caption.repeats,
-    )
-
-
-def find_class_photos(folder: Path, prompt: str, tell: TellUser) -> dict[str, LocalFiles]:
-    """Return photos of the class and their captions, by the fields of the spec."""
-    found = find_photos(folder, threads=READERS)
-    for sentence in found.warnings:
-        tell(sentence)
-    photos = LocalFiles(folder, found.photos)
-    read_captions(folder, photos.names, prompt, tell)
-    return {"class_photos": photos, "class_captions": photos.beside(find_captions(folder, photos.names))}
-
-
-def find_masks(folder: Path, photos: dict[str, Size], tell: TellUser) -> LocalFiles:
-    """Return the pictures that are named like the photos, `dog.png` for `dog.jpg`; each must have its photo's aspect
-    ratio."""
-    if not folder.is_dir():
-        raise BadInput(
-            f"the folder of masks {folder} does not exist",
-            hint="give a folder that has a picture with the name of each photo",
-        )
-    names = [
-        path.relative_to(folder).as_posix()
-        for parent in sidecar_folders(photos)
-        for path in (folder / parent).glob("[!.]*.*")
-    ]
-    found = sidecar_files(photos, names)
-    if not found:
-        raise BadInput(f"no mask in {folder} has the name of a photo", hint="name the mask of dog.jpg dog.png")
-
-    def check(photo: str) -> None:
-        mask = found[photo]
-        refuse_link_out(folder, mask)
-        width, height = read_photo(folder / mask).size
-        check_fits(mask, Size(width=width, height=height), photos[photo])
-
-    read_each(check, found, READERS)
-    for photo in sorted(photos.keys() - found.keys()):
-        tell(f"{photo} has no mask, so the loss counts all of it")
-    for mask in sorted({*names} - {*found.values()}):
-        tell(f"{mask} does not belong to any photo")
-    return LocalFiles(folder, sorted(folder / mask for mask in {*found.values()}))
 
 
 def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFiles:
@@ -326,11 +281,19 @@ def lora_row(spec: LoraSpec) -> str:
     )
 
 
-def class_row(spec: LoraSpec) -> str:
-    """Describe the user's photos of the class, and the pictures that the base draws of it."""
-    own = [counted(len(spec.class_photos), "photo") + " of your own"] if spec.class_photos else []
-    drawn = [f"{counted(spec.class_images_drawn, 'picture')} that the base makes of '{spec.class_prompt}'"]
-    return " and ".join(own + (drawn if spec.class_images_drawn else []))
+def class_row(subject: Subject) -> str:
+    """Describe the user's photos of a subject's class, and the pictures that the base draws of it."""
+    own = [counted(len(subject.class_photos), "photo") + " of your own"] if subject.class_photos else []
+    drawn = [f"{counted(subject.class_images_drawn, 'picture')} that the base makes of '{subject.class_prompt}'"]
+    return " and ".join(own + (drawn if subject.class_images_drawn else []))
+
+
+def subject_row(subject: Subject, seen: tuple[int, int]) -> str:
+    """Describe one of several subjects."""
+    weight = f", weight {subject.weight:g}" if subject.weight != 1 else ""
+    of_class = f"; class: {class_row(subject)}" if subject.class_prompt else ""
+    photos = f"{counted(len(subject.photos), 'photo')} in {subject.folder}"
+    return f"'{subject.prompt}': {photos}, {_seen(*seen)}{weight}{of_class}"
 
 
 def _masks(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:

@@ -8,6 +8,7 @@ from gangline.core.display import has_words
 from gangline.core.files import File, Files
 from gangline.core.specs.fields import Base, Prompt, Sampler, Side
 from gangline.core.specs.sections.shared import CaptionSettings, StartSettings
+from gangline.core.specs.sections.subjects import SubjectEntries
 from gangline.core.specs.settings import (
     CLASS_IMAGES,
     EMBEDDINGS,
@@ -24,7 +25,8 @@ from gangline.core.specs.settings import (
 class SubjectSettings(StartSettings):
     """`held_out` photos are never trained on: their loss at fixed noise is measured before and after. `captions` are .txt files named
     as their photos, and metadata.jsonl; photos without a caption have the prompt. `class_photos` and
-    `class_captions` are the same of the class, with the class prompt."""
+    `class_captions` are the same of the class, with the class prompt. With `subjects` each file lies below the folder of one of them, and
+    `prompt` is the first one's."""
 
     vae: Annotated[
         Base | None,
@@ -81,6 +83,14 @@ class SubjectSettings(StartSettings):
             group=SettingGroup.SUBJECT,
         ),
     ]
+    subjects: Annotated[
+        SubjectEntries,
+        Setting(
+            "Train on several subjects, each with photos, a prompt and a class of its own, instead of on one.",
+            EMBEDDINGS | CLASS_IMAGES | RESULT,
+            group=SettingGroup.SUBJECT,
+        ),
+    ] = ()
     mask: Annotated[
         Literal["none", "alpha", "files"],
         Setting(

@@ -44,8 +44,7 @@ def of_training() -> str:
         for kind in (SamplePrompt, SubjectEntry, Continued)
         for each in groups_of(kind).items()
     )
-    return "\
-".join((*(table(*one, option_name, "option") for one in of), *inner))
+    return "\n".join((*(table(*one, option_name, "option") for one in of), *inner))
 
 
 def _name(_: type, name: str) -> str:

@@ -8,6 +8,7 @@ from gangline.core.advice import PhotoFacts, advise, words_of_the_subject
 from gangline.core.models.families import SD15
 from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.lora import LoraSpec
+from gangline.core.specs.sections.subjects import SubjectEntry
 from tests.unit.specs.test_spec import SPEC
 
 GOOD = replace(SPEC, prompt="a photo of sks dog", train_text_encoder=True, resolution=512)
@@ -142,3 +143,22 @@ def test_advice_names_settings_that_there_are() -> None:
     found = advise(worst, SMALL)
     assert len(found) > 6
     assert {advice.setting for advice in found} <= names
+
+
+def test_subjects_of_one_job_are_talked_about_one_by_one() -> None:
+    entries = (
+        SubjectEntry(folder="dogs", prompt="a photo of sks dog", class_prompt="a dog"),
+        SubjectEntry(folder="cats", prompt="zwx"),
+    )
+    pictures = (*PICTURES, *(replace(picture, name=f"cats/{picture.name}", subject=1) for picture in PICTURES[:3]))
+    spec = replace(GOOD, prompt="a photo of sks dog", subjects=entries)
+    assert advised(spec, pictures) == {
+        "subjects.1.prompt": "the model learns a name together with its class much better than the name alone",
+        "subjects.1.class_prompt": "others have one, but nothing keeps the model from forgetting the class of 'zwx'",
+        "subjects.1.repeats": "steps show the most frequent subject 2.7 times as often as 'zwx'",
+        "subjects.1.photos": "from few photos the model learns the background as a part of the subject",
+    }
+    even = replace(spec, subjects=(entries[0], replace(entries[1], prompt="zwx cat", class_prompt="a cat", repeats=3)))
+    assert advised(even, tuple(replace(each, repeats=3 if each.subject else 1) for each in pictures)).keys() == {
+        "subjects.1.photos"
+    }

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gangline import Client, train_lora
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, UserError
 from gangline.core.parsing import InvalidSpec
+from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import parse_spec
 from tests.conftest import BASE, Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
@@ -44,6 +45,57 @@ def test_a_zip_of_this_machine_is_unpacked_and_uploaded(served: Service, typed: 
     path.write_bytes(packed({"../1.png": picture()}))
     code, _, err = typed("train", path, "--base", BASE, *PROMPT, "--detach")
     assert code == 2 and "leads out of it" in err
+
+
+SUBJECTS = (
+    "--subject",
+    "photos=cat,prompt=sks cat,repeats=2",
+    "--subject",
+    "photos=dog,prompt=zwx dog,class_prompt=dog",
+)
+OF_TWO = ("--base", BASE, *SUBJECTS, "--resolution", "64", "--detach")
+
+
+def test_a_zip_may_have_the_folders_of_several_subjects(served: Service, typed: Typed, tmp_path: Path) -> None:
+    path = tmp_path / "two.zip"
+    path.write_bytes(packed({"cat/1.png": picture(), "dog/1.png": picture("blue"), "dog/1.txt": b"zwx dog in snow"}))
+    code, out, err = typed("train", path, *OF_TWO)
+    assert code == 0, err
+    spec = spec_of(served, out.strip())
+    assert isinstance(spec, LoraSpec)
+    assert [file.path for file in (*spec.photos, *spec.captions)] == ["cat/1.png", "dog/1.png", "dog/1.txt"]
+    assert [(each.prompt, each.repeats, each.class_prompt) for each in spec.all_subjects] == [
+        ("sks cat", 2, None),
+        ("zwx dog", 1, "dog"),
+    ]
+
+
+def test_several_subjects_are_submitted_from_python_by_the_same_words(
+    served: Service, typed: Typed, tmp_path: Path
+) -> None:
+    for name in ("cat/1.png", "dog/1.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(picture())
+    subjects = [{"photos": "cat", "prompt": "sks cat"}, {"photos": "dog", "prompt": "zwx dog", "weight": 0.5}]
+    with Client(os.environ["GANGLINE_SERVER"], OPERATOR, PROJECT) as client:
+        job = train_lora(client, tmp_path, base=str(BASE), subjects=subjects, resolution=64)
+    spec = spec_of(served, job.summary.id)
+    assert isinstance(spec, LoraSpec)
+    assert job.summary.name == "sks cat and 1 other subject"
+    assert [(each.folder, each.weight, len(each.photos)) for each in spec.all_subjects] == [
+        ("cat", 1.0, 1),
+        ("dog", 0.5, 1),
+    ]
+
+
+def test_photos_of_several_subjects_are_not_fetched(served: Service, typed: Typed) -> None:
+    code, _, err = typed("train", "https://a.example/two.zip", *OF_TWO)
+    assert code == 2 and "--subject works only with photos on this machine" in err
+    entries = [{"folder": "cat", "prompt": "sks cat"}]
+    wanted = {"base": {"source": "hub", "repo": "a/b"}, "photos": "https://a.example/two.zip", "subjects": entries}
+    with Client(os.environ["GANGLINE_SERVER"], OPERATOR, PROJECT) as client:
+        with pytest.raises(UserError, match="the server fetches photos of one subject only"):
+            client.submit(wanted)
 
 
 def test_urls_of_photos_are_given_between_commas_or_in_a_file(

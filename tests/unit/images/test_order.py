@@ -66,3 +66,13 @@ def test_another_seed_is_another_order_of_examples_and_of_buckets() -> None:
     assert one != other
     assert [bucket for bucket, _ in one] != [bucket for bucket, _ in other]
     assert one == taken(Order(1, (9, 9), 3), 12)
+
+
+@given(st.integers(0, 2**63), COUNTS, st.integers(1, 9), st.integers(1, 60))
+def test_what_earlier_steps_took_of_each_bucket_is_known_from_the_step_alone(
+    seed: int, counts: tuple[int, ...], batch: int, step: int
+) -> None:
+    order, seen = Order(seed, counts, batch), Counter(taken(Order(seed, counts, batch), step - 1))
+    for bucket, (times, once_more) in enumerate(order.taken(step)):
+        wanted = {example: times + once_more.count(example) for example in range(counts[bucket])}
+        assert wanted == {example: seen[bucket, example] for example in range(counts[bucket])}

@@ -32,6 +32,9 @@ def named(path: str) -> dict[str, Any]:
     return {"path": path, "bytes": 1, "sha256": "a" * 64}
 
 
+CATS, DOGS = {"folder": "cats", "prompt": "sks cat"}, {"folder": "dogs", "prompt": "zwx dog"}
+OF_TWO: dict[str, Any] = {"photos": [named("cats/a"), named("dogs/a")], "prompt": "sks cat", "subjects": [CATS, DOGS]}
+
 WRONG: dict[str, dict[str, Any]] = {
     "negative steps": {"steps": -1},
     "no steps": {"steps": 0},
@@ -55,6 +58,19 @@ WRONG: dict[str, dict[str, Any]] = {
     "another kind": {"kind": "video"},
     "photos of a class that nobody named": {"class_photos": [PHOTO]},
     "two photos of a class of one name": {"class_photos": [PHOTO, PHOTO], "class_prompt": "a dog"},
+    "a subject without photos": {"subjects": [CATS, DOGS], "photos": [named("cats/a")], "prompt": "sks cat"},
+    "a photo of no subject": OF_TWO | {"photos": [*OF_TWO["photos"], named("a")]},
+    "a caption of no subject": {"captions": [named("birds/a.txt")]} | OF_TWO,
+    "two subjects of one folder": {"subjects": 0} | OF_TWO | {"subjects": [CATS, DOGS | {"folder": "Cats"}]},
+    "two subjects of one prompt": {"subjects": 0} | OF_TWO | {"subjects": [CATS, DOGS | {"prompt": "SKS cat"}]},
+    "a subject in a folder of folders": {"subjects": [CATS, DOGS | {"folder": "dogs/a"}]},
+    "a subject that never comes": {"subjects": [CATS, DOGS | {"repeats": 0}]},
+    "a subject without weight": {"subjects": [CATS, DOGS | {"weight": 0}]},
+    "a subject with a weight below 0": {"subjects": [CATS, DOGS | {"weight": -1}]},
+    "a subject with a misspelt field": {"subjects": [CATS, DOGS | {"repeat": 2}]},
+    "subjects beside another prompt": {"prompt": 0} | OF_TWO | {"prompt": "a cat"},
+    "subjects beside a class of all": {"class_prompt": "a cat"} | OF_TWO,
+    "class photos of a subject without a class": {"class_photos": [named("dogs/b")]} | OF_TWO,
     "steps that are words": {"steps": "many"},
     "steps that are a text of a number": {"steps": "5"},
     "steps that are a truth value": {"steps": True},

@@ -51,6 +51,16 @@ def given_subjects(settings: dict[str, Any], root: Path) -> GivenSubjects:
     return _read([_table(given, number) for number, given in enumerate(tables)], root)
 
 
+def entries_without_files(tables: object) -> list[dict[str, Any]]:
+    """Return the entries of subjects whose folders are not looked at, with a folder for each. Raises `BadInput`."""
+    found = [_table(given, number) for number, given in enumerate(tables)] if isinstance(tables, list) else []
+    return [_entry(table, f"subject-{number}") for number, table in enumerate(found)]
+
+
+def _entry(table: dict[str, Any], folder: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name not in PATHS} | {"folder": folder}
+
+
 def parse_subject(text: str) -> dict[str, str]:
     """Return the settings of `--subject` as they were typed. A comma belongs to a value unless a name and `=` follow. Raises `BadInput`."""
     marks = list(KEY.finditer(text))
@@ -99,10 +109,7 @@ def _read(tables: list[dict[str, Any]], root: Path, notes: tuple[str, ...] = ())
         )
         for table, folder in zip(tables, folders, strict=True)
     )
-    entries = [
-        {name: value for name, value in table.items() if name not in PATHS} | {"folder": folder}
-        for table, folder in zip(tables, folders, strict=True)
-    ]
+    entries = [_entry(table, folder) for table, folder in zip(tables, folders, strict=True)]
     return GivenSubjects(inputs=inputs, entries=entries, notes=notes)
 
 

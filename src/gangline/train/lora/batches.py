@@ -179,10 +179,10 @@ class ClassSource:
         return [self.classes[subject].batch(step, images) for (subject, _), images in chosen.items()]
 
 
-Source = ExampleSource | ClassSource
+LoraSource = ExampleSource | ClassSource
 
 
-def step_batches(sources: Sequence[Source], step: int) -> list[LoraBatch]:
+def step_batches(sources: Sequence[LoraSource], step: int) -> list[LoraBatch]:
     """Return the batches of a step, counted from 1: one for each size."""
     return side_by_side([batch for source in sources for batch in source.batches(step)])
 

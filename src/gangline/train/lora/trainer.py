@@ -12,7 +12,7 @@ from gangline.train.learning.held_out import HeldOutSamples
 from gangline.train.learning.learner import Learner
 from gangline.train.learning.prefetch import Prefetcher
 from gangline.train.lora.adapter import Adapter
-from gangline.train.lora.batches import ClassSource, ExampleSource, Source, step_batches
+from gangline.train.lora.batches import ClassSource, ExampleSource, LoraSource, step_batches
 from gangline.train.lora.inputs import TrainingInputs, gather
 from gangline.train.lora.network import LoraNetwork
 from gangline.train.lora.result import held_out_batches, spoken_now, write_result, write_step
@@ -92,7 +92,7 @@ def base_of(run: RunDirectory, spec: LoraSpec, device: torch.device, dtype: torc
     )
 
 
-def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[Source]:
+def sources(base: LoadedBase, spec: LoraSpec, inputs: TrainingInputs) -> list[LoraSource]:
     """Return the source of the subjects' photos and, with prior preservation, one of class images."""
     subjects = spec.all_subjects
     timesteps = TimestepSampler(spec, base.noise.config.num_train_timesteps)

@@ -43,12 +43,16 @@ def _at(path: Path) -> Family:
 
 
 def lora_of(recipe: dict[str, Any], photos: int) -> "LoraSpec":
-    """Parse a recipe's settings, with stand-ins for photos and base. Raises `BadInput`."""
+    """Parse a recipe's settings, with stand-ins for photos and base; subjects share the photos. Raises `BadInput`."""
+    from gangline.cli.jobs.subjects import SUBJECTS, entries_without_files
     from gangline.core.files import STAND_IN, File
     from gangline.core.specs.fields import FilesBase
     from gangline.core.specs.lora import parse_lora
 
-    pictures = tuple(File(path=f"{number}.png", bytes=0, sha256=f"{number:064x}") for number in range(photos))
-    stand_in = {"base": FilesBase(files=(STAND_IN,)), "photos": pictures}
-    needed = {"prompt": recipe.get("prompt", "a photo")}
-    return parse_lora(recipe | stand_in | needed, options=True)
+    entries = entries_without_files(recipe.get(SUBJECTS))
+    folders = [f"{entry['folder']}/" for entry in entries] or [""]
+    names = (f"{folders[number % len(folders)]}{number}.png" for number in range(max(photos, len(folders))))
+    pictures = tuple(File(path=name, bytes=0, sha256=f"{number:064x}") for number, name in enumerate(names))
+    stand_in: dict[str, Any] = {"base": FilesBase(files=(STAND_IN,)), "photos": pictures}
+    stand_in |= {SUBJECTS: entries} if entries else {"prompt": recipe.get("prompt", "a photo")}
+    return parse_lora(recipe | stand_in, options=True)

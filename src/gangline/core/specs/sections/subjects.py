@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen
 
+from gangline.core.display import has_words
 from gangline.core.files import File, is_safe_path
 from gangline.core.parsing import Checked, adapter
 from gangline.core.specs.fields import Prompt
@@ -21,7 +22,7 @@ FILE_FIELDS = ("photos", "held_out", "captions", "class_photos", "class_captions
 
 
 def _why_no_folder(name: str) -> str:
-    good = is_safe_path(name) and "/" not in name
+    good = is_safe_path(name) and "/" not in name and has_words(name)
     return "" if good else 'must be the name of one folder, without any of / \\ : * ? " < > |'
 
 

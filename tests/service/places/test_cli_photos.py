@@ -93,9 +93,9 @@ def test_photos_of_several_subjects_are_not_fetched(served: Service, typed: Type
     assert code == 2 and "--subject works only with photos on this machine" in err
     entries = [{"folder": "cat", "prompt": "sks cat"}]
     wanted = {"base": {"source": "hub", "repo": "a/b"}, "photos": "https://a.example/two.zip", "subjects": entries}
-    with Client(os.environ["GANGLINE_SERVER"], OPERATOR, PROJECT) as client:
-        with pytest.raises(UserError, match="the server fetches photos of one subject only"):
-            client.submit(wanted)
+    refusal = pytest.raises(UserError, match="the server fetches photos of one subject only")
+    with Client(os.environ["GANGLINE_SERVER"], OPERATOR, PROJECT) as client, refusal:
+        client.submit(wanted)
 
 
 def test_urls_of_photos_are_given_between_commas_or_in_a_file(

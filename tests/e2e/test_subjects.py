@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from gangline.cli.admin.box import Box
@@ -19,12 +20,12 @@ from tests.train.conftest import finish, lay_out
 RECIPE = f"""
 base = "{BASE}"
 resolution = 64
-steps = 45
+steps = 90
 batch_size = 3
 rank = 4
 class_images = 3
 class_sample_steps = 2
-checkpoint_every_steps = 10
+checkpoint_every_steps = 15
 sample_steps = 2
 sample_seeds = [1]
 [[subjects]]
@@ -51,6 +52,7 @@ def folder_of_two(root: Path) -> Path:
     return root
 
 
+@pytest.mark.tenths
 def test_a_recipe_with_two_subjects_becomes_one_lora_though_its_node_is_killed(tmp_path: Path) -> None:
     photos = folder_of_two(tmp_path / "photos")
     with Box(tmp_path / "box", lease_s=LEASE_S, heartbeat_interval_s=0.3) as box:

@@ -164,7 +164,11 @@ def _numbered_folders(root: Path) -> dict[str, tuple[int, str]]:
     if not root.is_dir():
         return {}
     found: dict[str, tuple[int, str]] = {}
-    for path in sorted(root.iterdir()):
+    try:
+        entries = sorted(root.iterdir())
+    except OSError as error:
+        raise BadInput(f"{root} may not be read: {error.strerror}", hint="change its permissions") from None
+    for path in entries:
         if path.is_dir() and not path.name.startswith("."):
             named = COUNTED.fullmatch(path.name)
             if not named or not named[2].strip() or not 1 <= int(named[1]) <= REPEATS_MAX:

@@ -15,11 +15,11 @@ from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.sections.continuing import ContinueSettings
 from gangline.core.specs.sections.low_rank import LATER, LowRankSettings, why_not_together
+from gangline.core.specs.sections.measuring import MeasureSettings
 from gangline.core.specs.sections.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.sections.shared import (
     ComputeSettings,
-    MeasureSettings,
     OptimiserSettings,
     PlacementSettings,
     SampleSettings,

@@ -12,12 +12,12 @@ from gangline.core.parsing import InvalidSpec, Problem, parse_as, to_json
 from gangline.core.specs.fields import STEPS_MAX, FilesBase, StepCount
 from gangline.core.specs.phases import Condition, DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.sections.continuing import ContinueSettings
+from gangline.core.specs.sections.measuring import MeasureSettings
 from gangline.core.specs.sections.objective import ObjectiveSettings, contradictions_of_objective
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.sections.shared import (
     CaptionSettings,
     ComputeSettings,
-    MeasureSettings,
     OptimiserSettings,
     PlacementSettings,
     SampleSettings,

@@ -5,7 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gangline.core.models.families import SDXL
+from gangline.core.models.lora_metadata import base_name
 from gangline.core.models.recognition import RecognisedModel
+from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sections.previews import as_prompt
 from gangline.core.specs.sections.subjects import Subject
@@ -187,12 +190,38 @@ def _on_photos(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Adv
 
 
 def _on_the_base(spec: LoraSpec, base: RecognisedModel | None) -> Iterator[Advice]:
+    if base and base.prediction_type == "v_prediction" and spec.prediction_type == "epsilon":
+        yield Advice(
+            setting="prediction_type",
+            message="leave it at auto",
+            because="the base predicts velocity, and would have to learn from scratch to predict noise",
+        )
+    if base and spec.zero_terminal_snr and not base.zero_terminal_snr:
+        yield Advice(
+            setting="zero_terminal_snr",
+            message="set it only if the base was trained so",
+            because="nothing in the base's files mentions zero terminal SNR, and a base has to be trained long to learn it",
+        )
+    if base and base.family is SDXL and _names_pony(spec.base) and not _has_scores(spec):
+        yield Advice(
+            setting="sample_prompts",
+            message="begin them with score_9, score_8_up, score_7_up",
+            because="Pony Diffusion was trained with these tags, and its authors recommend them in every prompt",
+        )
     if base and spec.resolution > base.family.resolution_max:
         yield Advice(
             setting="resolution",
             message=f"consider {base.family.resolution_max} at the most",
             because=f"{base.family.words} was not trained on larger pictures: it repeats the subject in them",
         )
+
+
+def _names_pony(base: Base) -> bool:
+    return "pony" in base_name(base).lower()
+
+
+def _has_scores(spec: LoraSpec) -> bool:
+    return all("score_" in as_prompt(given).prompt for given in spec.prompts_to_sample)
 
 
 def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:

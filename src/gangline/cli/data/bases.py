@@ -24,7 +24,6 @@ from gangline.compose.client import make_client
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.files import File
-from gangline.core.models.licence import licence_of
 from gangline.core.specs.fields import Base, FilesBase, Prediction
 from gangline.core.views import BaseView
 
@@ -56,7 +55,10 @@ def add_base_command(
         str | None, typer.Option(help="Use this VAE instead of the base's own: a hub id, a folder or a file.")
     ] = None,
     licence: Annotated[
-        str, typer.Option(help="State this licence (default: the one that the hub or the folder's README states).")
+        str,
+        typer.Option(
+            help="State this licence (default: the one that the hub, the folder's README or the file's metadata states)."
+        ),
     ] = "",
     prediction_type: Annotated[
         str,
@@ -161,16 +163,15 @@ def _tell(file: File) -> None:
 
 def facts_of(source: Path) -> dict[str, str]:
     """Read what a folder or a file shows of itself. Raises `BadInput` if it is not a base."""
+    from gangline.cli.jobs.plan.base import licence_of_files
     from gangline.data.bases import describe_base
 
     model = describe_base(source)
-    readme = source / "README.md"
-    licence = licence_of(readme.read_text(errors="replace")) if readme.is_file() else ""
     return {
         "family": model.family.name,
         "prediction_type": model.prediction_type,
         "because": printable(model.because),
-        "licence": printable(licence)[:NAME_MAX],
+        "licence": printable(licence_of_files(source, model))[:NAME_MAX],
     }
 
 

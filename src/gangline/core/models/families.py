@@ -263,8 +263,9 @@ def check_clip_skip(family: Family, clip_skip: int) -> None:
     """Raise `BadInput` if the family cannot use this clip_skip, as its bases always read the same layer."""
     if clip_skip != 1 and any(encoder.reads == "penultimate" for encoder in family.text_encoders):
         raise BadInput(
-            f"clip_skip {clip_skip} is for Stable Diffusion 1 and 2: {family.words} always reads the last layer but one",
-            hint="leave clip_skip out",
+            f"clip_skip {clip_skip} is for Stable Diffusion 1 and 2: {family.words} always reads the last layer but one, "
+            "which other tools call clip skip 2",
+            hint="leave clip_skip out, also for models whose authors ask for clip skip 2",
         )
 
 

@@ -35,7 +35,8 @@ class Facts:
     """Facts about a run that are not in its spec. `licence` is the base's, as the hub writes it; None if it is not known.
 
     `steps` were taken: None if all were, fewer if the run was finished early or is `on_the_way`. `held_out` has for each held-out photo its
-    name, `loss_before` and `loss_after`. `guidance_rescale` is that of its samples.
+    name, `loss_before` and `loss_after`. `guidance_rescale` is that of its samples. `zero_terminal_snr` says what the run trained with: the
+    spec's, or the base's.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Facts:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     held_out: tuple[Mapping[str, Any], ...] = ()
     guidance_rescale: float = 0.0
+    zero_terminal_snr: bool = False
     steps: int | None = None
     on_the_way: bool = False
 
@@ -145,6 +147,7 @@ def _model(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
 def _training(spec: LoraSpec, facts: Facts) -> dict[str, Any]:
     warm = "_with_warmup" if spec.warmup_steps and spec.schedule == "constant" else ""
     only_if_used = _loss(spec) | ({"clip_skip": spec.clip_skip} if spec.clip_skip > 1 else {})
+    only_if_used |= {"zero_terminal_snr": True} if facts.zero_terminal_snr else {}
     return only_if_used | {
         "steps": spec.steps if facts.steps is None else facts.steps,
         "text_encoder_lr": (spec.text_encoder_learning_rate or spec.learning_rate) if spec.train_text_encoder else None,

@@ -42,7 +42,7 @@ class Header:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecognisedModel:
     """A base that can be trained. `because` says how the family and the prediction type were found, or that they are assumed. `unet` has
-    the U-Net's sizes, None if there is no configuration."""
+    the U-Net's sizes, None if there is no configuration. `licence` is the one that a single file's metadata names, else empty."""
 
     family: Family
     prediction_type: Prediction
@@ -50,6 +50,8 @@ class RecognisedModel:
     layout: Literal["diffusers", "single file"]
     because: str
     unet: UNet | None = None
+    has_vae: bool = True
+    licence: str = ""
 
     @property
     def is_of_published_size(self) -> bool:
@@ -121,6 +123,12 @@ def _input_width(layer: Mapping[WeightRole, tuple[int, ...]]) -> int:
 # Single files, as kohya's scripts, ComfyUI and Civitai have them
 
 UNET = "model.diffusion_model."
+VAE = "first_stage_model."
+V_MARK, ZERO_SNR_MARK = "v_pred", "ztsnr"
+"""Empty tensors by which ComfyUI, A1111 and Forge know a U-Net that predicts velocity, and noise with zero terminal SNR. The second counts
+only beside the first."""
+V_IN_METADATA = ("modelspec.prediction_type", "modelspec.predict_key")
+"""ModelSpec's field, and the one that ComfyUI writes in its place."""
 FIRST_CONV = f"{UNET}input_blocks.0.0.weight"
 SIZES = f"{UNET}label_emb."
 OPEN_CLIP_OF_THE_REFINER = "conditioner.embedders.0.model."
@@ -132,7 +140,7 @@ OTHER_ARCHITECTURES = (
     ("joint_blocks.", "is a Stable Diffusion 3 model"),
     ("control_model.", "is a ControlNet"),
     ("controlnet_cond_embedding.", "is a ControlNet"),
-    ("first_stage_model.", "holds a VAE and no U-Net"),
+    (VAE, "holds a VAE and no U-Net"),
     ("encoder.conv_in.", "is a VAE"),
     ("down_blocks.", "is one part of a model in diffusers' layout; the whole folder is needed"),
     ("input_blocks.", "holds a U-Net alone, without its text encoders and VAE"),
@@ -150,12 +158,16 @@ def recognise_file(header: Header, spread: float | None = None) -> RecognisedMod
     _check_architecture(header)
     family, mark = _family_of_file(header)
     prediction, reason = _prediction_of_file(header, family, spread)
+    zero = prediction == "v_prediction" and ZERO_SNR_MARK in header.tensors
+    marked = f"; it is marked {ZERO_SNR_MARK}, so its noise has zero terminal SNR" * zero
     return RecognisedModel(
         family=family,
         prediction_type=prediction,
-        zero_terminal_snr="ztsnr" in header.tensors,
+        zero_terminal_snr=zero,
         layout="single file",
-        because=f"{mark}; {reason}",
+        because=f"{mark}; {reason}{marked}",
+        has_vae=header.has(VAE),
+        licence=header.metadata.get("modelspec.license", ""),
     )
 
 
@@ -197,14 +209,18 @@ def _family_of_file(header: Header) -> tuple[Family, str]:
 def _prediction_of_file(header: Header, family: Family, spread: float | None) -> tuple[Prediction, str]:
     """Return the prediction type of a file and the reason: by a marker tensor, else by its metadata, else by a guess from the weights.
 
-    The spread of one bias distinguishes the published 768-v weights of Stable Diffusion 2, and models derived from them, from 512-base:
-    ComfyUI uses the same test.
+    The metadata of a merge may be that of one of its parts, so a marker overrides it. The spread of one bias distinguishes the published
+    768-v weights of Stable Diffusion 2, and models derived from them, from 512-base: ComfyUI uses the same test.
     """
-    if "v_pred" in header.tensors:
-        return "v_prediction", "it is marked v_pred"
-    said = header.metadata.get("modelspec.prediction_type", "").lower()
-    if said in ("v", "v_prediction", "v-prediction", "epsilon"):
-        return "epsilon" if said == "epsilon" else "v_prediction", f"its metadata says prediction_type {said}"
+    if V_MARK in header.tensors:
+        return "v_prediction", f"it is marked {V_MARK}"
+    for field in V_IN_METADATA:
+        said = header.metadata.get(field, "").lower()
+        if said in ("v", "v_prediction", "v-prediction", "epsilon"):
+            of = field.removeprefix("modelspec.")
+            return "epsilon" if said == "epsilon" else "v_prediction", f"its metadata says {of} {said}"
+    if header.metadata.get("ss_v_parameterization", "").lower() == "true":
+        return "v_prediction", "its metadata says ss_v_parameterization"
     architecture = header.metadata.get("modelspec.architecture", "").lower()
     meant: list[Prediction] = [each.prediction for each in VARIANTS if architecture.startswith(each.architecture)]
     if len(meant) == 1:

@@ -180,7 +180,13 @@ It was trained with zero terminal SNR: sample with `rescale_betas_zero_snr=True`
 
 def _how(spec: LoraSpec, facts: Facts) -> str:
     of_text = _lokr_of_text(facts) * (spec.algorithm == "lokr" and spec.train_text_encoder)
-    return _skip(spec) + of_text + _dora(facts) * spec.dora + ZERO_SNR * spec.zero_terminal_snr + _rescale(facts)
+    return (
+        _skip(spec)
+        + of_text
+        + _dora(facts) * spec.dora
+        + ZERO_SNR * (spec.zero_terminal_snr or facts.zero_terminal_snr)
+        + _rescale(facts)
+    )
 
 
 def _as_trained(spec: LoraSpec, facts: Facts) -> str:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family, TextEncoder
-from gangline.core.models.recognition import Header, TensorHeader
+from gangline.core.models.recognition import V_MARK, ZERO_SNR_MARK, Header, TensorHeader
 from gangline.train.lora.init_lora import open_lora
 from gangline.train.model import original
 from gangline.train.model.base import LoadedBase, load_base
@@ -109,13 +109,14 @@ def _names_of(base: LoadedBase, encoder: TextEncoder) -> Names:
 def _whole(base: LoadedBase, dtype: torch.dtype) -> Tensors:
     """Return all tensors of a single file, or those of a folder that no LoRA changes."""
     tensors: Tensors = {}
+    marks = {V_MARK: base.prediction_type == "v_prediction", ZERO_SNR_MARK: base.zero_terminal_snr}
+    marked: Tensors = {name: torch.zeros(0) for name, is_so in marks.items() if is_so}
     if isinstance(base.layout, SingleFile):
-        _put(tensors, load_file(base.layout.path), dtype)
+        _put(tensors, marked | load_file(base.layout.path), dtype)
         return tensors
     vae = in_original_layout(base.layout.vae(), original.vae_source(original.VAE, base.layout.vae_config()))
     _put(tensors, {name: _as_convolution(name, tensor) for name, tensor in vae.items()}, dtype)
-    marks = {"v_pred": base.prediction_type == "v_prediction", "ztsnr": base.zero_terminal_snr}
-    return tensors | {name: torch.zeros(0) for name, is_so in marks.items() if is_so}
+    return tensors | marked
 
 
 def _as_convolution(name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -12,10 +12,9 @@ import torch
 
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family, TextEncoder
-from gangline.core.models.recognition import UNET, Header
+from gangline.core.models.recognition import UNET, VAE, Header
 from gangline.train.model.clip import TOKENS
 
-VAE = "first_stage_model."
 HEAD_CHANNELS = 64
 LATENT_PIXELS = 8
 SIZES_PER_PICTURE = 6
@@ -84,7 +83,8 @@ def unet_config(header: Header, family: Family) -> dict[str, Any]:
 def _sizes_config(header: Header, shapes: TensorShapes, family: Family) -> dict[str, Any]:
     """Return the settings of SDXL's added embedding: the pooled text beside six sizes, each in sines and cosines."""
     width = shapes["label_emb.0.0.weight"][1]
-    pooled = header.tensors[f"{prefix_of(header, family.text_encoders[-1])}text_projection"].shape[1]
+    prefix = prefix_of(header, family.text_encoders[-1])
+    pooled = _projection_width(shapes_below(header, prefix)) or 0
     return {
         "addition_embed_type": "text_time",
         "addition_time_embed_dim": (width - pooled) // SIZES_PER_PICTURE,
@@ -207,6 +207,7 @@ def vae_source(prefix: str, config: Any) -> Callable[[str], TensorSource]:
 
 # The text encoders
 
+PROJECTION_AS_A_LAYER = "text_projection.weight"
 IN_OPEN_CLIP = {
     "layer_norm1": "ln_1",
     "layer_norm2": "ln_2",
@@ -226,7 +227,9 @@ def text_config(header: Header, encoder: TextEncoder) -> dict[str, Any]:
 
 def text_source(header: Header, encoder: TextEncoder) -> Callable[[str], TensorSource]:
     prefix = prefix_of(header, encoder)
-    return _clip_source(header, prefix) if encoder.origin == "CLIP" else open_clip_source(prefix)
+    if encoder.origin == "CLIP":
+        return _clip_source(header, prefix)
+    return open_clip_source(prefix, as_a_layer=f"{prefix}{PROJECTION_AS_A_LAYER}" in header.tensors)
 
 
 def text_source_of(encoder: TextEncoder) -> Callable[[str], TensorSource]:
@@ -272,11 +275,21 @@ def _open_clip_config(header: Header, prefix: str, *, without_last: bool) -> dic
         layers=_blocks(shapes, "transformer.resblocks.") - without_last,
     ) | {
         "hidden_act": "gelu",
-        "projection_dim": shapes.get("text_projection", shapes["token_embedding.weight"])[1],
+        "projection_dim": _projection_width(shapes) or shapes["token_embedding.weight"][1],
     }
 
 
-def open_clip_source(prefix: str) -> Callable[[str], TensorSource]:
+def _projection_width(shapes: TensorShapes) -> int | None:
+    """Return the width of OpenCLIP's pooled output: a matrix (in, out), or the weight of a layer (out, in)."""
+    if PROJECTION_AS_A_LAYER in shapes:
+        return shapes[PROJECTION_AS_A_LAYER][0]
+    return shapes["text_projection"][1] if "text_projection" in shapes else None
+
+
+def open_clip_source(prefix: str, *, as_a_layer: bool = False) -> Callable[[str], TensorSource]:
+    """Return the tensors of OpenCLIP's encoder below `prefix`. Some merges have its projection `as_a_layer`, under the name and in the
+    orientation of a linear layer."""
+
     def source(name: str) -> TensorSource:
         match name.removeprefix("text_model.").split("."):
             case ["embeddings", "token_embedding", end]:
@@ -286,6 +299,8 @@ def open_clip_source(prefix: str) -> Callable[[str], TensorSource]:
             case ["final_layer_norm", end]:
                 return TensorSource(f"{prefix}ln_final.{end}")
             case ["text_projection", _]:
+                if as_a_layer:
+                    return TensorSource(f"{prefix}{PROJECTION_AS_A_LAYER}")
                 return TensorSource(f"{prefix}text_projection", transposed=True)
             case ["encoder", "layers", layer, "self_attn", ("q_proj" | "k_proj" | "v_proj") as part, end]:
                 below = f"{prefix}transformer.resblocks.{layer}.attn.in_proj_{end}"

@@ -107,7 +107,7 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
     of_class = {"class_photos": (STAND_IN,)} if settings.get("class_photos") else {}
     spec = spec_of_settings(rest, {**ALONE, **of_class})
     models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
-    spec = with_model(spec, known["base"])
+    spec = with_model(spec, known["base"], own_vae="vae" in known)
     notes: list[str] = []
     files: LocalInputs = {}
     if settings.get("init_lora"):

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gangline.compose.hub import look_up_for_user
-from gangline.core.errors import Unreachable
+from gangline.core.errors import BadInput, Unreachable
 from gangline.core.models.bases import ModelRole
 from gangline.core.models.families import Family
 from gangline.core.models.licence import licence_of
 from gangline.core.models.recognition import RecognisedModel
 from gangline.core.specs.fields import FilesBase, HubBase
+from gangline.core.specs.lora import LoraSpec
 from gangline.data.bases import describe_base
 
 if TYPE_CHECKING:
@@ -41,14 +42,20 @@ class KnownBase:
 def of_files(path: Path, files: list[Path], *, role: ModelRole = "base") -> KnownBase:
     """Return what local files show of a base. Raises `BadInput` if they are not a base."""
     model = describe_base(path) if role == "base" else None
-    readme = path / "README.md"
     return KnownBase(
         name=str(path),
         bytes=sum(file.stat().st_size for file in files),
-        licence=licence_of(readme.read_text(errors="replace")) if readme.is_file() else "",
+        licence=licence_of_files(path, model),
         family=model.family if model else None,
         model=model,
     )
+
+
+def licence_of_files(path: Path, model: RecognisedModel | None) -> str:
+    """Return the licence that a folder's README states, else the one that a single file's metadata names, else nothing."""
+    readme = path / "README.md"
+    said = licence_of(readme.read_text(errors="replace")) if readme.is_file() else ""
+    return said or (model.licence if model else "")
 
 
 def of_content(base: FilesBase) -> KnownBase:
@@ -76,3 +83,18 @@ def of_hub(
         family=found.family,
         model=found.recognised,
     )
+
+
+def check_objective(spec: LoraSpec, base: RecognisedModel | None) -> None:
+    """Raise `BadInput` if the trainer would, as far as that is known already."""
+    predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
+    if predicts == "epsilon" and base is not None and base.zero_terminal_snr:
+        raise BadInput(
+            "prediction_type cannot be epsilon, as this base was trained with v-prediction and zero terminal SNR",
+            hint="leave prediction_type out",
+        )
+    if predicts == "epsilon" and spec.zero_terminal_snr:
+        raise BadInput(
+            "zero_terminal_snr needs a base that predicts velocity, but this base predicts noise",
+            hint="leave zero_terminal_snr out, or use a base that predicts velocity",
+        )

@@ -25,6 +25,7 @@ class BaseFacts:
     name: str
     family: FamilyName | None
     prediction_type: str | None
+    zero_terminal_snr: bool | None
     because: str
     bytes: int | None
     revision: str | None
@@ -74,6 +75,7 @@ def base_facts(base: KnownBase, copy: str = "") -> BaseFacts:
         name=base.name,
         family=base.family.name if base.family else None,
         prediction_type=base.model.prediction_type if base.model else None,
+        zero_terminal_snr=base.model.zero_terminal_snr if base.model else None,
         because=base.model.because if base.model else "",
         bytes=base.bytes,
         revision=base.revision,

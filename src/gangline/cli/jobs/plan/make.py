@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gangline.cli.jobs.plan.base import KnownBase, LookUp, of_content, of_files, of_hub
+from gangline.cli.jobs.plan.base import KnownBase, LookUp, check_objective, of_content, of_files, of_hub
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, find_base, find_vae
 from gangline.cli.jobs.plan.photos import SubjectInputs, find_subject, held_out_of
 from gangline.compose.hub import look_up_for_user
@@ -140,7 +140,7 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
     masked = any(subject.masks for subject in subjects)
     spec = spec_of_settings(({"mask": "files"} if masked else {}) | settings, stand_ins(subjects))
     models, known = find_models(given.base, given.vae, look_up)
-    spec, base = with_model(spec, known["base"]), known["base"].model
+    spec, base = with_model(spec, known["base"], own_vae="vae" in known), known["base"].model
     subjects = held_out_of(given.hold_out, subjects) if given.subjects else subjects
     found = [find_subject(each, spec, own) for each, own in zip(subjects, spec.all_subjects, strict=True)]
     files = joined_files(each.files for each in found)
@@ -191,11 +191,13 @@ def _known(role: ModelRole, given: str | Base, model: ModelChoice, look_up: Look
     return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, LocalFiles) else of_content(model)
 
 
-def with_model(spec: LoraSpec, known: KnownBase) -> LoraSpec:
-    """Return the settings with the base's licence. Raises `BadInput` if they do not suit the base."""
+def with_model(spec: LoraSpec, known: KnownBase, *, own_vae: bool) -> LoraSpec:
+    """Return the settings with the base's licence. Raises `BadInput` if they do not suit the base, or if no VAE is there."""
     check_objective(spec, known.model)
     if known.model:
         check_clip_skip(known.model.family, spec.clip_skip)
+        if not known.model.has_vae and not own_vae:
+            raise BadInput(f"{known.name} has no VAE", hint="give one with --vae")
     return replace(spec, base_licence=spec.base_licence or printable(known.licence)[:NAME_MAX])
 
 
@@ -230,17 +232,6 @@ def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFile
     header = read_header(path)
     check_lora(header, base.family if base else None)
     return LocalFiles(path.parent, [path])
-
-
-def check_objective(spec: LoraSpec, base: recognition.RecognisedModel | None) -> None:
-    """Raise `BadInput` if the trainer would, as far as that is known already."""
-    predicts = base.prediction_type if base and spec.prediction_type == "auto" else spec.prediction_type
-    zero = spec.zero_terminal_snr or (base is not None and base.zero_terminal_snr)
-    if zero and predicts == "epsilon":
-        raise BadInput(
-            "zero_terminal_snr needs a base that predicts velocity, but this base predicts noise",
-            hint="leave zero_terminal_snr out, or use a base that predicts velocity",
-        )
 
 
 def _photos(pictures: tuple[PhotoFacts, ...], held_out: int) -> str:

@@ -49,12 +49,13 @@ def _base(base: BaseFacts) -> str:
     if base.unknown:
         return f"{base.name} (it could not be looked up: {base.unknown})"
     family = FAMILIES[base.family].words if base.family else "unknown family"
+    zero = " with zero terminal SNR" if base.zero_terminal_snr else ""
     parts = [
         f"{base.name} ({base.revision[:10]})" if base.revision else "",
         family if base.family or base.revision is None else "",
         size(base.bytes) if base.bytes else "",
         f"licence {base.licence}" if base.licence else "",
-        f"predicts {base.prediction_type} ({base.because})" if base.prediction_type else "",
+        f"predicts {base.prediction_type}{zero} ({base.because})" if base.prediction_type else "",
     ]
     return ", ".join(part for part in parts if part)
 

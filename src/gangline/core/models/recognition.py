@@ -102,7 +102,7 @@ def check_lora(header: Header, base: Family | None) -> None:
         raise BadInput(
             f"{header.name} is not a LoRA", hint="give a base model as `base`; LoHa and (IA)³ are not supported"
         )
-    widths = {stem: width for stem, layer in layers.items() if (width := _input_width(layer))}
+    widths = {stem: width for stem, layer in layers.items() if (width := input_width(layer))}
     found = family_of_lora(widths)
     if base and found and found != base:
         raise BadInput(
@@ -111,7 +111,7 @@ def check_lora(header: Header, base: Family | None) -> None:
         )
 
 
-def _input_width(layer: Mapping[WeightRole, tuple[int, ...]]) -> int:
+def input_width(layer: Mapping[WeightRole, tuple[int, ...]]) -> int:
     """Return the width of a linear layer's input; 0 if its tensors do not show it."""
     down = layer.get("down", ())
     if len(down) > 1:

@@ -52,6 +52,9 @@ COMMANDS = {
         "gangline.cli.data.merge:merge_command",
         "Merge a LoRA into its base, and write one .safetensors file in the original layout.",
     ),
+    "lora": LazyCommand(
+        "gangline.cli.data.lora:app", "Describe, convert, merge and resize LoRAs, and extract one from two checkpoints."
+    ),
     "bases": LazyCommand("gangline.cli.data.bases:app", "Add, list and remove named base models."),
     "nodes": LazyCommand(
         "gangline.cli.admin.nodes:app", "List and show the nodes; drain, quarantine and release them."

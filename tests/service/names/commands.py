@@ -102,6 +102,11 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "artifacts": (Run("{failed}"), Run("{failed} --to {folder}/got", 2), Run("{typed} --to {nowhere}", 2)),
     "samples": (Run("{failed}"), Run("{failed} --to {folder}/shown"), Run("{typed}", 2)),
     "merge": (Run("{nowhere} --base {nowhere} --to {nowhere}", 2),),
+    "lora info": (Run("{nowhere}", 2),),
+    "lora convert": (Run("{nowhere} --to {nowhere} --form kohya", 2),),
+    "lora merge": (Run("{nowhere} --to {nowhere}", 2), Run("{typed} --to {nowhere} --base {nowhere}", 2)),
+    "lora resize": (Run("{nowhere} --to {nowhere} --rank 4", 2),),
+    "lora extract": (Run("{nowhere} {nowhere} --to {nowhere}", 2),),
     "bases add": (
         Run("{base} --name {typed}", 2, shows="name"),
         Run("{nowhere}", 2),

@@ -31,6 +31,11 @@ IN_TEXT_ENCODER = (".lora_linear_layer.down.weight", ".lora_linear_layer.up.weig
 def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
     """Write the file that `load_lora_weights` reads, with the settings that PEFT needs to restore the LoRA as it was trained. A LoKr is
     read by a U-Net's `load_lora_adapter`."""
+    return write_safetensors(folder / DIFFUSERS_FILE, *diffusers_file(parts))
+
+
+def diffusers_file(parts: Mapping[str, LoraPart]) -> tuple[Tensors, dict[str, str]]:
+    """Return the tensors of diffusers' file, and its metadata."""
     tensors: Tensors = {}
     settings: dict[str, Any] = {}
     for part, trained in parts.items():
@@ -44,9 +49,7 @@ def write_diffusers(folder: Path, parts: Mapping[str, LoraPart]) -> Path:
             stem = diffusers_stem(part, module)
             tensors |= {f"{stem}.{role}": factor for role, factor in product.factors.items()}
         settings |= {f"{part}.{name}": value for name, value in _settings(trained).items()}
-    return _write(
-        folder / DIFFUSERS_FILE, tensors, {"format": "pt", SETTINGS: json.dumps(settings, indent=2, sort_keys=True)}
-    )
+    return tensors, {"format": "pt", SETTINGS: json.dumps(settings, indent=2, sort_keys=True)}
 
 
 def _settings(part: LoraPart) -> dict[str, Any]:
@@ -91,10 +94,16 @@ def write_kohya(
     metadata = kohya_metadata(spec, facts, conv) | (DIVIDED if divided else {})
     if base_file:
         metadata["ss_sd_model_hash"] = webui_hash(base_file)
-    blob = save(_plain(tensors), metadata)
-    sha256 = hashlib.sha256(_split(blob)[1]).hexdigest()
-    metadata |= {"sshs_model_hash": sha256, "sshs_legacy_hash": _webui_hash(blob)}
-    return _write(folder / facts.kohya_file, tensors, metadata | modelspec(spec, facts, sha256))
+    hashes = kohya_hashes(tensors, metadata)
+    described = metadata | hashes | modelspec(spec, facts, hashes["sshs_model_hash"])
+    return write_safetensors(folder / facts.kohya_file, tensors, described)
+
+
+def kohya_hashes(tensors: Tensors, metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the hashes by which kohya's scripts and web UIs know a LoRA: of all bytes after the header (Civitai's AutoV3 begins with it),
+    and A1111's first one of the file with `metadata`, which has the `ss_*` fields alone."""
+    blob = save(_plain(tensors), dict(metadata))
+    return {"sshs_model_hash": hashlib.sha256(_split(blob)[1]).hexdigest(), "sshs_legacy_hash": _webui_hash(blob)}
 
 
 def kohya_tensors(parts: Mapping[str, LoraPart], family: Family, layers_per_block: int) -> Tensors:
@@ -137,7 +146,7 @@ def _split(blob: bytes) -> tuple[bytes, bytes]:
     return blob[:end], blob[end:]
 
 
-def _write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> Path:
+def write_safetensors(path: Path, tensors: Tensors, metadata: dict[str, str]) -> Path:
     """Write a safetensors file with the metadata in the given order: the library's own order is random."""
     header, content = _split(save(_plain(tensors), metadata))
     value = json.loads(header[8:])

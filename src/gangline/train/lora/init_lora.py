@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from gangline.core.errors import BadInput
 from gangline.core.models.families import Family
 from gangline.core.models.lora_names import CONVOLUTIONS, KRONECKER, WeightRole, split_key, stems, target_of
-from gangline.core.models.recognition import check_lora
+from gangline.core.models.recognition import Header, check_lora
 from gangline.data.safetensors_header import read_header
 from gangline.train.lora.export import DIVIDED, SETTINGS
 from gangline.train.lora.updates import (
@@ -54,21 +54,31 @@ def read_lora(path: Path, family: Family, parts: Mapping[str, LoraPart], layers_
     return weights
 
 
-def open_lora(path: Path, family: Family) -> "LoraFile":
-    """Read a LoRA's file. Raise `BadInput` if it is not a LoRA, or for another family."""
+def open_lora(path: Path, family: Family | None) -> "LoraFile":
+    """Read a LoRA's file. Raise `BadInput` if it is not a LoRA, or for another family than `family`, if that is given."""
     header = read_header(path)
+    settings = settings_of_peft(header)
     try:
         tensors = load_file(path)
-        settings = dict(json.loads(header.metadata.get(SETTINGS, "{}")))
-    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
-        raise BadInput(
-            f"{path.name} cannot be read: {error}", hint="check that it is complete, or download it again"
-        ) from None
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _unreadable(path.name, error) from None
     layers = _by_stem(path.name, tensors)
     check_lora(header, family)
     return LoraFile(
         name=path.name, layers=layers, settings=settings, divided=DIVIDED.items() <= header.metadata.items()
     )
+
+
+def settings_of_peft(header: Header) -> dict[str, Any]:
+    """Return what diffusers wrote of PEFT's settings into the metadata, by part and name."""
+    try:
+        return dict(json.loads(header.metadata.get(SETTINGS, "{}")))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _unreadable(header.name, error) from None
+
+
+def _unreadable(name: str, error: Exception) -> BadInput:
+    return BadInput(f"{name} cannot be read: {error}", hint="check that it is complete, or download it again")
 
 
 def _by_stem(name: str, tensors: Tensors) -> LoraWeights:
@@ -119,7 +129,7 @@ class LoraFile:
     def merged(self, stem: str, part: str, module: str, weight: torch.Tensor) -> torch.Tensor:
         """Return `weight` with the file's update applied, in its shape and in float32."""
         found, before = self.layers[stem], weight.float()
-        if self._is_product(found):
+        if self.is_product(found):
             changed = before + self._change_by_product(stem, part, module, before.shape)
         else:
             changed = before + self._change(stem, part, module, before.shape)
@@ -133,29 +143,29 @@ class LoraFile:
 
     def _change(self, stem: str, part: str, module: str, shape: torch.Size) -> torch.Tensor:
         found = self.layers[stem]
-        self._check_is_complete(stem)
+        self.check_is_complete(stem)
         down, up = (found[role].float().flatten(1) for role in ("down", "up"))
         if (up.shape[0], down.shape[1]) != (shape[0], shape[1:].numel()):
             raise self._misfit(stem, (up.shape[0], down.shape[1]), (shape[0], shape[1:].numel()))
-        return (self._scale(part, module, found) * (up @ down)).reshape(shape)
+        return (self.scale(part, module, found) * (up @ down)).reshape(shape)
 
     def _change_by_product(self, stem: str, part: str, module: str, shape: torch.Size) -> torch.Tensor:
-        product = self._product(stem, part, module)
+        product = self.product(stem, part, module)
         try:
             return product.change(shape)
         except (ValueError, RuntimeError):
             has = (len(product.first) * len(product.second), product.first.shape[1] * product.second.shape[1])
             raise self._misfit(stem, has, (shape[0], shape[1:].numel())) from None
 
-    def _check_is_complete(self, stem: str) -> None:
+    def check_is_complete(self, stem: str) -> None:
         if not {"down", "up"} <= self.layers[stem].keys():
             raise BadInput(f"{self.name} is damaged: {stem} is incomplete", hint="download it again")
 
     @staticmethod
-    def _is_product(found: Mapping[WeightRole, torch.Tensor]) -> bool:
+    def is_product(found: Mapping[WeightRole, torch.Tensor]) -> bool:
         return not found.keys().isdisjoint(KRONECKER)
 
-    def _product(self, stem: str, part: str, module: str) -> KroneckerLayer:
+    def product(self, stem: str, part: str, module: str) -> KroneckerLayer:
         """Return a layer of a LoKr. Raise `BadInput` if a tensor is missing."""
         found = self.layers[stem]
         first = "lokr_w1" in found or {"lokr_w1_a", "lokr_w1_b"} <= found.keys()
@@ -183,16 +193,16 @@ class LoraFile:
     def fitted(self, stem: str, part: str, module: str, fresh: LowRankLayer | KroneckerLayer) -> Tensors:
         """Return the layer in the shapes of `fresh`, with the effect that it had."""
         found, product = self.layers[stem], isinstance(fresh, KroneckerLayer)
-        if self._is_product(found) != product:
+        if self.is_product(found) != product:
             kind, value = ("a LoRA", "lora") if product else ("a LoKr", "lokr")
             raise BadInput(f"{self.name} is {kind}", hint=f"set algorithm to {value}")
         if isinstance(fresh, KroneckerLayer):
             return self._fitted_product(stem, part, module, fresh)
-        self._check_is_complete(stem)
+        self.check_is_complete(stem)
         rank, rank_wanted = found["down"].shape[0], fresh.down.shape[0]
         if rank > rank_wanted:
             raise self._too_high(rank, rank_wanted, wide=fresh.down.shape[2:].numel() > 1)
-        factor = self._scale(part, module, found) / fresh.scale
+        factor = self.scale(part, module, found) / fresh.scale
         down, up = fresh.down.detach().clone(), torch.zeros_like(fresh.up)
         down[:rank] = self._shaped(stem, found["down"], (rank, *down.shape[1:]))
         up[:, :rank] = self._shaped(stem, found["up"], (up.shape[0], rank, *up.shape[2:])) * factor
@@ -205,7 +215,7 @@ class LoraFile:
 
     def _fitted_product(self, stem: str, part: str, module: str, fresh: KroneckerLayer) -> Tensors:
         """Return the layer of a LoKr in the shapes of `fresh`. What it lacks in rank begins as in `fresh`, without an effect."""
-        own = self._product(stem, part, module)
+        own = self.product(stem, part, module)
         if own.first.shape != fresh.first.shape:
             rows, columns = own.first.shape
             raise BadInput(
@@ -240,7 +250,7 @@ class LoraFile:
         setting = "conv_rank" if wide else "rank"
         return BadInput(f"{self.name} has rank {rank}, but the job has rank {wanted}", hint=f"set {setting} to {rank}")
 
-    def _scale(self, part: str, module: str, found: Mapping[WeightRole, torch.Tensor]) -> float:
+    def scale(self, part: str, module: str, found: Mapping[WeightRole, torch.Tensor]) -> float:
         """Return alpha / rank, from the file or from PEFT's settings; 1 if neither states it."""
         rank = found["down"].shape[0]
         if "alpha" in found:
@@ -248,6 +258,11 @@ class LoraFile:
         said = self._said(part, module, "lora_alpha", "alpha_pattern")
         alpha = rank if said is None else said
         return alpha / (math.sqrt(rank) if self.settings.get(f"{part}.use_rslora") else rank)
+
+    def stated_alpha(self, part: str, module: str) -> float | None:
+        """Return the alpha that PEFT's settings state for a layer of a LoRA or a LoKr."""
+        of_lora = self._said(part, module, "lora_alpha", "alpha_pattern")
+        return self._said(part, module, "alpha", "alpha_pattern") if of_lora is None else of_lora
 
     def _said(self, part: str, module: str, name: str, of_layers: str) -> float | None:
         """Return a number of PEFT's settings for a layer; None if they do not have it."""

@@ -1,6 +1,6 @@
 """Merge a LoRA into its base, as one file in the original layout: for tools that compute a LoRA differently, or not at all."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,28 +35,40 @@ def merge_lora(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merg
 
     Raise `BadInput` if the LoRA does not fit the base, or if no tool could read the base's architecture from a single file.
     """
+    return merge_loras([(lora, 1.0)], base, target, dtype)
+
+
+def merge_loras(loras: Sequence[tuple[Path, float]], base: Path, target: Path, dtype: torch.dtype) -> Merged:
+    """Write the model at `base` with all `loras` merged into it, each times its weight, as a UI applies them at these strengths: a DoRA's
+    change of a weight is the one at strength 1 times its weight. Raise `BadInput` as `merge_lora` does."""
     model = load_base(base, torch.device("cpu"), torch.float32)
-    file = open_lora(lora, model.family)
-    left = dict(file.layers)
+    files = [(open_lora(lora, model.family), weight) for lora, weight in loras]
+    left = [dict(file.layers) for file, _ in files]
     tensors, changed = _whole(model, dtype), 0
     for part, load, names in _parts(model):
         module = load()
         for name, layer in _layers(module):
-            stem = file.stem_of(model.family, part, name, model.layout.unet_config()["layers_per_block"])
-            if stem in left:
-                layer.weight.data = file.merged(stem, part, name, layer.weight.data)
-                del left[stem]
+            before = now = layer.weight.data
+            for (file, weight), remaining in zip(files, left, strict=True):
+                stem = file.stem_of(model.family, part, name, model.layout.unet_config()["layers_per_block"])
+                if stem in remaining:
+                    merged = file.merged(stem, part, name, before)
+                    now = merged if now is before and weight == 1 else now + weight * (merged - before)
+                    del remaining[stem]
+            if now is not before:
+                layer.weight.data = now
                 changed += 1
         _put(tensors, in_original_layout(module, names), dtype)
     if isinstance(model.layout, FolderLayout):
         tensors |= _layers_left_out(model.family, tensors)
-    if left:
-        raise BadInput(
-            f"{lora.name} has weights for {len(left)} modules that {base.name} lacks, such as {next(iter(left))}",
-            hint="use the base that it was trained on",
-        )
+    for (lora, _), remaining in zip(loras, left, strict=True):
+        if remaining:
+            raise BadInput(
+                f"{lora.name} has weights for {len(remaining)} modules that {base.name} lacks, such as {next(iter(remaining))}",
+                hint="use the base that it was trained on",
+            )
     _check_can_be_read(model, tensors)
-    _write(target, tensors, {"modelspec.merged_from": f"{base.name}, {lora.name}"})
+    _write(target, tensors, {"modelspec.merged_from": ", ".join([base.name, *(lora.name for lora, _ in loras)])})
     return Merged(target, model.family.words, changed)
 
 

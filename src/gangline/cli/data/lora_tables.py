@@ -17,7 +17,7 @@ STEP = 0.1
 
 def show_description(found: "LoraDescription") -> None:
     """Print what the file is, its parts and blocks, what it says of itself and what is wrong with it."""
-    family = FAMILIES[found.family].words if found.family in FAMILIES else "unknown"
+    family = FAMILIES[found.family].words if found.family in FAMILIES else "an unknown family"
     out.print(
         facts(
             ("file", f"{found.path}, {found.bytes:,} bytes"),

@@ -2,4 +2,6 @@
 
 import logging
 
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of an optional package, which nothing here needs
+logging.getLogger("bitsandbytes").setLevel(
+    logging.ERROR
+)  # its import warns of an optional package, which nothing here needs

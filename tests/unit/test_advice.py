@@ -18,6 +18,7 @@ PICTURES = tuple(
 CAPTIONED = tuple(replace(picture, caption="sks dog, beach", own=True) for picture in PICTURES)
 SMALL = (*PICTURES, replace(PICTURES[0], name="small.jpg", width=300))
 WIDE = tuple(replace(picture, width=1600) for picture in PICTURES)
+REPEATED = (replace(PICTURES[0], repeats=10), *PICTURES[1:])
 
 
 def advised(spec: LoraSpec, pictures: tuple[PhotoFacts, ...] = PICTURES) -> dict[str, str]:
@@ -61,6 +62,7 @@ def test_a_name_with_its_kind(prompt: str) -> None:
         ({"learning_rate": 1e-3}, PICTURES, "learning_rate", "better results"),
         ({"learning_rate": 5.0}, PICTURES, "learning_rate", "becomes NaN"),
         ({"steps": 60}, PICTURES, "steps", "each photo is seen 8 times"),
+        ({"steps": 60}, REPEATED, "steps", "on average a photo is seen 8 times"),
         ({"rank": 256}, PICTURES, "rank", "64 times the usual size"),
         ({"alpha": 400.0}, PICTURES, "alpha", "alpha / rank, which is 25"),
         ({"steps": 20_000}, PICTURES, "steps", "each photo is seen 2500 times"),

@@ -225,7 +225,8 @@ def _has_scores(spec: LoraSpec) -> bool:
 
 
 def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:
-    seen = spec.steps * spec.batch_size / sum(picture.repeats for picture in pictures)
+    seen = spec.steps * spec.batch_size / len(pictures)
+    which = "each photo is" if len({picture.repeats for picture in pictures}) == 1 else "on average a photo is"
     if spec.optimizer == "prodigy" and spec.learning_rate != 1:
         yield Advice(
             setting="learning_rate",
@@ -253,13 +254,13 @@ def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advi
         yield Advice(
             setting="steps",
             message=f"train for more steps than {spec.steps}",
-            because=f"each photo is seen {counted(round(seen), 'time')}: the model learns almost nothing",
+            because=f"{which} seen {counted(round(seen), 'time')}: the model learns almost nothing",
         )
     if seen > SEEN_MAX:
         yield Advice(
             setting="steps",
             message="consider fewer steps, or look at pictures on the way (sample_every_steps)",
-            because=f"each photo is seen {seen:.0f} times: the LoRA may overfit",
+            because=f"{which} seen {seen:.0f} times: the LoRA may overfit",
         )
     if spec.batch_size > len(pictures):
         yield Advice(

@@ -245,8 +245,9 @@ def test_class_photos_in_folders_like_kohyas_belong_to_the_subjects_of_their_wor
 @pytest.mark.parametrize("other", ["loose.jpg", "birds/1.jpg", "0_bird/1.jpg", "3_/1.jpg"])
 def test_where_folders_do_not_say_it_clearly_a_prompt_is_asked_for(kohya: Path, other: str) -> None:
     draw(kohya / other, 512)
-    with pytest.raises(BadInput, match="prompt: is missing"):
+    with pytest.raises(BadInput, match=f"such as 10_sks dog, but also {other.partition('/')[0]}") as refused:
         planned(kohya, {})
+    assert "pass --prompt" in refused.value.hint
 
 
 def test_two_folders_of_the_same_words_are_refused(kohya: Path) -> None:

@@ -158,12 +158,14 @@ def _of_numbered_folders(root: Path, settings: dict[str, Any]) -> list[dict[str,
 
 
 def _numbered_folders(root: Path) -> dict[str, tuple[int, str]]:
-    """Return the repeats and the words of every folder, by its name; none if there is anything else but hidden files and texts."""
+    """Return the repeats and the words of every folder, by its name; none if no name has any. Raises `BadInput` if there is anything beside
+    them but hidden files and texts."""
     from gangline.data.images.photos import SUFFIXES  # reads pictures
 
     if not root.is_dir():
         return {}
     found: dict[str, tuple[int, str]] = {}
+    others = list[str]()
     try:
         entries = sorted(root.iterdir())
     except OSError as error:
@@ -171,11 +173,17 @@ def _numbered_folders(root: Path) -> dict[str, tuple[int, str]]:
     for path in entries:
         if path.is_dir() and not path.name.startswith("."):
             named = COUNTED.fullmatch(path.name)
-            if not named or not named[2].strip() or not 1 <= int(named[1]) <= REPEATS_MAX:
-                return {}
-            found[path.name] = int(named[1]), named[2].strip()
+            if named and named[2].strip() and 1 <= int(named[1]) <= REPEATS_MAX:
+                found[path.name] = int(named[1]), named[2].strip()
+            else:
+                others.append(path.name)
         elif path.suffix.lower() in SUFFIXES:
-            return {}
+            others.append(path.name)
+    if found and others:
+        raise BadInput(
+            f"{root} has folders that are named like kohya's, such as {min(found)}, but also {others[0]}",
+            hint="move or rename that, or pass --prompt to train on all photos as one subject",
+        )
     return found
 
 

@@ -57,7 +57,7 @@ def train_command(
             help="Train on the photos of one subject in this folder or .zip, with captions beside them (.txt, metadata.jsonl). "
             "Or let the server fetch them from s3://BUCKET/FOLDER/, from the URL of a zip, from comma-separated URLs of "
             "photos, or from @FILE, which has a URL and then its caption on each line. Folders of several subjects (--subject, "
-            "or [[subjects]] in a recipe) are below this one (default: below the recipe's, or the current one).",
+            "or the tables `subjects` of a recipe) are below this one (default: below the recipe's, or the current one).",
             show_default=False,
         ),
     ] = "",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from gangline.core.models.families import SDXL
 from gangline.core.models.lora_metadata import base_name
 from gangline.core.models.recognition import RecognisedModel
-from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sections.previews import as_prompt
 from gangline.core.specs.sections.subjects import Subject
@@ -202,7 +201,7 @@ def _on_the_base(spec: LoraSpec, base: RecognisedModel | None) -> Iterator[Advic
             message="set it only if the base was trained so",
             because="nothing in the base's files mentions zero terminal SNR, and a base has to be trained long to learn it",
         )
-    if base and base.family is SDXL and _names_pony(spec.base) and not _has_scores(spec):
+    if base and base.family is SDXL and _lacks_scores(spec):
         yield Advice(
             setting="sample_prompts",
             message="begin them with score_9, score_8_up, score_7_up",
@@ -216,12 +215,10 @@ def _on_the_base(spec: LoraSpec, base: RecognisedModel | None) -> Iterator[Advic
         )
 
 
-def _names_pony(base: Base) -> bool:
-    return "pony" in base_name(base).lower()
-
-
-def _has_scores(spec: LoraSpec) -> bool:
-    return all("score_" in as_prompt(given).prompt for given in spec.prompts_to_sample)
+def _lacks_scores(spec: LoraSpec) -> bool:
+    """Whether the base is called Pony, and a prompt to sample lacks its score tags."""
+    scored = ("score_" in as_prompt(given).prompt for given in spec.prompts_to_sample)
+    return "pony" in base_name(spec.base).lower() and not all(scored)
 
 
 def _on_rates(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> Iterator[Advice]:

@@ -9,16 +9,16 @@ from gangline.cli.data.lora_options import (
     PRECISIONS,
     RANK_MAX,
     DtypeOption,
-    FamilyOption,
-    FileArgument,
-    ForceOption,
     LayersOption,
-    Precision,
+    LoraFamilyOption,
+    LoraFileArgument,
+    OverwriteOption,
+    StoredPrecision,
     TargetOption,
     check_exists,
-    check_target,
-    dtype_of,
+    check_not_there,
     family_of,
+    stored_dtype,
     words_of_family,
 )
 from gangline.cli.output import Output, OutputOption, print_json, say
@@ -34,7 +34,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("info")
 def lora_info_command(
-    file: FileArgument, layers_per_block: LayersOption = None, output: OutputOption = Output.text
+    file: LoraFileArgument, layers_per_block: LayersOption = None, output: OutputOption = Output.text
 ) -> None:
     """Show what a LoRA is: its format, family, ranks, alphas, norms, hashes and metadata, and whether it is damaged.
 
@@ -57,7 +57,7 @@ def lora_info_command(
 
 @app.command("convert")
 def convert_lora_command(
-    file: FileArgument,
+    file: LoraFileArgument,
     to: TargetOption,
     form: Annotated[
         Literal["kohya", "diffusers", "peft"],
@@ -75,21 +75,21 @@ def convert_lora_command(
             help="Multiply each layer's scale into its weights, for tools that read neither alphas nor settings.",
         ),
     ] = False,
-    family: FamilyOption = None,
+    family: LoraFamilyOption = None,
     layers_per_block: LayersOption = None,
-    force: ForceOption = False,
+    force: OverwriteOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Rename a LoRA for other tools. Its weights stay as they are, to the bit, unless --dtype or --fold-alpha is given."""
     check_exists(file)
-    check_target(to, force=force, folder=form == "peft")
+    check_not_there(to, force=force, folder=form == "peft")
     with needing("train"):
         from gangline.train.lora.files.convert import convert_lora
     made = convert_lora(
         file,
         to,
         form,
-        dtype=dtype_of(dtype),
+        dtype=stored_dtype(dtype),
         fold_alpha=fold_alpha,
         family=family_of(family),
         layers_per_block=layers_per_block,
@@ -130,9 +130,9 @@ def merge_loras_command(
         ),
     ] = None,
     dtype: DtypeOption = None,
-    family: FamilyOption = None,
+    family: LoraFamilyOption = None,
     layers_per_block: LayersOption = None,
-    force: ForceOption = False,
+    force: OverwriteOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Merge LoRAs with each other, or all of them into a base.
@@ -141,7 +141,7 @@ def merge_loras_command(
     given = [_weighted(text) for text in files]
     for path, _ in given:
         check_exists(path)
-    check_target(to, force=force)
+    check_not_there(to, force=force)
     if base:
         if rank or family or layers_per_block:
             raise BadInput(
@@ -153,7 +153,7 @@ def merge_loras_command(
     with needing("train"):
         from gangline.train.lora.files.combine import combine_loras
     made = combine_loras(
-        given, to, rank=rank, dtype=dtype_of(dtype), family=family_of(family), layers_per_block=layers_per_block
+        given, to, rank=rank, dtype=stored_dtype(dtype), family=family_of(family), layers_per_block=layers_per_block
     )
     if output is Output.json:
         print_json(made)
@@ -163,7 +163,9 @@ def merge_loras_command(
         say(f"{made.path}: {counted(made.layers, 'layer')} of {words_of_family(made.family)}, rank {ranks}{kept}")
 
 
-def _merge_into_base(given: list[tuple[Path, float]], base: Path, to: Path, dtype: Precision, output: Output) -> None:
+def _merge_into_base(
+    given: list[tuple[Path, float]], base: Path, to: Path, dtype: StoredPrecision, output: Output
+) -> None:
     with needing("train"):
         import torch
 
@@ -178,7 +180,7 @@ def _merge_into_base(given: list[tuple[Path, float]], base: Path, to: Path, dtyp
 
 @app.command("resize")
 def resize_lora_command(
-    file: FileArgument,
+    file: LoraFileArgument,
     to: TargetOption,
     rank: Annotated[
         int | None,
@@ -213,14 +215,14 @@ def resize_lora_command(
             show_default=False,
         ),
     ] = None,
-    family: FamilyOption = None,
+    family: LoraFamilyOption = None,
     layers_per_block: LayersOption = None,
-    force: ForceOption = False,
+    force: OverwriteOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Give a LoRA a lower rank, the same for all layers or for each as much as it needs. The file is written in kohya's names."""
     check_exists(file)
-    check_target(to, force=force)
+    check_not_there(to, force=force)
     with needing("train"):
         from gangline.train.lora.files.resize import resize_lora
     rule = _rule(rank, conv_rank, {"energy": energy, "sv_fro": sv_fro, "sv_ratio": sv_ratio})
@@ -257,19 +259,19 @@ def extract_lora_command(
         ),
     ] = None,
     text_encoder: Annotated[bool, typer.Option("--text-encoder", help="Extract the text encoders too.")] = False,
-    dtype: Annotated[Precision, typer.Option(help="Store the weights in this precision.")] = "fp16",
-    force: ForceOption = False,
+    dtype: Annotated[StoredPrecision, typer.Option(help="Store the weights in this precision.")] = "fp16",
+    force: OverwriteOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Make a LoRA of the difference of two checkpoints. They are read layer by layer, so it needs no memory for the models."""
     for path in (base, tuned):
         check_exists(path)
-    check_target(to, force=force)
+    check_not_there(to, force=force)
     with needing("train"):
         import torch
 
         from gangline.train.lora.files.extract import extract_lora
-    from gangline.cli.data.lora_tables import Progress
+    from gangline.cli.data.lora_tables import EachTenth
 
     made = extract_lora(
         base,
@@ -279,7 +281,7 @@ def extract_lora_command(
         conv_rank=conv_rank,
         text_encoder=text_encoder,
         dtype=getattr(torch, PRECISIONS[dtype]),
-        tell=Progress("layers"),
+        tell=EachTenth("layers"),
     )
     if output is Output.json:
         print_json(made)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 RANK_MAX = 4096
 PRECISIONS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-Precision = Literal["fp16", "bf16", "fp32"]
+StoredPrecision = Literal["fp16", "bf16", "fp32"]
 
-FileArgument = Annotated[
+LoraFileArgument = Annotated[
     Path, typer.Argument(help="Read this LoRA, a .safetensors file of a job or of another tool.", show_default=False)
 ]
 TargetOption = Annotated[Path, typer.Option("--to", help="Write this file.", show_default=False)]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists already.")]
-FamilyOption = Annotated[
+OverwriteOption = Annotated[bool, typer.Option("--force", help="Overwrite a file that exists already.")]
+LoraFamilyOption = Annotated[
     FamilyName | None,
     typer.Option("--family", help="State the family of the base, if the file does not show it.", show_default=False),
 ]
@@ -35,7 +35,7 @@ LayersOption = Annotated[
     ),
 ]
 DtypeOption = Annotated[
-    Precision | None,
+    StoredPrecision | None,
     typer.Option("--dtype", help="Store the weights in this precision (default: as they are).", show_default=False),
 ]
 
@@ -45,7 +45,7 @@ def check_exists(path: Path) -> None:
         raise BadInput(f"{path} does not exist", hint="check the path")
 
 
-def check_target(to: Path, *, force: bool, folder: bool = False) -> None:
+def check_not_there(to: Path, *, force: bool, folder: bool = False) -> None:
     if to.exists() and not force:
         raise BadInput(f"{to} exists already", hint="pass another name with --to, or --force to overwrite it")
     if folder:
@@ -65,7 +65,7 @@ def _is_of_peft(folder: Path) -> bool:
     return all((entry / "adapter_config.json").is_file() for entry in folder.iterdir())
 
 
-def dtype_of(given: Precision | None) -> "torch.dtype | None":
+def stored_dtype(given: StoredPrecision | None) -> "torch.dtype | None":
     if given is None:
         return None
     import torch

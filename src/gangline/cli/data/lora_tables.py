@@ -69,7 +69,7 @@ def show_resized(made: "Resized") -> None:
     out.print(rows)
 
 
-class Progress:
+class EachTenth:
     """Say how far a long run is, each tenth of it."""
 
     def __init__(self, of_what: str) -> None:

@@ -17,8 +17,11 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProject
 
 from gangline.core.models.families import FamilyName
 from gangline.core.models.recognition import Header, TensorHeader
+from gangline.core.specs.fields import Sampler
 from gangline.train.model import original
+from gangline.train.model.base import LoadedBase
 from gangline.train.model.clip import clip_tokenizer
+from gangline.train.model.denoise import sampler_of
 from gangline.train.model.layouts import NOISE
 
 TINY: dict[FamilyName, dict[str, Any]] = {
@@ -172,3 +175,18 @@ def header_of(tensors: dict[str, torch.Tensor], **metadata: str) -> Header:
         name: TensorHeader(dtype="F16", shape=tuple(tensor.shape), start=0, end=0) for name, tensor in tensors.items()
     }
     return Header(name="model.safetensors", data_start=0, tensors=entries, metadata=metadata)
+
+
+def pipeline_of(base: LoadedBase, sampler: Sampler) -> Any:
+    """Return diffusers' own pipeline of an SDXL base with one of our samplers."""
+    pipeline: Any = StableDiffusionXLPipeline(
+        vae=base.vae,
+        text_encoder=base.text_encoders[0],
+        text_encoder_2=base.text_encoders[1],
+        tokenizer=base.tokenizers[0],
+        tokenizer_2=base.tokenizers[1],
+        unet=base.unet,
+        scheduler=sampler_of(base, sampler),
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diffusers import StableDiffusionXLPipeline, UNet2DConditionModel
+from diffusers import UNet2DConditionModel
 from huggingface_hub import ModelCard
 from PIL import Image
 
@@ -22,13 +22,13 @@ from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.data.images.grid import GAP, LABEL, MARGIN, STRIP, TILE
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.model.base import LoadedBase, load_base
-from gangline.train.model.denoise import sampler_of
 from gangline.train.model.sample import render
 from gangline.train.model.text import embed_all, tokenize
 from gangline.train.run import chance, numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.sample_job import render_job
 from tests.conftest import BASE
+from tests.train.bases import pipeline_of
 from tests.train.conftest import finish, lay_out, report_of, small_spec
 from tests.train.lora.test_pictures_without_memory import failing
 from tests.train.lora.test_samples import a_job, pictures
@@ -92,18 +92,8 @@ def test_a_picture_is_that_of_the_librarys_own_pipeline(
     spec = small_spec(sample_prompts=(own,))
     texts = tokenize(base, texts_to_show(spec))
     ours = render(base, spec, texts, embed_all(base, texts), previews_of(spec)[0], 3)
-    pipeline: Any = StableDiffusionXLPipeline(
-        vae=base.vae,
-        text_encoder=base.text_encoders[0],
-        text_encoder_2=base.text_encoders[1],
-        tokenizer=base.tokenizers[0],
-        tokenizer_2=base.tokenizers[1],
-        unet=base.unet,
-        scheduler=sampler_of(base, sampler),
-    )
-    pipeline.set_progress_bar_config(disable=True)
     shape = (base.unet.config.in_channels, height // base.latent_factor, width // base.latent_factor)
-    theirs = pipeline(
+    theirs = pipeline_of(base, sampler)(
         own.prompt,
         negative_prompt=negative or None,
         width=width,

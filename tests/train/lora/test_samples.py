@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diffusers import StableDiffusionXLPipeline
 from diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl import rescale_noise_cfg
 from PIL import Image
 from safetensors import safe_open
@@ -30,6 +29,7 @@ from gangline.train.run import chance, contract, meter, numerics
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.sample_job import render_job
 from tests.conftest import BASE
+from tests.train.bases import pipeline_of
 from tests.train.conftest import STEPS, copy_to_render, finish, lay_out, report_of, small_spec
 
 SAMPLERS = ("ddim", "euler", "euler_a", "dpm++")
@@ -269,18 +269,8 @@ def test_pictures_are_those_of_the_librarys_own_pipeline(
 
 def theirs_of(base: LoadedBase, spec: LoraSpec, rescale: float = 0.0) -> Image.Image:
     """By diffusers' pipeline, from the same noise."""
-    pipeline: Any = StableDiffusionXLPipeline(
-        vae=base.vae,
-        text_encoder=base.text_encoders[0],
-        text_encoder_2=base.text_encoders[1],
-        tokenizer=base.tokenizers[0],
-        tokenizer_2=base.tokenizers[1],
-        unet=base.unet,
-        scheduler=sampler_of(base, spec.sample_sampler),
-    )
-    pipeline.set_progress_bar_config(disable=True)
     side = spec.resolution // base.latent_factor
-    return pipeline(
+    return pipeline_of(base, spec.sample_sampler)(
         spec.prompt,
         height=spec.resolution,
         width=spec.resolution,

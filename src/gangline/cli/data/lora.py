@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gangline.cli.data.lora_options import (
-    PRECISIONS,
     RANK_MAX,
     DtypeOption,
     LayersOption,
@@ -21,6 +20,7 @@ from gangline.cli.data.lora_options import (
     stored_dtype,
     words_of_family,
 )
+from gangline.cli.data.merge import merge_into_base
 from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.compose.settings import needing
 from gangline.core.errors import BadInput
@@ -89,7 +89,7 @@ def convert_lora_command(
         file,
         to,
         form,
-        dtype=stored_dtype(dtype),
+        dtype=stored_dtype(dtype) if dtype else None,
         fold_alpha=fold_alpha,
         family=family_of(family),
         layers_per_block=layers_per_block,
@@ -148,12 +148,18 @@ def merge_loras_command(
                 "--rank, --family and --layers-per-block are for LoRAs that are merged with each other",
                 hint="leave them out",
             )
-        _merge_into_base(given, base, to, dtype or "fp16", output)
+        check_exists(base)
+        merge_into_base(given, base, to, dtype or "fp16", output)
         return
     with needing("train"):
         from gangline.train.lora.files.combine import combine_loras
     made = combine_loras(
-        given, to, rank=rank, dtype=stored_dtype(dtype), family=family_of(family), layers_per_block=layers_per_block
+        given,
+        to,
+        rank=rank,
+        dtype=stored_dtype(dtype) if dtype else None,
+        family=family_of(family),
+        layers_per_block=layers_per_block,
     )
     if output is Output.json:
         print_json(made)
@@ -161,21 +167,6 @@ def merge_loras_command(
         kept = "" if rank is None else f", {made.kept:.2%} of the sum's norm"
         ranks = f"{made.rank_least}" if made.rank_least == made.rank_most else f"{made.rank_least} to {made.rank_most}"
         say(f"{made.path}: {counted(made.layers, 'layer')} of {words_of_family(made.family)}, rank {ranks}{kept}")
-
-
-def _merge_into_base(
-    given: list[tuple[Path, float]], base: Path, to: Path, dtype: StoredPrecision, output: Output
-) -> None:
-    with needing("train"):
-        import torch
-
-        from gangline.train.lora.merge import merge_loras
-    check_exists(base)
-    made = merge_loras(given, base, to, getattr(torch, PRECISIONS[dtype]))
-    if output is Output.json:
-        print_json({"path": str(made.path), "family": made.family, "layers": made.layers, "precision": dtype})
-    else:
-        say(f"{made.path}: {made.family} with {counted(made.layers, 'layer')} changed, in {dtype}")
 
 
 @app.command("resize")
@@ -268,8 +259,6 @@ def extract_lora_command(
         check_exists(path)
     check_not_there(to, force=force)
     with needing("train"):
-        import torch
-
         from gangline.train.lora.files.extract import extract_lora
     from gangline.cli.data.lora_tables import EachTenth
 
@@ -280,7 +269,7 @@ def extract_lora_command(
         rank,
         conv_rank=conv_rank,
         text_encoder=text_encoder,
-        dtype=getattr(torch, PRECISIONS[dtype]),
+        dtype=stored_dtype(dtype),
         tell=EachTenth("layers"),
     )
     if output is Output.json:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from gangline.cli.data.data_options import DTYPES
 from gangline.core.errors import BadInput
 from gangline.core.models.families import FAMILIES, Family, FamilyName
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     import torch
 
 RANK_MAX = 4096
-PRECISIONS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 StoredPrecision = Literal["fp16", "bf16", "fp32"]
 
 LoraFileArgument = Annotated[
@@ -40,14 +40,16 @@ DtypeOption = Annotated[
 ]
 
 
-def check_exists(path: Path) -> None:
+def check_exists(path: Path, hint: str = "check the path") -> None:
     if not path.exists():
-        raise BadInput(f"{path} does not exist", hint="check the path")
+        raise BadInput(f"{path} does not exist", hint=hint)
 
 
-def check_not_there(to: Path, *, force: bool, folder: bool = False) -> None:
+def check_not_there(to: Path, *, force: bool | None, folder: bool = False) -> None:
+    """Check the name of a file or folder to write. `force` is None where nothing may be overwritten."""
     if to.exists() and not force:
-        raise BadInput(f"{to} exists already", hint="pass another name with --to, or --force to overwrite it")
+        or_else = "" if force is None else ", or --force to overwrite it"
+        raise BadInput(f"{to} exists already", hint=f"pass another name with --to{or_else}")
     if folder:
         if to.exists() and not (to.is_dir() and _is_of_peft(to)):
             raise BadInput(f"{to} is not a folder of adapters, and is left alone", hint="pass another name with --to")
@@ -65,12 +67,10 @@ def _is_of_peft(folder: Path) -> bool:
     return all((entry / "adapter_config.json").is_file() for entry in folder.iterdir())
 
 
-def stored_dtype(given: StoredPrecision | None) -> "torch.dtype | None":
-    if given is None:
-        return None
+def stored_dtype(given: StoredPrecision) -> "torch.dtype":
     import torch
 
-    return getattr(torch, PRECISIONS[given])
+    return getattr(torch, DTYPES[given])
 
 
 def family_of(name: FamilyName | None) -> Family | None:

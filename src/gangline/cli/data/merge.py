@@ -1,16 +1,14 @@
 """`gangline merge`: a base and a LoRA as one file."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from gangline.cli.data.lora_options import StoredPrecision, check_exists, check_not_there, stored_dtype
 from gangline.cli.output import Output, OutputOption, print_json, say
 from gangline.compose.settings import needing
-from gangline.core.errors import BadInput
 from gangline.core.words import counted
-
-DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
 
 def merge_command(
@@ -25,9 +23,7 @@ def merge_command(
         ),
     ],
     to: Annotated[Path, typer.Option(help="Write this file, which must not exist yet.", show_default=False)],
-    precision: Annotated[
-        Literal["fp16", "bf16", "fp32"], typer.Option(help="Store the weights in this precision.")
-    ] = "fp16",
+    precision: Annotated[StoredPrecision, typer.Option(help="Store the weights in this precision.")] = "fp16",
     output: OutputOption = Output.text,
 ) -> None:
     """Merge a LoRA into its base, and write one .safetensors file in the original layout.
@@ -36,20 +32,19 @@ def merge_command(
     also where a tool computes a DoRA in another way. Merging runs on the CPU and needs memory for the model in fp32 and once more in the
     chosen precision.
     """
-    with needing("train"):
-        import torch
-
-        from gangline.train.lora import merge as merging
     for path in (lora, base):
-        if not path.exists():
-            raise BadInput(f"{path} does not exist", hint="check the path; `hf download` downloads models from the hub")
-    if to.exists():
-        raise BadInput(f"{to} exists already", hint="pass another name with --to")
-    if to.suffix != ".safetensors":
-        raise BadInput(
-            f"{to.name} does not have the name of a safetensors file", hint="end the name of --to in .safetensors"
-        )
-    made = merging.merge_lora(lora, base, to, getattr(torch, DTYPES[precision]))
+        check_exists(path, hint="check the path; `hf download` downloads models from the hub")
+    check_not_there(to, force=None)
+    merge_into_base([(lora, 1.0)], base, to, precision, output)
+
+
+def merge_into_base(
+    given: list[tuple[Path, float]], base: Path, to: Path, precision: StoredPrecision, output: Output
+) -> None:
+    """Merge LoRAs at these strengths into a base, and say so."""
+    with needing("train"):
+        from gangline.train.lora.merge import merge_loras
+    made = merge_loras(given, base, to, stored_dtype(precision))
     if output is Output.json:
         print_json({"path": str(made.path), "family": made.family, "layers": made.layers, "precision": precision})
     else:

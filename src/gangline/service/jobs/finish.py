@@ -44,8 +44,9 @@ def finish(deployment: Deployment, node: str, hold: Hold, outcome: Outcome, now_
 def _meaning(deployment: Deployment, attempt: Row, outcome: Outcome) -> Decide:
     match outcome:
         case Succeeded():
-            at = f" at step {outcome.steps} of {attempt['job_steps']}, {_why_short(deployment, attempt)}"
-            early = at if _is_short(outcome, attempt) else ""
+            early = ""
+            if _is_short(outcome, attempt):
+                early = f" at step {outcome.steps} of {attempt['job_steps']}, {_why_short(deployment, attempt)}"
             return lambda job, _attempt, _past: succeeded(job, attempt["node_name"], early)
         case Failed():
             return failure(deployment, outcome.kind, as_words(outcome.because))

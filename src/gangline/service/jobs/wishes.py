@@ -10,7 +10,7 @@ from gangline.core.errors import BadInput
 from gangline.core.job import Job
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.wishes import ASKED, Wish, WishKind, are_to_save
-from gangline.core.runs.contract import PICTURES, pictures_name
+from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import Beat, Hold
@@ -72,9 +72,8 @@ def _show_newest(deployment: Deployment, row: Row, job: Job, now_ms: int) -> boo
     step = kept[0]["step"]
     if any(waiting["step"] == step for waiting in deployment.store.load("open_samples", parent=job.id)):
         return None
-    path = f"samples/{pictures_name(step)}/{PICTURES}"
     shown = {found["path"].rpartition("/")[0] for found in deployment.store.load("artifacts", job=job.id)}
-    if path.rpartition("/")[0] in shown:
+    if f"samples/{pictures_name(step)}" in shown:
         raise BadInput(
             f"{job.id} is {job.state} at step {step}, and pictures of that are there",
             hint="`gangline samples` lists them",

@@ -46,13 +46,9 @@ def write_result(
 ) -> None:
     """Write the result. The adapter must already hold the weights of the result."""
     run.output.mkdir(parents=True, exist_ok=True)
-    facts = Facts(
-        name=lora_name(spec),
-        family=base.family,
-        prediction_type=base.prediction_type,
-        zero_terminal_snr=base.zero_terminal_snr,
-        precision=PRECISIONS[base.dtype],
-        licence=spec.base_licence or None,
+    facts = _facts(
+        base,
+        spec,
         steps=step_of_result(run, spec, curve.best_step),
         microbatch=int(identity.fingerprint["microbatch"]),
         exact=identity.exact,
@@ -91,19 +87,21 @@ def write_step(folder: Path, base: LoadedBase, spec: LoraSpec, adapter: Adapter,
     """Write the LoRA that the adapter holds, of a step on the way, in kohya's format, which diffusers loads as well. It is the same file
     whichever process writes it."""
     folder.mkdir(parents=True, exist_ok=True)
-    facts = Facts(
+    facts = _facts(base, spec, steps=step, microbatch=spec.microbatch or spec.batch_size, on_the_way=True)
+    layers = base.unet.config.layers_per_block
+    write_kohya(folder, adapter.as_parts(), layers, spec, facts, single_file_of(base.path))
+
+
+def _facts(base: LoadedBase, spec: LoraSpec, **of_the_run: Any) -> Facts:
+    return Facts(
         name=lora_name(spec),
         family=base.family,
         prediction_type=base.prediction_type,
         zero_terminal_snr=base.zero_terminal_snr,
         precision=PRECISIONS[base.dtype],
         licence=spec.base_licence or None,
-        microbatch=spec.microbatch or spec.batch_size,
-        steps=step,
-        on_the_way=True,
+        **of_the_run,
     )
-    layers = base.unet.config.layers_per_block
-    write_kohya(folder, adapter.as_parts(), layers, spec, facts, single_file_of(base.path))
 
 
 def _show_photos(run: RunDirectory, spec: LoraSpec) -> None:

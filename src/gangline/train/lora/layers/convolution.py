@@ -1,7 +1,7 @@
 """A convolution with a LoRA as one autograd node: a convolution to few channels, and one of a pixel back to all (LoCon, Yeh et al. 2024,
 §3.1). The weights' shapes are those of PEFT and kohya's scripts: `down` (rank, in, height, width), `up` (out, rank, 1, 1)."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 from peft.tuners.lora import Conv2d as PeftConvolution
@@ -9,22 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from gangline.train.lora.layers.low_rank import LowRankViews, is_left_to_peft
-
-
-class LowRankConvolution(PeftConvolution):
-    """PEFT's layer, computed in the base's precision with no copy of the input in another. DoRA, dropout and inference are left to PEFT.
-    With `views`, a backward pass adds to their sums, and hands autograd no gradient of the weights."""
-
-    views: LowRankViews | None = None
-
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Return (samples, out, …) for x (samples, in, …)."""
-        if not self.training or self.disable_adapters or is_left_to_peft(self) or args or kwargs:
-            return super().forward(x, *args, **kwargs)
-        name = self.active_adapters[0]
-        down, up = (cast(nn.Conv2d, part[name]).weight for part in (self.lora_A, self.lora_B))
-        return _Convolution.apply(x, down, up, self.scaling[name], self.get_base_layer(), self.views)  # pyright: ignore[reportReturnType]
+from gangline.train.lora.layers.low_rank import LowRankViews, OneNodeLayer
 
 
 class _Convolution(torch.autograd.Function):
@@ -67,6 +52,12 @@ class _Convolution(torch.autograd.Function):
             ctx.views.down_sum.add_(of_down, alpha=ctx.scale)
             return of_input, None, None, None, None, None
         return of_input, of_down.mul_(ctx.scale), of_up.mul_(ctx.scale), None, None, None
+
+
+class LowRankConvolution(OneNodeLayer, PeftConvolution):
+    """PEFT's layer, computed in the base's precision with no copy of the input in another."""
+
+    node = _Convolution
 
 
 def _places(base: nn.Conv2d) -> tuple[Any, Any, Any]:

@@ -5,10 +5,11 @@ Shape letters: N samples times pieces, I O the layer's width in and out, R rank.
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from peft.tuners.lora import Linear as PeftLinear
+from peft.tuners.lora import LoraLayer
 from torch import nn
 from torch.nn import functional
 
@@ -24,29 +25,24 @@ class LowRankViews:
     up_sum: torch.Tensor
 
 
-class LowRankLinear(PeftLinear):
-    """PEFT's layer, computed with fewer passes over memory. DoRA, dropout and inference are left to PEFT. With `views`, a backward pass
-    adds to their sums, and hands autograd no gradient of the weights."""
+class OneNodeLayer(nn.Module, LoraLayer):
+    """A layer of PEFT, computed by one autograd node. DoRA, dropout and inference are left to PEFT. With `views`, a backward pass adds to
+    their sums, and hands autograd no gradient of the weights."""
 
+    node: ClassVar[type[torch.autograd.Function]]
     views: LowRankViews | None = None
 
     def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Return (…, O) for x (…, I)."""
+        """Return (…, O) for x (…, I), of a convolution (samples, O, …) for (samples, I, …)."""
         name = self.active_adapters[0]
-        if not self.training or self.disable_adapters or self.left_to_peft or args or kwargs:
+        if not self.training or self.disable_adapters or self._is_left_to_peft(name) or args or kwargs:
             return super().forward(x, *args, **kwargs)
-        down, up = (cast(nn.Linear, part[name]).weight for part in (self.lora_A, self.lora_B))
-        return _Product.apply(x, down, up, self.scaling[name], self.get_base_layer(), self.views)  # pyright: ignore[reportReturnType]
+        down, up = (cast(nn.Linear | nn.Conv2d, part[name]).weight for part in (self.lora_A, self.lora_B))
+        return self.node.apply(x, down, up, self.scaling[name], self.get_base_layer(), self.views)  # pyright: ignore[reportReturnType]
 
-    @property
-    def left_to_peft(self) -> bool:
-        return is_left_to_peft(self)
-
-
-def is_left_to_peft(layer: Any) -> bool:
-    """Return whether a layer has DoRA or dropout."""
-    name = layer.active_adapters[0]
-    return name in layer.lora_variant or not isinstance(layer.lora_dropout[name], nn.Identity)
+    def _is_left_to_peft(self, name: str) -> bool:
+        """Return whether the layer has DoRA or dropout."""
+        return name in self.lora_variant or not isinstance(self.lora_dropout[name], nn.Identity)
 
 
 class _Product(torch.autograd.Function):
@@ -99,6 +95,12 @@ def add_product(to: torch.Tensor, one: torch.Tensor, other: torch.Tensor, scale:
         torch.addmm(to, one, other, out_dtype=to.dtype, alpha=scale, out=to)
     else:
         to.add_(one @ other, alpha=scale)
+
+
+class LowRankLinear(OneNodeLayer, PeftLinear):
+    """PEFT's layer, computed with fewer passes over memory."""
+
+    node = _Product
 
 
 @cache

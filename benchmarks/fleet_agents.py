@@ -33,7 +33,7 @@ from gangline.adapters.host.host import LocalHost
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.transfer.transfer import FutureTask, NodesTransfer
 from gangline.core.errors import Unreachable
-from gangline.core.files import File, Grant, Signed
+from gangline.core.files import Beginning, File, Grant, Signed
 from gangline.core.models.bases import ModelRole
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs import contract
@@ -42,7 +42,7 @@ from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import parse_task, spec_hash
-from gangline.ports.server import Assignment, Beat, Beaten, Hold, Join, NoWork, Stale, Upload
+from gangline.ports.server import Assignment, Beat, Beaten, Folder, Hold, Join, NoWork, Stale, Upload
 from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
@@ -312,8 +312,17 @@ class PacedRun:
         path.write_bytes(content)
         return File(path=name, bytes=size, sha256=hashlib.sha256(content).hexdigest())
 
+    def unfinished(self) -> None:
+        return None
+
+    def parts(self, folder: Path) -> tuple[Beginning, ...]:
+        return ()
+
     def pictures(self) -> list[Pictures]:
         return []
+
+    def place(self, folder: Folder, path: str) -> Path:
+        return self.directory / folder / path
 
     def prepared(self) -> list[Made]:
         return []

@@ -17,3 +17,9 @@ def words_of(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+def written_bytes(pid: int) -> int:
+    """Return how many bytes a process and its threads have written to disks, as the kernel counts them (proc(5)): none on a tmpfs."""
+    lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("write_bytes:"))

@@ -8,8 +8,9 @@ import shutil
 import signal
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from errno import EDQUOT, ENOMEM, ENOSPC
 from pathlib import Path, PurePosixPath
 from threading import Event
 from typing import NamedTuple
@@ -23,6 +24,10 @@ INOTIFY_EVENT = struct.Struct("iIII")
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CORES = "GANGLINE_CORES"
 """The variable by which a worker tells each of several trainers its share of the cores."""
+IN_MEMORY, MEMORY_LIMITS = "GANGLINE_IN_MEMORY", "GANGLINE_MEMORY_LIMITS"
+"""The variables by which a worker tells a run its folder on a tmpfs, and the cgroups that limit its memory."""
+UNLIMITED = 2**60
+"""Cgroups of version 1 say with a limit beyond this that they have none."""
 _libc = ctypes.CDLL(None)  # loaded before any fork: loading it in a forked child could deadlock
 
 
@@ -205,3 +210,95 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:
         subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether there was no room to write: on the disk, or in the memory behind a tmpfs."""
+    return error.errno in (ENOSPC, EDQUOT, ENOMEM)
+
+
+TMPFS = frozenset({"tmpfs", "ramfs"})
+
+
+def file_system_of(path: Path) -> str:
+    """Return the type of the file system that a path is on, as /proc/self/mountinfo names it; "" if that cannot be read."""
+    found, kind = "", ""
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            at = before.split()[4].encode().decode("unicode_escape")
+            if len(at) >= len(found) and path.resolve().is_relative_to(at):
+                found, kind = at, after.split()[0]
+    return kind
+
+
+def memory_cgroups(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> list[Path]:
+    """Return the folders of the cgroups around this process that have a limit of memory (cgroups(7), versions 2 and 1)."""
+    found = list[Path]()
+    for line in own.read_text().splitlines() if own.exists() else []:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top, inner = root / "memory" if controllers else root, PurePosixPath(path.lstrip("/"))
+        found += [top / folder for folder in (inner, *inner.parents) if _left_in_cgroup(top / folder) is not None]
+    return found
+
+
+def memory_free(folder: Path, cgroups: Sequence[Path]) -> int:
+    """Return how many bytes can be written to `folder`, on a tmpfs, before it is full, or the machine or one of `cgroups` lacks memory."""
+    on_it = os.statvfs(folder)
+    left = [
+        on_it.f_bavail * on_it.f_frsize,
+        *(found for each in cgroups if (found := _left_in_cgroup(each)) is not None),
+    ]
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        left.append(1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))
+    return max(0, min(left))
+
+
+def _left_in_cgroup(folder: Path) -> int | None:
+    """Return how many bytes of memory a cgroup has left, its page cache counted as free; None if it has no limit."""
+    for limit, usage, cache in (
+        ("memory.max", "memory.current", "inactive_file "),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "),
+    ):
+        with suppress(OSError, ValueError):  # the limit is `max`, or there is none
+            allowed, used = (int((folder / name).read_text()) for name in (limit, usage))
+            stat = (folder / "memory.stat").read_text().splitlines()
+            kept = sum(int(line.rpartition(" ")[2]) for line in stat if line.startswith(cache))
+            return allowed - used + kept if allowed < UNLIMITED else None
+    return None
+
+
+class RunMemory(NamedTuple):
+    """The `folder` on a tmpfs that a run may use, and the cgroups that limit its memory, as its agent found them: in a sandbox it does not
+    see which ones those are.
+    """
+
+    folder: Path
+    limits: tuple[Path, ...] = ()
+
+    @classmethod
+    def told(cls) -> "RunMemory | None":
+        """Return what the environment of this process says; None where there is no such folder."""
+        folder, limits = os.environ.get(IN_MEMORY, ""), os.environ.get(MEMORY_LIMITS, "").split(os.pathsep)
+        return cls(Path(folder), tuple(Path(each) for each in limits if each)) if folder else None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {IN_MEMORY: str(self.folder), MEMORY_LIMITS: os.pathsep.join(map(str, self.limits))}
+
+    def free(self) -> int:
+        """Return how many bytes more may be written there."""
+        return memory_free(self.folder, self.limits)
+
+    def held(self) -> int:
+        """Return the bytes of the files there, each counted once however many names it has."""
+        files = dict[int, int]()
+        for _, _, names, handle in os.fwalk(self.folder):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                    files[found.st_ino] = 512 * found.st_blocks
+        return sum(files.values())

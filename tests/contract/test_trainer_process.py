@@ -338,10 +338,10 @@ def test_what_is_uploaded_of_a_run_lies_below_it_and_behind_no_link(tmp_path: Pa
     outside.mkdir()
     (outside / "secret").write_bytes(b"a secret of the node")
     (runs / "run" / "weights").write_bytes(b"weights")
-    with open_of_runs(runs, runs / "run" / "weights") as file:
+    with open_of_runs([runs], runs / "run" / "weights") as file:
         assert file.read() == b"weights"
     (runs / "run" / "link").symlink_to(outside / "secret")
     (runs / "run" / "folder").symlink_to(outside)
     for path in ("link", "folder/secret", "gone"):
-        with pytest.raises(Damaged, match="cannot be read"), open_of_runs(runs, runs / "run" / path):
+        with pytest.raises(Damaged, match="cannot be read"), open_of_runs([runs], runs / "run" / path):
             pass

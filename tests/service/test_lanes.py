@@ -14,6 +14,7 @@ from gangline.api.app import make_app
 from gangline.api.lanes import HEARTBEATS, PROVIDERS, USERS, WORKERS, Lane
 from gangline.api.serve import listen
 from gangline.core.errors import Unreachable
+from gangline.core.files import PART_BYTES
 from gangline.ports.store import Row
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.jobs.test_one_at_a_time import ENDS, NAMES
@@ -215,6 +216,7 @@ def body_of(service: Service, what: str) -> dict[str, Any]:
     bodies: dict[str, Callable[[], dict[str, Any]]] = {
         "heartbeats": lambda: BEAT,
         "uploads": lambda: {"folder": "output", "files": [file]},
+        "beginnings": lambda: {"step": 30, "files": [file | {"bytes": PART_BYTES + 1, "parts": ["0" * 64]}]},
         "downloads": lambda: {"keys": ["projects/default/x"]},
         "checkpoints": lambda: {"manifest": service.manifest(30).to_json()},
         "samples": lambda: {"step": 30, "files": [file]},

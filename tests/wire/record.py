@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gangline.adapters.objects.local import LocalObjects
 from gangline.api.app import make_app
 from gangline.core.errors import UserError
-from gangline.core.files import File
+from gangline.core.files import PART_BYTES, Beginning, Beginnings, File
 from gangline.core.runs.contract import Prepared
 from gangline.core.runs.metrics import Point
 from gangline.core.runs.prepared import embeddings_key
@@ -222,6 +222,10 @@ class Conversation:
         self.node.log(hold, Log(first_byte=0, text="step 30\n"))
         self.node.metrics(hold, Points(points=(Point(step=30, values={"loss": 0.25, "learning_rate": 1e-4}),)))
         self.prepare(assignment)
+        begun = Beginning(
+            path="large.safetensors", bytes=PART_BYTES + 1, parts=(hashlib.sha256(b"a part").hexdigest(),)
+        )
+        self.node.begin(hold, Beginnings(step=30, files=(begun,)))
         self.save(assignment, 30)
         self.user.pin_checkpoint(assignment.job, 30)
         self.user.pin_checkpoint(assignment.job, 30, pinned=False)

@@ -15,16 +15,16 @@ import pytest
 
 from gangline.adapters.host.host import LocalHost
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.files import PART_BYTES, Beginning, File, Grant, Signed
 from gangline.core.runs.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
 from gangline.core.runs.metrics import Reading
 from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.spec import spec_hash
-from gangline.ports.server import Join, Upload
+from gangline.ports.server import Folder, Join, Upload
 from gangline.ports.store import write
-from gangline.ports.trainer import Made, Pictures, RunAccess, RunResult, Saved
+from gangline.ports.trainer import Made, Pictures, RunAccess, RunResult, Saved, Unfinished
 from gangline.service.controller import Controller
 from gangline.service.fleet.nodes import gone
 from gangline.wire.agent import HttpServer
@@ -160,8 +160,17 @@ class ScriptedRun:
     def checkpoints(self) -> list[Saved]:
         return self.saved
 
+    def unfinished(self) -> Unfinished | None:
+        return None
+
+    def parts(self, folder: Path) -> tuple[Beginning, ...]:
+        return ()
+
     def pictures(self) -> list[Pictures]:
         return []
+
+    def place(self, folder: Folder, path: str) -> Path:
+        return self.directory / folder / path
 
     def prepared(self) -> list[Made]:
         return self.made

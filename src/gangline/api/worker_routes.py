@@ -8,6 +8,7 @@ from gangline.api.answers.problems import accepted
 from gangline.api.by_hand import AttemptRoutes
 from gangline.api.lanes import HEARTBEATS, WORKERS, WorkerRoute, json_response
 from gangline.api.who import HeldLease, Holder, JoinsWith, NodeId, Now, ThisDeployment
+from gangline.core.files import Beginnings
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -73,6 +74,12 @@ def claim_job(deployment: ThisDeployment, now: Now, node: NodeId) -> Response:
 def uploads(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Uploads) -> Grants:
     """Request signed URLs to upload files of an attempt."""
     return accepted(checkpoint.sign_uploads(deployment, node, hold, request, now))
+
+
+@of_attempts.post("beginnings")
+def begin(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Beginnings) -> Grants:
+    """Request signed URLs to upload parts of a checkpoint's files while they are still being written."""
+    return accepted(checkpoint.sign_beginnings(deployment, node, hold, request, now))
 
 
 @of_attempts.post("downloads")

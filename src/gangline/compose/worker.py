@@ -54,7 +54,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     from gangline.adapters.host.trainer.process import ProcessTrainer
     from gangline.adapters.hub import NodesHub
     from gangline.adapters.transfer.transfer import NodesTransfer
-    from gangline.core.runs.proof import ISOLATION, shortages
+    from gangline.core.runs.proof import CHECKPOINTS_IN, ISOLATION, shortages
     from gangline.core.server.isolation import isolation_sentence
     from gangline.ports.server import Join
     from gangline.wire.agent import HttpServer
@@ -68,8 +68,10 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     if of.cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
         keep_files_private()
     cache = make_cache(of, private_home(of.home, passable=True))
-    host = LocalHost(of.home, cache)
-    isolation = find_isolation(host.runs, of.isolation)
+    host = LocalHost(of.home, cache, Path(of.tmpfs) if of.tmpfs else None)
+    in_memory = host.memory
+    roots = [host.runs, *([in_memory.root] if in_memory else [])]
+    isolation = find_isolation(host.runs, of.isolation, memory=in_memory.root if in_memory else None)
     reached: Server = HttpServer(of.server, of.token)
     machine = of.machine or host.machine()
     gpu, room_bytes, memory = describe_gpu(cards), cache.room_bytes(), memory_bytes()
@@ -77,13 +79,14 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=NodesTransfer(of.server, hub, rng, opens=partial(open_of_runs, host.runs)),
+        transfer=NodesTransfer(of.server, hub, rng, opens=partial(open_of_runs, roots)),
         trainer=ProcessTrainer(
             card=gpu.get("gpu", ""),
             cards=[card.id for card in cards],
             slots=slots,
             isolation=isolation,
             environments=cache.environments,
+            memory=in_memory,
         ),
         host=host,
         rng=rng,
@@ -105,6 +108,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
             "disk": f"{room_bytes / 1e9:.0f} GB",
             "memory": f"{memory / 1e9:.0f} GB",
             ISOLATION: isolation.level,
+            CHECKPOINTS_IN: in_memory.place if in_memory else f"disk: {host.why_not}",
         },
     )
     news = list[str]()
@@ -115,7 +119,10 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
         notice=make_notice(of.notice, news.append),
         identity=make_identity(of.identity_url),
         news=news,
-        welcome=[isolation_sentence(isolation.level, isolation.why)],
+        welcome=[
+            isolation_sentence(isolation.level, isolation.why),
+            in_memory.sentence if in_memory else f"checkpoints are written to disk: {host.why_not}",
+        ],
     )
 
 

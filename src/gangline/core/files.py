@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from errno import EEXIST, EISDIR, ENAMETOOLONG, ENOTDIR
 from typing import Annotated
 
-from annotated_types import Ge, Le, MaxLen, MinLen, Predicate
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, Predicate
 
 from gangline.core.canonical import digest
 from gangline.core.parsing import Checked
 
 FILE_BYTES_MAX = 64 * 2**30
-PART_BYTES = 16 * 2**20
+PART_BYTES, PARTS_MAX = 16 * 2**20, 10_000
 """Files longer than this are uploaded in parts of this length; the last part has the remaining bytes."""
 
 UNPLACEABLE = frozenset({EEXIST, EISDIR, ENAMETOOLONG, ENOTDIR})
@@ -59,7 +59,9 @@ class File:
     sha256: Sha256
 
 
-STAND_IN = File(path="photo", bytes=0, sha256="0" * 64)
+UNKNOWN_SHA256 = "0" * 64
+"""What stands for the hash of a file that is still being written."""
+STAND_IN = File(path="photo", bytes=0, sha256=UNKNOWN_SHA256)
 """A placeholder for a file that is not known yet, so that the rest of a spec can be checked."""
 
 
@@ -126,3 +128,28 @@ class Grant:
     """
 
     parts: tuple[Signed | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """Parts of a file that is still being written.
+
+    The file will have `bytes`; `parts` has the SHA-256 of parts of it that are complete, in order, from number `first` (from 0) on.
+    """
+
+    path: SafePath
+    bytes: Annotated[int, Gt(PART_BYTES), Le(FILE_BYTES_MAX)]
+    first: Annotated[int, Ge(0), Lt(PARTS_MAX)] = 0
+    parts: Annotated[tuple[Sha256, ...], MinLen(1), MaxLen(PARTS_MAX)]
+
+    def __post_init__(self) -> None:
+        if self.first + len(self.parts) > (count := len(part_lengths(self.bytes))):
+            raise ValueError(f"{self.bytes} bytes have {count} parts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginnings:
+    """Files of the checkpoint of `step` whose upload begins while they are written."""
+
+    step: Annotated[int, Ge(0), Le(10**12)]
+    files: Annotated[tuple[Beginning, ...], IN_ONE_FOLDER, MinLen(1), MaxLen(1000)]

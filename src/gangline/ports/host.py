@@ -50,8 +50,15 @@ class Host(Protocol):
         """Remove the symbolic links that an ended run left in its directory: what is written there next must not go elsewhere."""
         ...
 
-    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
-        """Return the folder for the files of a checkpoint to resume from; its manifest is written there."""
+    def place_checkpoint(
+        self, directory: Path, step: int, manifest: dict[str, Any], size: int, *, on_disk: bool = False
+    ) -> Path:
+        """Return the folder for the files of a checkpoint to resume from, of `size` bytes together; its manifest is written there. It is in
+        memory if there is room, unless it must be `on_disk`."""
+        ...
+
+    def drop_resumed(self, directory: Path) -> None:
+        """Delete what a run has resumed from, which has saved a newer checkpoint. Repeated calls are no error."""
         ...
 
     def remove_run(self, directory: Path) -> None:

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 
 from gangline.core.display import WORDS_MAX, Label, Name, is_printable
 from gangline.core.events import Described, markdown_list
-from gangline.core.files import IN_ONE_FOLDER, File, Files, Grant, SafePath, Sha256, Signed, check_parts
+from gangline.core.files import IN_ONE_FOLDER, Beginnings, File, Files, Grant, SafePath, Sha256, Signed, check_parts
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
@@ -132,10 +132,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoWork:
-    """The reason why there is no job.
-
-    `locked_out` says that this node gets none for some time, whatever the queue has; `because` stays the same until that changes.
-    """
+    """The reason why there is no job. `locked_out` says that this node gets none for some time, whatever the queue has; `because` stays the
+    same until that changes."""
 
     because: str
     locked_out: bool = False
@@ -321,17 +319,17 @@ class Server(Protocol):
 
     def leave(self) -> None:
         """Leave the pool: this node makes no more requests."""
-        ...
 
     def notice(self, request: Notice) -> None:
         """Report that this machine is about to be taken away: the node gets no more jobs."""
-        ...
 
     def claim(self) -> Assignment | NoWork: ...
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale: ...
 
     def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale: ...
+
+    def begin(self, hold: Hold, request: Beginnings) -> Grants | Stale: ...
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused: ...
 

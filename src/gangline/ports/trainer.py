@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gangline.core.files import File
+from gangline.core.files import Beginning, File
 from gangline.core.runs.contract import Failure, Manifest, Prepared, Progress
 from gangline.core.runs.metrics import Reading
 from gangline.core.runs.proof import Proof
+from gangline.ports.server import Folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,15 @@ class Saved:
 
     folder: Path
     manifest: Manifest
+    in_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A checkpoint that a trainer is writing."""
+
+    step: int
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +76,21 @@ class Run(Protocol):
         """Return the complete checkpoints, oldest first."""
         ...
 
+    def unfinished(self) -> Unfinished | None:
+        """Return the checkpoint that it is writing; None if there is none newer than the complete ones."""
+        ...
+
+    def parts(self, folder: Path) -> tuple[Beginning, ...]:
+        """Return the large files of a checkpoint in `folder`, complete or not, with the hashes of all parts that are complete, from the
+        first one on; nothing of files whose parts the trainer does not announce."""
+        ...
+
     def pictures(self) -> list[Pictures]:
         """Return the pictures of each step that it rendered, oldest first."""
+        ...
+
+    def place(self, folder: Folder, path: str) -> Path:
+        """Return the path on this node of a file that it left below a folder."""
         ...
 
     def prepared(self) -> list[Made]:

@@ -229,7 +229,8 @@ class SimTask(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class SimTransfer:
-    """The `transfer` port of one node. It calls `arrived` for each file that is now on disk, and `news` when a transfer ends."""
+    """The `transfer` port of one node. It calls `arrived` for each file that is now on disk, and `news` when a transfer ends. `written`
+    returns what a file that is still being written will be."""
 
     world: World
     objects: SimObjects
@@ -238,6 +239,7 @@ class SimTransfer:
     up_bytes_per_s: float
     down_bytes_per_s: float
     arrived: Callable[[Path, File], None]
+    written: Callable[[Path, File], File]
     news: Callable[[], None]
     is_alive: Callable[[], bool]
     idle: bool = True
@@ -258,8 +260,10 @@ class SimTransfer:
         lengths = zip(grant.parts, part_lengths(file.bytes), strict=True)
         size = sum(length for signed, length in lengths if signed is not None)
 
+        whole = self.written(source, file)
+
         def end() -> None:
-            self.objects.receive(grant, file, share)
+            self.objects.receive(grant, whole, share)
             if share < 1:
                 raise Unreachable("the upload was cut off")
 

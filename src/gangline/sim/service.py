@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from gangline.core.errors import GanglineError, Unreachable
+from gangline.core.files import Beginnings
 from gangline.core.policy import Policy
 from gangline.ports.hub import HubModel
 from gangline.ports.server import (
@@ -212,6 +213,13 @@ class Link:
     def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale:
         return self._send(
             "uploads", hold, lambda deployment, node, now: checkpoint.sign_uploads(deployment, node, hold, request, now)
+        )
+
+    def begin(self, hold: Hold, request: Beginnings) -> Grants | Stale:
+        return self._send(
+            "begin",
+            hold,
+            lambda deployment, node, now: checkpoint.sign_beginnings(deployment, node, hold, request, now),
         )
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:

@@ -18,6 +18,7 @@ from gangline.core.runs.contract import (
     TrainerFailureKind,
 )
 from gangline.data.place import KeyRefused, says_full
+from gangline.posix import RunMemory
 from gangline.train.checkpoints.manifest import OtherFormat
 from gangline.train.checkpoints.prepared import LeftOut
 from gangline.train.log import write_whole_lines
@@ -65,7 +66,7 @@ def failure_kind(error: Exception) -> TrainerFailureKind:
 def main(work: Callable[[RunDirectory, Orders], int]) -> int:
     parser = argparse.ArgumentParser(description="Work in a directory that keeps the trainer contract.")
     parser.add_argument("directory", type=Path)
-    run = RunDirectory(parser.parse_args().directory)
+    run = RunDirectory(parser.parse_args().directory, RunMemory.told())
     orders = Orders()
     orders.obey_signals()
     write_whole_lines()

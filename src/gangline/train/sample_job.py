@@ -27,6 +27,9 @@ from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.scratch.denoiser import Denoiser
 from gangline.train.tensors import Tensors
 
+PICTURE_BYTES = 16 * 2**20
+"""So much memory a picture may take, at most, before it is on the node's disk: one of 2048 x 2048 pixels has 12 MB."""
+
 
 def render_job(run: RunDirectory, orders: Orders) -> int:
     """Render all pictures and return the exit code. A job that has to stop starts from the beginning elsewhere: it keeps no partial
@@ -35,6 +38,7 @@ def render_job(run: RunDirectory, orders: Orders) -> int:
     task = run.read_task()
     assert isinstance(task, SampleSpec), "the agent starts this for what renders"
     run.steps = task.pictures
+    run.place_output(task.pictures * PICTURE_BYTES)
     pictures = render_lora(run, task, task.of) if isinstance(task.of, LoraSpec) else of_model(run, task, task.of)
     for _ in pictures:
         run.step += 1

@@ -70,7 +70,7 @@ def run_trainer(prepare: Prepare, run: RunDirectory, orders: Orders) -> int:
     """Run to the end, or until ordered to stop. Return the exit code."""
     try:
         with joined_ranks() as ranks:
-            return train_as(ranks, prepare, run if ranks.is_first else Unheard(run.path), orders)
+            return train_as(ranks, prepare, run if ranks.is_first else Unheard(run.path, run.memory), orders)
     except NoRoom as error:
         lower_limit(run.path, error.phase, error.samples // 2)
         print(f"{error}: {str(error.__cause__).partition('.')[0]}", file=sys.stderr)  # noqa: T201 - the job's log
@@ -91,9 +91,9 @@ def train_as(ranks: Ranks, prepare: Prepare, run: RunDirectory, orders: Orders) 
         return EXIT_STOPPED
     batches = training.batches
     learner = Learner(training.network, spec, ranks, device, place.dtype, read_limits(run.path))
-    run.step = resume_learner(learner, (run.resume, run.checkpoints))
+    run.step = resume_learner(learner, run.resumable)
     learner.keep(run.step)
-    saver = ShardSaver(run.checkpoints, ranks, after=run.step)
+    saver = ShardSaver(run.checkpoints, ranks, after=run.step, memory=run.memory)
     saves = SaveClock(spec.checkpoint_every_s, (spec.checkpoint_every_steps, spec.sample_every_steps))
     meter = LossMeter(device)
     if run.step == 0:

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import httpx
 
 from gangline.core.errors import GanglineError
+from gangline.core.files import Beginnings
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -62,6 +63,9 @@ class HttpServer:
 
     def uploads(self, hold: Hold, request: Uploads) -> Grants | Stale:
         return _never_refused(self._of_attempt(hold, "uploads", request, Grants))
+
+    def begin(self, hold: Hold, request: Beginnings) -> Grants | Stale:
+        return _never_refused(self._of_attempt(hold, "beginnings", request, Grants))
 
     def downloads(self, hold: Hold, request: Downloads) -> Urls | Stale | Refused:
         return self._of_attempt(hold, "downloads", request, Urls)

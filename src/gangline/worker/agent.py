@@ -131,6 +131,7 @@ class Agent:
             self._forget()
         except GanglineError as error:
             self.news.append(f"{work.assignment.job}: abandoned: {error.message}")
+        self.news += [f"{work.assignment.job}: {each}" for each in work.take_news()]
 
     def _forget(self) -> None:
         """Abandon all jobs, as their leases were this node's, which the server no longer knows."""

@@ -1,7 +1,7 @@
 """The state that all activities of an attempt share: its edges, the time, and its progress on this node."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gangline.core.files import File
@@ -23,7 +23,7 @@ class LiveAttempt:
 
     Only the course writes `phase`, `from_step` and `run`, only the heartbeat `first_step_s`, and only `ask_to_stop` `stop_s`. `run` is the
     newest trainer, also after it has ended. With `save_wanted` the job's owner wants a checkpoint: none was committed since the node heard
-    of it; `finishing`: the owner wants the result of what there is.
+    of it; `finishing`: the owner wants the result of what there is. `news` are sentences for the node's log that were not taken yet.
     """
 
     edges: Edges
@@ -37,6 +37,7 @@ class LiveAttempt:
     stop_s: float | None = None
     save_wanted: bool = False
     finishing: bool = False
+    news: list[str] = field(default_factory=list)
 
     @property
     def hold(self) -> Hold:
@@ -71,5 +72,5 @@ class LiveAttempt:
 
     def upload(self, run: Run, folder: Folder, files: tuple[File, ...]) -> Activity[None]:
         """Upload files, given by their paths below a folder of the run."""
-        moves = [Move(file, run.directory / folder / file.path, file.path) for file in files]
+        moves = [Move(file, run.place(folder, file.path), file.path) for file in files]
         return upload_all(self.edges, self.clock, self.hold, folder, moves)

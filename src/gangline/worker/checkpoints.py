@@ -9,6 +9,7 @@ from gangline.worker.attempt import LiveAttempt
 from gangline.worker.edges import NEWS, Activity
 from gangline.worker.move import Move, upload_all
 from gangline.worker.shipping import Shipping
+from gangline.worker.streaming import Streaming
 
 SAVE_SHARE_MAX = 0.01
 """The largest share of the time that saving, which holds up training, may take."""
@@ -22,9 +23,11 @@ class Checkpoints:
     def __init__(self, live: LiveAttempt, shipping: Shipping) -> None:
         self._live = live
         self._shipping = shipping
+        self._streaming = Streaming(live)
         self._shipped_step = live.from_step
         self._asked_s = -math.inf
         self._asked_as_wanted = False
+        self._in_memory: bool | None = None
         self._first_share = live.edges.rng.random()
 
     def ship(self, run: Run) -> Activity[int]:
@@ -34,6 +37,7 @@ class Checkpoints:
         upload.
         """
         while (code := run.exit_code()) is None:
+            self._streaming.look(run)
             if self._live.clock.now_s >= self._save_due_s(run):
                 yield from self._have_saved(run)
             yield from self._ship_new(run)
@@ -67,6 +71,7 @@ class Checkpoints:
         until_s = clock.now_s + SAVE_ANSWER_S_MAX
         run.ask_to_save()
         while _newest_step(run) == before and run.exit_code() is None and clock.now_s < until_s:
+            self._streaming.look(run)
             yield until_s
 
     def _ship_new(self, run: Run) -> Activity[None]:
@@ -78,14 +83,31 @@ class Checkpoints:
         live, manifest = self._live, saved.manifest
         moves = [Move(file, saved.folder / file.path, file.path) for file in manifest.files]
         try:
-            yield from upload_all(live.edges, live.clock, live.hold, "checkpoints", moves, step=manifest.step)
+            yield from self._streaming.settle()
+            yield from upload_all(
+                live.edges,
+                live.clock,
+                live.hold,
+                "checkpoints",
+                moves,
+                step=manifest.step,
+                announced=run.parts(saved.folder),
+            )
             yield from self._commit(run, saved)
         except GanglineError:
             pass  # the upload failed for good: the next checkpoint is another chance
         self._shipped_step = manifest.step
+        self._tell_place(saved)
+        live.edges.host.drop_resumed(run.directory)
         for old in run.checkpoints():
             if old.manifest.step < manifest.step:
                 live.edges.host.discard(old.folder)
+
+    def _tell_place(self, saved: Saved) -> None:
+        """Say in the node's log where the run's checkpoints lie, and again when that changes; its own log says why."""
+        if saved.in_memory != self._in_memory:
+            self._live.news.append(f"its checkpoints lie {'in memory' if saved.in_memory else 'on disk'}")
+        self._in_memory = saved.in_memory
 
     def _commit(self, run: Run, saved: Saved) -> Activity[None]:
         """Send all metrics up to a checkpoint, then commit it: a later attempt that resumes from it does not measure those steps again."""

@@ -1,6 +1,7 @@
 """Download a run's inputs and its newest undamaged checkpoint to the node."""
 
 from dataclasses import dataclass, replace
+from errno import ENOMEM, ENOSPC
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -179,18 +180,36 @@ def _failed(error: Exception) -> Exception:
 def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directory: Path) -> Activity[int]:
     """Download the newest checkpoint that is not damaged and return its step; 0 if there is none. Damaged ones are rejected."""
     for resumable in assignment.resume:
-        folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest)
         try:
-            moves = [_of_checkpoint(stored, folder / stored.path) for stored in resumable.files]
-            yield from download_all(edges, clock, assignment.hold, moves, durable=False)
+            yield from _fetch_resumable(edges, clock, assignment, directory, resumable)
         except (Damaged, NotFound) as error:
-            edges.host.discard(folder)
             yield from _reject(edges, clock, assignment, resumable, error.message)
         except GanglineError as error:
             raise AttemptFailed("download failed", error.message) from None
         else:
             return resumable.step
     return 0
+
+
+def _fetch_resumable(
+    edges: Edges, clock: Clock, assignment: Assignment, directory: Path, resumable: Resumable
+) -> Activity[None]:
+    """Download a checkpoint into memory or, if that has no room for it after all, to disk."""
+    size = sum(stored.bytes for stored in resumable.files)
+    for on_disk in (False, True):
+        folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest, size, on_disk=on_disk)
+        moves = [_of_checkpoint(stored, folder / stored.path) for stored in resumable.files]
+        try:
+            yield from download_all(edges, clock, assignment.hold, moves, durable=False)
+        except (Damaged, NotFound):
+            edges.host.discard(folder)
+            raise
+        except OSError as error:
+            if folder.is_relative_to(directory) or error.errno not in (ENOSPC, ENOMEM):
+                raise
+            edges.host.discard(folder)
+        else:
+            return
 
 
 def _reject(edges: Edges, clock: Clock, assignment: Assignment, resumable: Resumable, reason: str) -> Activity[None]:

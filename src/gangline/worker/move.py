@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant, Signed
+from gangline.core.files import PART_BYTES, Beginning, File, Grant, Signed, part_lengths
 from gangline.core.jobs.failure import ReportedKind
 from gangline.core.jobs.retry import retry_s
 from gangline.ports.server import Downloads, Folder, Hold, Refused, Stale, Upload, Uploads
@@ -62,10 +62,21 @@ def download_all(edges: Edges, clock: Clock, hold: Hold, moves: list[Move], *, d
 
 
 def upload_all(
-    edges: Edges, clock: Clock, hold: Hold, folder: Folder, moves: list[Move], *, step: int = 0
+    edges: Edges,
+    clock: Clock,
+    hold: Hold,
+    folder: Folder,
+    moves: list[Move],
+    *,
+    step: int = 0,
+    announced: tuple[Beginning, ...] = (),
 ) -> Activity[None]:
-    """Upload all files. Raise as `download_all` does. Each try requests new grants, as the answer leaves out parts that have arrived."""
-    uploads = yield from _describe(edges, moves)
+    """Upload all files. Raise as `download_all` does. Each try requests new grants, as the answer leaves out parts that have arrived. The
+    parts that are `announced` need not be hashed any more."""
+    known = {each.path: each for each in announced}
+    parts = {move: _whole(move.file, known.get(move.file.path)) for move in moves}
+    lacking = [move for move, upload in parts.items() if upload is None]
+    uploads = {move: upload for move, upload in parts.items() if upload} | (yield from _describe(edges, lacking))
 
     def ask(now: list[Move]) -> Activity[tuple[Grant, ...]]:
         request = Uploads(folder=folder, step=step, files=tuple(uploads[move] for move in now))
@@ -78,17 +89,22 @@ def upload_all(
 
 
 def _describe(edges: Edges, moves: list[Move]) -> Activity[dict[Move, Upload]]:
-    """Return how to declare each file. A large one is uploaded in parts, each with its own hash."""
-    tasks = {move: edges.transfer.describe(move.file, move.local) for move in moves if move.file.bytes > PART_BYTES}
+    """Return how to declare large files, which are uploaded in parts, each with its own hash."""
+    tasks = {move: edges.transfer.describe(move.file, move.local) for move in moves}
     yield from _until_done(tasks.values())
     for task in tasks.values():
         if task.error is not None:
             raise task.error
-    return {move: tasks[move].result if move in tasks else _whole(move.file) for move in moves}
+    return {move: task.result for move, task in tasks.items()}
 
 
-def _whole(file: File) -> Upload:
-    return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
+def _whole(file: File, announced: Beginning | None) -> Upload | None:
+    """Return how to declare a file that need not be read for that: a short one, or one whose parts are all announced."""
+    if file.bytes <= PART_BYTES:
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256)
+    if announced and announced.bytes == file.bytes and len(announced.parts) == len(part_lengths(file.bytes)):
+        return Upload(path=file.path, bytes=file.bytes, sha256=file.sha256, parts=announced.parts)
+    return None
 
 
 def move_all(

@@ -77,6 +77,11 @@ class AttemptWork:
         """The latest moment of the next step, unless an edge has news before."""
         return self._live.clock.now_s if self._over else min(self._heartbeat.due_s, self._activities.due_s)
 
+    def take_news(self) -> list[str]:
+        """Return sentences for the node's log, each once."""
+        taken, self._live.news = self._live.news, []
+        return taken
+
     def ask_to_stop(self) -> None:
         """Ask to save, upload the trainer's output and release the job; downloads are abandoned. Repeated calls change nothing."""
         self._live.ask_to_stop()

@@ -8,6 +8,7 @@ import pytest
 from starlette.routing import BaseRoute
 
 from gangline.core.access import KEY_ROLES, permits
+from gangline.core.files import PART_BYTES
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
 from tests.service.conftest import JOIN, PROJECT, Service
@@ -28,6 +29,7 @@ class Entry:
 
 
 FILES = [{"path": "weights.safetensors", "bytes": 1, "sha256": "0" * 64}]
+BEGINNINGS = [{"path": "weights.safetensors", "bytes": PART_BYTES + 1, "parts": ["0" * 64]}]
 ROUTES = {
     "GET /openapi.json": Entry("anybody"),
     "GET /docs": Entry("anybody"),
@@ -107,6 +109,7 @@ ROUTES = {
     "POST /v1/claims": Entry("node"),
     "POST /v1/attempts/{attempt}/heartbeats": Entry("node", body={"phase": "training", "step": 1}),
     "POST /v1/attempts/{attempt}/uploads": Entry("node", body={"folder": "output", "files": FILES}),
+    "POST /v1/attempts/{attempt}/beginnings": Entry("node", body={"step": 1, "files": BEGINNINGS}),
     "POST /v1/attempts/{attempt}/downloads": Entry("node", body="downloads"),
     "POST /v1/attempts/{attempt}/checkpoints": Entry("node", 422, body={"manifest": {}}),  # it is none
     "POST /v1/attempts/{attempt}/samples": Entry("node", 422, body={"step": 1, "files": FILES}),  # they are not there

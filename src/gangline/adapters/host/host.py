@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gangline.adapters.host.cache import Cache
+from gangline.adapters.host.trainer.in_memory import MemoryOfRuns, memory_of_runs
 from gangline.core.errors import UserError
 from gangline.core.files import File
 from gangline.core.runs import contract
@@ -21,9 +22,10 @@ from gangline.posix import remove_tree
 
 
 class LocalHost:
-    """The folder `home` of one worker, which it locks. It removes what a killed worker left of its runs."""
+    """The folder `home` of one worker, which it locks. It removes what a killed worker left of its runs. With `tmpfs` checkpoints and
+    results of runs lie there while there is room; `why_not` says why not."""
 
-    def __init__(self, home: Path, cache: Cache | None = None) -> None:
+    def __init__(self, home: Path, cache: Cache | None = None, tmpfs: Path | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
         self.runs = home / "runs"
@@ -37,6 +39,8 @@ class LocalHost:
             ) from None
         self.discard(self.runs)
         self.runs.mkdir(mode=0o700)
+        found = memory_of_runs(tmpfs, self.runs) if tmpfs else "that is switched off here"
+        self.memory, self.why_not = (found, "") if isinstance(found, MemoryOfRuns) else (None, found)
 
     def machine(self) -> str:
         """Return the machine's id, which stays the same across restarts of the worker."""
@@ -84,14 +88,24 @@ class LocalHost:
                 if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
                     os.unlink(name, dir_fd=handle)
 
-    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
-        folder = directory / contract.RESUME / checkpoint_name(step)
+    def place_checkpoint(
+        self, directory: Path, step: int, manifest: dict[str, Any], size: int, *, on_disk: bool = False
+    ) -> Path:
+        place = directory if on_disk or not self.memory else self.memory.place_for(directory, size)
+        folder = place / contract.RESUME / checkpoint_name(step)
         folder.mkdir(parents=True)
         (folder / contract.MANIFEST).write_text(json.dumps(manifest))
         return folder
 
     def remove_run(self, directory: Path) -> None:
         self.discard(self.runs / directory.relative_to(self.runs).parts[0])
+        if self.memory:
+            self.memory.remove(directory)
+
+    def drop_resumed(self, directory: Path) -> None:
+        self.discard(directory / contract.RESUME)
+        if self.memory:
+            self.discard(self.memory.beside(directory) / contract.RESUME)
 
     def discard(self, path: Path) -> None:
         if path.is_dir() and not path.is_symlink():

@@ -78,6 +78,15 @@ def worker_command(
             show_default=False,
         ),
     ] = None,
+    tmpfs: Annotated[
+        str | None,
+        typer.Option(
+            "--tmpfs",
+            help="Keep checkpoints and results of runs in this folder in memory (tmpfs) while two fit into a quarter of what is free, "
+            "else on the disk; '' keeps all on the disk (default: GANGLINE_TMPFS, else /dev/shm).",
+            show_default=False,
+        ),
+    ] = None,
     settings: SettingsOption = None,
     output: OutputOption = Output.text,
 ) -> None:
@@ -99,6 +108,7 @@ def worker_command(
         "worker.slots": slots,
         "worker.notice": notice,
         "worker.isolation": isolation,
+        "worker.tmpfs": tmpfs,
         "worker.settings": settings,
     }
     found = read_worker_settings(given).settings

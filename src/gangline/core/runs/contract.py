@@ -3,6 +3,7 @@
     spec.json  inputs/  resume/            in
     progress.jsonl                         out: a line for each phase, and for steps with their metrics; each saved step has one
     checkpoints/000100/…, manifest.json    out: the manifest is written last; it lists names, bytes and SHA-256
+    checkpoints/000100/parts-*.jsonl       out, if at all: a line for each part of a large file that is complete: it is uploaded at once
     prepared/KEY/…, manifest.json          out: results that other runs can reuse, the manifest last; in: inputs/prepared/KEY/
     samples/step-000100/…, samples.json    out: samples of a step; samples.json, written last, describes all files there
     samples/  output/                      out
@@ -11,6 +12,9 @@
     finish                                 in: an empty file: take no more steps, save, write the result of this one, exit 0; where it is
                                            there at the start: of the checkpoint's step, or of the first
     SIGTERM  save, exit 75   ·   SIGUSR1  save, continue   ·   SIGUSR2  render samples of this step, continue
+    GANGLINE_IN_MEMORY                     in: a folder on a tmpfs; resume/, checkpoints/, samples/ and output/ may lie there, too. A
+                                           trainer that uses it looks how much memory is free before each save (runs.in_memory)
+    GANGLINE_MEMORY_LIMITS                 in: the folders of the cgroups that limit its memory
 
 Exit codes are those of sysexits.h if it has one: 0 done, 65 the input is bad, 69 a part that was left out is needed after all (it is
 downloaded, and the trainer is started again), 75 stopped and resumable; any other code is a crash.
@@ -44,6 +48,7 @@ NOT_DRAWN = ("optimizer", "best")
 PREPARED = "prepared"
 LEFT_OUT = "left_out.json"
 MANIFEST = "manifest.json"
+PARTS = "parts-*.jsonl"
 SAMPLES = "samples"
 PICTURES = "samples.json"
 OUTPUT = "output"
@@ -147,6 +152,28 @@ def parse_manifest(value: object) -> Manifest:
     if value.get("digest") != digest(_body(manifest)):
         raise Damaged("the manifest does not match its own digest")
     return manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The next part (`PART_BYTES`, or what is left) of a file that is being written: what the whole file will have, and its SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"path": self.path, "bytes": self.bytes, "sha256": self.sha256}
+
+
+def parse_part(value: object) -> Part:
+    """Parse a line of a list of parts. Raises `Damaged`."""
+    try:
+        assert isinstance(value, dict)
+        file = _file(value)
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"a part is malformed: {type(error).__name__} {error}".rstrip()) from None
+    return Part(path=file.path, bytes=file.bytes, sha256=file.sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

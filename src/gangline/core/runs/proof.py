@@ -56,6 +56,8 @@ def shortages(*, disk_free_bytes: int, folder: str, memory_bytes: int) -> dict[s
 
 
 NOT_OURS = frozenset(name for name, kind in KINDS.items() if not kind.ours)
+CHECKPOINTS_IN = "checkpoints in"
+"""Whether a node keeps checkpoints in memory, among what it `measured`."""
 ISOLATION = "isolation"
 """The level of a node among what it `measured`; an older node has none."""
 

@@ -188,6 +188,14 @@ class WorkerProgram:
         SettingOrigin("GANGLINE_ISOLATION", "--isolation"),
         "How runs are kept apart: none, uid (a user for each) or sandbox (bubblewrap); without it, the strongest that works here.",
     ] = None
+    tmpfs: Annotated[
+        Word,
+        SettingOrigin("GANGLINE_TMPFS", "--tmpfs"),
+        (
+            "Checkpoints and results of runs lie in this folder in memory (tmpfs) while two fit into a quarter of what is free, "
+            "else on the disk; empty: always on the disk."
+        ),
+    ] = "/dev/shm"  # noqa: S108 - the worker makes a folder of its own there
     notice: Annotated[
         Word,
         SettingOrigin("GANGLINE_NOTICE", "--notice"),

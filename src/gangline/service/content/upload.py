@@ -1,20 +1,24 @@
 """Grant uploads to the object store and check that they arrived.
 
-A small file is one signed request. A large one is uploaded in parts, and a repeated request grants the missing ones. The parts are joined
-here, by the server, after it has checked that the lease is held.
+A small file is one signed request. A large one is uploaded in parts, and a repeated request grants the missing ones; of a file that is
+still being written, those that are complete. The parts are joined here, by the server, after it has checked that the lease is held.
 """
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from gangline.core.errors import Damaged, Unreachable
-from gangline.core.files import File, Grant
+from gangline.core.files import Beginning, File, Grant, Signed, part_lengths
 from gangline.ports.objects import UploadPart
 from gangline.ports.server import Refused, Upload
 from gangline.ports.store import guard, write
 from gangline.service.attempts import TRIES_MAX
 from gangline.service.content.parts import attested, declared, in_parts, single_upload
 from gangline.service.deployment import Deployment
+
+UNKNOWN = ""
+"""The SHA-256 of a file that is still being written."""
 
 
 def grant(deployment: Deployment, key: str, file: Upload, now_ms: int, *, attempt: str = "") -> Grant:
@@ -26,6 +30,22 @@ def grant(deployment: Deployment, key: str, file: Upload, now_ms: int, *, attemp
     return in_parts(deployment.objects, key, upload, here, declared(file.bytes, parts), now_ms, deployment.policy.url_s)
 
 
+def grant_beginning(deployment: Deployment, key: str, file: Beginning, now_ms: int, *, attempt: str) -> Grant:
+    """Return requests that upload these parts of a file that is still being written, each for exactly its bytes, and None for the others.
+
+    No object comes of them before `grant` is asked for the whole file, with the hashes of all of its parts.
+    """
+    upload = _unfinished(deployment, key, file, now_ms, attempt)
+    lengths = part_lengths(file.bytes)
+    requests: list[Signed | None] = [None] * len(lengths)
+    for number, sha256 in enumerate(file.parts, file.first):
+        part = UploadPart(lengths[number], sha256)
+        requests[number] = deployment.objects.sign_part(
+            key, upload, number + 1, part, now_ms=now_ms, seconds=deployment.policy.url_s
+        )
+    return Grant(parts=tuple(requests))
+
+
 def stored_as(deployment: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
     """Return whether the store attests the checksum of `file` under `key`; `Refused` if it is not there.
 
@@ -33,7 +53,7 @@ def stored_as(deployment: Deployment, key: str, file: File, parts: tuple[str, ..
     """
     rows = deployment.store.load("upload", key=key) if deployment.objects.in_parts(file.bytes) else []
     begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
-    if rows and rows[0]["begun"]:
+    if rows and rows[0]["begun"] and rows[0]["sha256"] != UNKNOWN:
         deployment.objects.complete(key, rows[0]["begun"], declared(rows[0]["bytes"], begun))
     return _stands(deployment, key, file, parts or begun)
 
@@ -43,6 +63,19 @@ def _stands(deployment: Deployment, key: str, file: File, parts: tuple[str, ...]
         return attested(deployment.objects, key, file, parts)
     except Damaged as error:
         return Refused(because=error.message)
+
+
+def _unfinished(deployment: Deployment, key: str, file: Beginning, now_ms: int, attempt: str) -> str:
+    """Return the upload of a file of this length whose hash is not known yet; it is begun if there is none."""
+    for _ in range(TRIES_MAX):
+        rows = deployment.store.load("upload", key=key)
+        seen = rows[0]["begun"] if rows else ""
+        if seen and (rows[0]["bytes"], rows[0]["sha256"]) == (file.bytes, UNKNOWN):
+            return seen
+        said = {"bytes": file.bytes, "sha256": UNKNOWN, "parts": json.dumps(())}
+        if upload := _begin(deployment, {"key": key, "attempt": attempt, "now": now_ms} | said, seen):
+            return upload
+    raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")
 
 
 def _begun(
@@ -62,12 +95,22 @@ def _begun(
             if isinstance(_stands(deployment, key, file, parts), bool):
                 return seen, dict(enumerate(declared(file.bytes, parts), 1))
         kept = {"key": key, "attempt": attempt, "now": now_ms} | said
-        # If this server dies before it records the upload that it began, a sweep knows which key to look under.
-        deployment.store.apply(write("keep_upload", begun="", seen=seen, **kept))
-        if seen:
-            deployment.objects.abort(key, seen)
-        upload = deployment.objects.begin(key)
-        if deployment.store.apply(guard("keep_upload", begun=upload, seen="", **kept)):
+        if seen and (rows[0]["bytes"], rows[0]["sha256"]) == (file.bytes, UNKNOWN):
+            # Its upload began while it was written: now it is known what the parts must be, those that have arrived too.
+            deployment.store.apply(guard("keep_upload", begun=seen, seen=seen, **kept))
+        elif upload := _begin(deployment, kept, seen):
             return upload, {}
-        deployment.objects.abort(key, upload)
     raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")
+
+
+def _begin(deployment: Deployment, kept: dict[str, Any], seen: str) -> str:
+    """Begin an upload, instead of the one that was `seen`. Return "" if another request began one in the same moment."""
+    # If this server dies before it records the upload that it began, a sweep knows which key to look under.
+    deployment.store.apply(write("keep_upload", begun="", seen=seen, **kept))
+    if seen:
+        deployment.objects.abort(kept["key"], seen)
+    upload = deployment.objects.begin(kept["key"])
+    if deployment.store.apply(guard("keep_upload", begun=upload, seen="", **kept)):
+        return upload
+    deployment.objects.abort(kept["key"], upload)
+    return ""

@@ -5,6 +5,7 @@ import json
 from gangline.core.canonical import canonical_json
 from gangline.core.display import as_words
 from gangline.core.errors import Damaged
+from gangline.core.files import Beginnings
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.jobs.wishes import saved_for
 from gangline.core.runs.contract import parse_manifest
@@ -27,7 +28,7 @@ from gangline.ports.server import (
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, load_wishes, stopped
 from gangline.service.content.inputs import readable_keys
-from gangline.service.content.upload import grant, stored_as
+from gangline.service.content.upload import grant, grant_beginning, stored_as
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
 from gangline.service.jobs.budget import out_of_money
@@ -43,6 +44,20 @@ def sign_uploads(deployment: Deployment, node: str, hold: Hold, request: Uploads
     return Grants(
         files=tuple(
             grant(deployment, f"{prefix}/{file.path}", file, now_ms, attempt=hold.attempt) for file in request.files
+        )
+    )
+
+
+def sign_beginnings(deployment: Deployment, node: str, hold: Hold, request: Beginnings, now_ms: int) -> Grants | Stale:
+    """Return upload requests for parts of a checkpoint's files that are still being written."""
+    job = job_of_hold(deployment, node, hold)
+    if job is None:
+        return LOST
+    prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", request.step)
+    return Grants(
+        files=tuple(
+            grant_beginning(deployment, f"{prefix}/{file.path}", file, now_ms, attempt=hold.attempt)
+            for file in request.files
         )
     )
 

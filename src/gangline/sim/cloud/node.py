@@ -79,6 +79,7 @@ class SimNode:
             up_bytes_per_s=machine.up_bytes_per_s,
             down_bytes_per_s=machine.down_bytes_per_s,
             arrived=host.arrived,
+            written=host.written,
             news=self.wake,
             is_alive=lambda: self.alive,
         )

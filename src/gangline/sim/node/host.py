@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from gangline.core.files import File
+from gangline.core.files import UNKNOWN_SHA256, File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Manifest
 from gangline.core.specs.spec import with_defaults
@@ -18,6 +18,7 @@ class SimHost:
         self.specs: dict[Path, dict[str, Any]] = {}
         self.resume: dict[Path, Manifest] = {}
         self.saved: dict[Path, Saved] = {}
+        self.unfinished: dict[Path, File] = {}
 
     def cached(self, sha256: str) -> Path:
         return Path(f"/cache/{sha256}")
@@ -51,9 +52,14 @@ class SimHost:
     def take_back(self, directory: Path) -> None:
         """Do nothing: simulated trainers make no links."""
 
-    def place_checkpoint(self, directory: Path, step: int, manifest: dict[str, Any]) -> Path:
+    def place_checkpoint(
+        self, directory: Path, step: int, manifest: dict[str, Any], size: int, *, on_disk: bool = False
+    ) -> Path:
         self.resume[directory] = contract.parse_manifest(manifest)
         return directory / contract.RESUME / contract.checkpoint_name(step)
+
+    def drop_resumed(self, directory: Path) -> None:
+        self.resume.pop(directory, None)
 
     def remove_run(self, directory: Path) -> None:
         self.discard(directory)
@@ -65,9 +71,16 @@ class SimHost:
             self.resume.pop(path.parent.parent, None)
         if path in self.specs:
             del self.specs[path]
+            self.unfinished = {at: file for at, file in self.unfinished.items() if not at.is_relative_to(path)}
             self.resume.pop(path, None)
             self.saved = {folder: saved for folder, saved in self.saved.items() if not folder.is_relative_to(path)}
             self.files = {file: sha256 for file, sha256 in self.files.items() if not file.is_relative_to(path)}
+
+    def written(self, path: Path, file: File) -> File:
+        """Return what a file will be whose parts are uploaded while it is written; any other one is `file` itself."""
+        saved = self.saved.get(path.parent)
+        found = saved.manifest.files[0] if saved else self.unfinished.get(path.parent, file)
+        return found if file.sha256 == UNKNOWN_SHA256 else file
 
     def arrived(self, path: Path, file: File) -> None:
         self.files[path] = file.sha256

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from gangline.core.files import File
+from gangline.core.files import Beginning, File
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_DONE, EXIT_STOPPED, Failure, Progress
 from gangline.core.runs.metrics import Reading
+from gangline.ports.server import Folder
 from gangline.ports.trainer import Made, Pictures, RunResult, Saved
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.lineage import content_sha256, lineage_of
@@ -65,8 +66,17 @@ class SimRendering:
     def checkpoints(self) -> list[Saved]:
         return []
 
+    def unfinished(self) -> None:
+        return None
+
+    def parts(self, folder: Path) -> tuple[Beginning, ...]:
+        return ()
+
     def pictures(self) -> list[Pictures]:
         return []
+
+    def place(self, folder: Folder, path: str) -> Path:
+        return self.directory / folder / path
 
     def prepared(self) -> list[Made]:
         return []

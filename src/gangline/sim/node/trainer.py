@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from gangline.core.files import File
+from gangline.core.files import PART_BYTES, Beginning, File
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs import contract
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, Progress
 from gangline.core.runs.metrics import Point, Reading
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
-from gangline.ports.trainer import Installing, Made, Pictures, Run, RunAccess, RunResult, Saved
+from gangline.ports.server import Folder
+from gangline.ports.trainer import Installing, Made, Pictures, Run, RunAccess, RunResult, Saved, Unfinished
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.node.rendering import RENDER_S, SimRendering, picture
+from gangline.sim.objects import simulated_parts
 from gangline.sim.scenario import JobModel, MachineModel
 from gangline.sim.world import World
 
@@ -140,6 +142,7 @@ class SimRun:
         def save() -> None:
             if leg == self._leg and not self._stopping:
                 self._step, self._since_ms = step, self._world.now_ms + round(1000 * self._held_up_s)
+                self._later(SAVE_S / 2, lambda: self._announce(step))
                 self._later(max(SAVE_S, self._held_up_s), lambda: self._complete(step))
                 if step < self._steps:
                     self._train_on()
@@ -151,13 +154,27 @@ class SimRun:
         if step == self._steps:
             self._end(EXIT_DONE)
 
-    def _save(self, step: int) -> None:
+    def _announce(self, step: int) -> None:
+        """Announce all parts of a checkpoint that is half written, unless that is too small to have any."""
+        file = self._file(step)
+        if file.bytes > PART_BYTES:
+            self._at.host.unfinished[self._folder(step)] = file
+            self._at.news()
+
+    def _folder(self, step: int) -> Path:
+        return self.directory.joinpath(contract.CHECKPOINTS, contract.checkpoint_name(step))
+
+    def _file(self, step: int) -> File:
         sha256 = content_sha256(self._lineage, step)
-        file = File(path="state.safetensors", bytes=self._job.checkpoint_bytes, sha256=sha256)
+        return File(path="state.safetensors", bytes=self._job.checkpoint_bytes, sha256=sha256)
+
+    def _save(self, step: int) -> None:
+        file = self._file(step)
         manifest = Manifest(
             step=step, spec_hash=self._spec_hash, fingerprint={"gpu": self._at.machine.gpu}, exact=True, files=(file,)
         )
-        folder = self.directory.joinpath(contract.CHECKPOINTS, contract.checkpoint_name(step))
+        folder = self._folder(step)
+        self._at.host.unfinished.pop(folder, None)
         self._at.host.saved[folder] = Saved(folder, manifest)
         self._readings.append(Reading(point=Point(step=step, values={"loss": 1 / step}), saved=True))
         self._at.news()
@@ -217,8 +234,21 @@ class SimRun:
     def checkpoints(self) -> list[Saved]:
         return [saved for folder, saved in self._at.host.saved.items() if folder.is_relative_to(self.directory)]
 
+    def unfinished(self) -> Unfinished | None:
+        """Return the checkpoint of which all parts were announced in the middle of its save."""
+        found = [folder for folder in self._at.host.unfinished if folder.is_relative_to(self.directory)]
+        return Unfinished(int(found[-1].name), found[-1]) if found else None
+
+    def parts(self, folder: Path) -> tuple[Beginning, ...]:
+        saved = self._at.host.saved.get(folder)
+        file = saved.manifest.files[0] if saved else self._at.host.unfinished.get(folder)
+        return (announced(file),) if file and file.bytes > PART_BYTES else ()
+
     def pictures(self) -> list[Pictures]:
         return self._pictures
+
+    def place(self, folder: Folder, path: str) -> Path:
+        return self.directory / folder / path
 
     def prepared(self) -> list[Made]:
         return []
@@ -301,3 +331,9 @@ def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:
     if job.memory_gb > machine.gpu_memory_gb:
         return "memory", machine.start_s
     return None
+
+
+def announced(file: File) -> Beginning:
+    """Return all parts of a simulated file."""
+    parts = tuple(part.sha256 or "" for part in simulated_parts(file))
+    return Beginning(path=file.path, bytes=file.bytes, parts=parts)

@@ -9,26 +9,20 @@ A tensor that every rank has (DDP) is written by one of them, balanced so that a
 """
 
 import json
-import shutil
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch.distributed.tensor import DTensor
 
 from gangline.core.files import File
 from gangline.core.runs.contract import Manifest, checkpoint_name
-from gangline.posix import flush
-from gangline.train.checkpoints.manifest import (
-    NUMBERS,
-    CheckpointIdentity,
-    copy_to_host,
-    newest_first,
-    write_manifest,
-)
+from gangline.posix import RunMemory, flush
+from gangline.train.checkpoints.manifest import NUMBERS, CheckpointIdentity, copy_to_host, write_manifest
+from gangline.train.checkpoints.places import CheckpointPlaces
+from gangline.train.checkpoints.streamed import parts_name, write_streamed
 from gangline.train.run.digest import hashed_file
 from gangline.train.run.ranks import Ranks
 from gangline.train.tensors import StateNumbers, Tensors
@@ -103,20 +97,24 @@ class CheckpointPart:
         }
         return cls(spans, copy_to_host({name: local(tensors[name]) for name in spans}), numbers)
 
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
 
 class ShardSaver:
     """A thread that saves this rank's part of one checkpoint at a time. Training is held up only while the state is copied.
 
     No thread waits for another rank: a rank reports what it has written in the exchange that all have at each step, so if one dies nothing
     hangs, and the checkpoint stays incomplete. Checkpoints beyond the step `after` that all ranks resume from are deleted: an earlier
-    attempt left them torn or damaged.
+    attempt left them torn or damaged. Each goes to `memory` where that has room, else to `folder`: also one that turns out not to fit while
+    it is written, from the copy of the state that is still there.
     """
 
-    def __init__(self, folder: Path, ranks: Ranks, *, after: int) -> None:
-        if ranks.is_first:
-            clear_after(folder, after)
+    def __init__(self, folder: Path, ranks: Ranks, *, after: int, memory: RunMemory | None = None) -> None:
+        self._places = CheckpointPlaces(folder, memory, ranks)
+        self._places.clear_after(after)
         ranks.meet()
-        self._folder = folder
         self._ranks = ranks
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._writing: Future[None] | None = None
@@ -128,9 +126,11 @@ class ShardSaver:
         self.wait()
         part = CheckpointPart.of(tensors, numbers, self._ranks)
         done = torch.cuda.current_stream().record_event() if any(one.is_cuda for one in tensors.values()) else None
-        target = self._folder / checkpoint_name(step)
+        target = self._places.choose(checkpoint_name(step), part.bytes)
         self._step = step
-        self._complete = lambda: complete(target, step, identity, self._ranks.count)
+        self._complete = lambda: complete(
+            self._places.gathered(target, map(note_name, range(self._ranks.count))), step, identity, self._ranks.count
+        )
         self._writing = self._thread.submit(self._write, target, part, done)
 
     @property
@@ -161,7 +161,7 @@ class ShardSaver:
     def _write(self, target: Path, part: CheckpointPart, done: torch.Event | None) -> None:
         if done:
             done.synchronize()
-        write_part(target, part, self._ranks)
+        self._places.write(target, lambda folder: write_part(folder, part, self._ranks), f"*-{self._ranks.rank:05d}.*")
         if self._ranks.count == 1 and self._complete:
             self._complete()
 
@@ -169,6 +169,7 @@ class ShardSaver:
 def write_part(target: Path, part: CheckpointPart, ranks: Ranks) -> None:
     """Write this rank's part, and its note once its bytes are on disk."""
     target.mkdir(parents=True, exist_ok=True)
+    (target / parts_name(ranks.rank)).unlink(missing_ok=True)
     if ranks.is_first:
         (target / NUMBERS).write_text(json.dumps(part.numbers))
         flush(target / NUMBERS)
@@ -185,9 +186,9 @@ def _write_tensors(target: Path, kind: str, tensors: Tensors, rank: int) -> File
     if not own:
         return None
     path = target / file_name(kind, rank)
-    save_file(own, path)
+    file = write_streamed(own, path, rank)
     flush(path)
-    return hashed_file(path, path.name)
+    return file
 
 
 def complete(target: Path, step: int, identity: CheckpointIdentity, ranks: int) -> None:
@@ -209,10 +210,3 @@ def note_name(rank: int) -> str:
 
 def file_name(tensor: str, rank: int) -> str:
     return f"{tensor.partition('/')[0]}-{rank:05d}.safetensors"
-
-
-def clear_after(folder: Path, step: int) -> None:
-    """Delete the checkpoints of later steps."""
-    for path in newest_first((folder,)):
-        if int(path.name) > step:
-            shutil.rmtree(path)

@@ -22,6 +22,7 @@ from gangline.train.lora.card import CardPicture, write_card
 from gangline.train.lora.export import write_diffusers, write_kohya
 from gangline.train.lora.inputs import TrainingInputs
 from gangline.train.lora.prepare import Latents
+from gangline.train.lora.updates import LoraPart
 from gangline.train.model.base import LoadedBase
 from gangline.train.model.denoise import rescale_of
 from gangline.train.model.loss import losses, process_of
@@ -33,6 +34,8 @@ from gangline.train.run.digest import tensors_digest
 
 PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 DRAWS = 64
+FORMATS, BESIDE_BYTES = 2, 32 * 2**20
+"""The formats in which a result has its weights, and the most that the rest of it takes."""
 
 
 def write_result(
@@ -45,7 +48,6 @@ def write_result(
     curve: HeldOutCurve,
 ) -> None:
     """Write the result. The adapter must already hold the weights of the result."""
-    run.output.mkdir(parents=True, exist_ok=True)
     facts = _facts(
         base,
         spec,
@@ -57,6 +59,19 @@ def write_result(
         guidance_rescale=rescale_of(base, spec),
     )
     parts = adapter.as_parts()
+    size = FORMATS * sum(weight.nbytes for part in parts.values() for weight in part.weights.values()) + BESIDE_BYTES
+    run.write_output(size, lambda: _write(run, base, spec, parts, facts, curve))
+
+
+def _write(
+    run: RunDirectory,
+    base: LoadedBase,
+    spec: LoraSpec,
+    parts: dict[str, LoraPart],
+    facts: Facts,
+    curve: HeldOutCurve,
+) -> None:
+    run.output.mkdir(parents=True, exist_ok=True)
     weights = write_diffusers(run.output, parts)
     write_kohya(run.output, parts, base.unet.config.layers_per_block, spec, facts, single_file_of(base.path))
     report = steps_in_report(run, spec, curve.best_step) | {

@@ -1,10 +1,11 @@
 """The trainer's side of the trainer contract: the run's directory, the reports that it writes, and the signals that it obeys."""
 
 import json
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,12 +14,17 @@ from typing import Any
 from gangline.core.errors import BadInput
 from gangline.core.runs import contract
 from gangline.core.runs.contract import Failure, Phase, Progress
+from gangline.core.runs.in_memory import lies_in_memory
 from gangline.core.runs.metrics import sound
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
+from gangline.data.place import says_full
+from gangline.posix import RunMemory, is_full
 from gangline.train.run.throughput import ThroughputMeter
 
 LOG_EVERY_S = 5.0
+PICTURES_BYTES = 64 * 2**20
+"""The pictures of one step take no more, nearly always."""
 ORDERED_BY = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -71,9 +77,11 @@ class SpeedMeter:
 
 @dataclass(slots=True)
 class RunDirectory:
-    """The paths and reports of one run. Each report is one complete line, flushed, so that a reader never sees half of one."""
+    """The paths and reports of one run. Each report is one complete line, flushed, so that a reader never sees half of one. With `memory`
+    checkpoints, pictures and the result lie there while it has room."""
 
     path: Path
+    memory: RunMemory | None = None
     steps: int = 0
     images_per_step: int = 1
     phase: Phase = "starting"
@@ -82,6 +90,7 @@ class RunDirectory:
     throughput: ThroughputMeter | None = None
     _meter: SpeedMeter = field(default_factory=SpeedMeter)
     _logged_s: float = 0.0
+    _output_in_memory: bool = False
 
     @property
     def inputs(self) -> Path:
@@ -92,12 +101,18 @@ class RunDirectory:
         return self.path / contract.RESUME
 
     @property
+    def resumable(self) -> tuple[Path, ...]:
+        """Return the folders that may have a checkpoint to resume from."""
+        places = (self.path, self.memory.folder) if self.memory else (self.path,)
+        return tuple(place / name for place in places for name in (contract.RESUME, contract.CHECKPOINTS))
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / contract.CHECKPOINTS
 
     @property
     def samples(self) -> Path:
-        return self.path / contract.SAMPLES
+        return self._place(PICTURES_BYTES) / contract.SAMPLES
 
     @property
     def show_now(self) -> Path:
@@ -110,7 +125,33 @@ class RunDirectory:
 
     @property
     def output(self) -> Path:
-        return self.path / contract.OUTPUT
+        assert self.memory or not self._output_in_memory
+        return (self.memory.folder if self.memory and self._output_in_memory else self.path) / contract.OUTPUT
+
+    def place_output(self, size: int) -> None:
+        """Choose where `output` is for a result of about `size` bytes."""
+        self._output_in_memory = self._place(size) != self.path
+
+    def write_output(self, size: int, write: Callable[[], None]) -> None:
+        """Call `write`, which writes a result of about `size` bytes to `output`; once more on disk if memory has no room for it after
+        all."""
+        self.place_output(size)
+        try:
+            write()
+        except Exception as error:
+            full = is_full(error) if isinstance(error, OSError) else says_full(error)
+            if not (self._output_in_memory and full):
+                raise
+            shutil.rmtree(self.output)
+            self._output_in_memory = False
+            self._log("the result is written to disk: memory ran full while it was written")
+            write()
+
+    def _place(self, size: int) -> Path:
+        """Return the folder in memory if it has room for this many bytes, else the one on disk."""
+        if self.memory and lies_in_memory(size, held=self.memory.held(), free=self.memory.free()):
+            return self.memory.folder
+        return self.path
 
     def read_task(self) -> Spec | SampleSpec:
         return parse_task(self._read_json())

@@ -39,8 +39,6 @@ def write_pipeline(
         trained = {part: learner.whole(part) for part in learner.network.parts}
     if not learner.ranks.is_first:
         return
-    run.output.mkdir(parents=True, exist_ok=True)
-    copy_base(folder_of(base), run.output, without=tuple(trained))
     modules = {part: module_with_weights(learner.network.parts[part], tensors) for part, tensors in trained.items()}
     if VAE in modules:
         pictures = batches.first_pictures(SCALED_BY)
@@ -50,11 +48,19 @@ def write_pipeline(
             int(learner.identity.fingerprint["microbatch"]),
             by_channel=VAE in spec.new,
         )
+    kept = sum(path.stat().st_size for path in folder_of(base).rglob("*") if path.is_file())
+    size = kept + sum(tensor.nbytes for tensors in trained.values() for tensor in tensors.values())
+    run.write_output(size, lambda: _write(run, base, spec, learner, modules))
+
+
+def _write(run: RunDirectory, base: LoadedBase, spec: ScratchSpec, learner: Learner, modules: dict[str, Any]) -> None:
+    run.output.mkdir(parents=True, exist_ok=True)
+    copy_base(folder_of(base), run.output, without=tuple(modules))
     for part, module in modules.items():
         module.save_pretrained(run.output / part, safe_serialization=True)
     if UNET in modules:
         _tell_samplers(base, run.output / SCHEDULER)
-    _write_report(run, spec, learner, tuple(trained))
+    _write_report(run, spec, learner, tuple(modules))
 
 
 def copy_base(base: Path, to: Path, *, without: tuple[str, ...]) -> None:

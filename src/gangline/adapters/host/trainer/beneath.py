@@ -3,7 +3,7 @@ one there."""
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from errno import ELOOP
 from pathlib import Path
@@ -42,10 +42,11 @@ def mark_beneath(root: Path, name: str) -> None:
 
 
 @contextmanager
-def open_of_runs(runs: Path, path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that a run left, as `opened_beneath` the folder of all runs. Raises `Damaged` where it is none any more."""
+def open_of_runs(roots: Sequence[Path], path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that a run left, as `opened_beneath` one of the folders of all runs. Raises `Damaged` where it is none any more."""
     with ExitStack() as opened:
         try:
+            runs = next(root for root in roots if path.is_relative_to(root))
             file = opened.enter_context(opened_beneath(runs, path.relative_to(runs).as_posix()))
         except OSError as error:
             why = "a link of a run is not followed" if error.errno == ELOOP else error.strerror or str(error)

@@ -42,6 +42,10 @@ class Enclosure(Protocol):
         """Take a run's directory in, and return where it is from then on, inside and outside."""
         ...
 
+    def give(self, folder: Path) -> None:
+        """Let the program have a folder besides the run's directory, and what is in it."""
+        ...
+
     def signal(self, process: "subprocess.Popen[bytes]", number: int) -> None:
         """Send a signal to the program inside, whose process was started by `wrap`."""
         ...
@@ -74,6 +78,8 @@ class Bare:
     def take(self, directory: Path) -> Path:
         return directory
 
+    def give(self, folder: Path) -> None: ...
+
     def signal(self, process: "subprocess.Popen[bytes]", number: int) -> None:
         process.send_signal(number)
 
@@ -104,32 +110,39 @@ class OwnUser(Bare):
         self._user.give(directory)
         return directory
 
+    def give(self, folder: Path) -> None:
+        self._user.give(folder)
+
     def discard(self) -> None:
         self._user.give_back()
 
 
 class Sandbox(Bare):
-    """The program sees in bubblewrap what `view` shows, and `room`: a folder with the run's directory and its temporary files. It has a
-    `user` of its own, too, where the agent is root: as root it could talk to services of this machine over a network that it shares."""
+    """The program sees in bubblewrap what `view` shows, `room`, a folder with the run's directory and its temporary files, and `memory`, a
+    folder on a tmpfs. It has a `user` of its own, too, where the agent is root: as root it could talk to services of this machine over a
+    network that it shares."""
 
     level: IsolationLevel = "sandbox"
     holds_back = frozenset({signal.SIGTERM})
     """Slurm, for one, sends it to every process of a node that is to end, and without bwrap nothing inside could save."""
 
-    def __init__(self, view: Sequence[str], room: Path, user: RunsUser | None) -> None:
+    def __init__(self, view: Sequence[str], room: Path, user: RunsUser | None, memory: Path | None = None) -> None:
         self._view = view
         self._room = room
         self._user = user
-        for folder in (room, room / ROOM_TMP):
+        self._memory = memory
+        for folder in (room, room / ROOM_TMP, *([memory] if memory else [])):
             folder.mkdir(mode=0o700)
-        if user:
-            user.give(room)
+        for folder in (room, memory):
+            if user and folder:
+                user.give(folder)
 
     def wrap(self, command: Sequence[str], below: str | Path) -> list[str]:
-        room = str(self._room)
         user = _as_user(self._user.uid) if self._user else ["--"]
         # The room comes last: it may lie below one of the others. bwrap cannot go to what is the user's.
-        shown = [*self._view, *made_above(self._room), "--bind", room, room]
+        shown = list(self._view)
+        for folder in (self._room, self._memory):
+            shown += [*made_above(folder), "--bind", str(folder), str(folder)] if folder else []
         return [*shown, *user, "/bin/sh", "-c", GO_THERE, str(below), *command]
 
     def take(self, directory: Path) -> Path:
@@ -140,6 +153,10 @@ class Sandbox(Bare):
         with suppress(OSError):  # only the empty room of an earlier start can be removed
             before.rmdir()
         return place
+
+    def give(self, folder: Path) -> None:
+        if self._user:
+            self._user.give(folder)
 
     def signal(self, process: "subprocess.Popen[bytes]", number: int) -> None:
         init = eldest_child(process.pid)
@@ -163,8 +180,10 @@ class Sandbox(Bare):
         if self._user:
             self._user.give_back()
         remove_tree(self._room / ROOM_TMP)
-        with suppress(OSError):  # it has the run, or is gone already
-            self._room.rmdir()
+        for folder in (self._room, self._memory):
+            with suppress(OSError):  # it has the run, or is gone already
+                if folder:
+                    folder.rmdir()
 
 
 def made_above(place: Path) -> list[str]:

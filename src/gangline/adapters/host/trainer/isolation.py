@@ -75,16 +75,17 @@ class Isolation:
     why: str = ""
 
 
-def find_isolation(runs: Path, wanted: IsolationLevel | None = None) -> Isolation:
+def find_isolation(runs: Path, wanted: IsolationLevel | None = None, *, memory: Path | None = None) -> Isolation:
     """Try the levels, strongest first, or only the one that is wanted. Raises `UserError` if that one does not work.
 
-    `runs` is the worker's folder with the directories of its runs; its parent is hidden from a sandbox.
+    `runs` is the worker's folder with the directories of its runs; its parent is hidden from a sandbox. In `memory`, on a tmpfs, a sandbox
+    has a folder with the name of its room.
     """
     reasons = list[str]()
     tried = tuple(reversed(LEVELS)) if wanted is None else (wanted,)
     for level in tried:
         try:
-            make = _MAKERS[level](runs)
+            make = _MAKERS[level](runs, memory)
         except GanglineError as error:
             reasons.append(f"{level}: {error.message}")
         else:
@@ -95,11 +96,11 @@ def find_isolation(runs: Path, wanted: IsolationLevel | None = None) -> Isolatio
     )
 
 
-def _bare(_runs: Path) -> Enclosing:
+def _bare(_runs: Path, _memory: Path | None) -> Enclosing:
     return _no_enclosure
 
 
-def _own_users(runs: Path) -> Enclosing:
+def _own_users(runs: Path, _memory: Path | None) -> Enclosing:
     """Raises `UserError` unless this is root, and a user without any rights can start Python and reach `runs`."""
     if os.geteuid() != 0:
         raise UserError("only root can start a run as another user")
@@ -126,7 +127,7 @@ def _own_users(runs: Path) -> Enclosing:
     return make
 
 
-def _sandboxes(runs: Path) -> Enclosing:
+def _sandboxes(runs: Path, memory: Path | None) -> Enclosing:
     """Raises `UserError` if bubblewrap is not installed, or the kernel or the container does not let it."""
     program = shutil.which(BWRAP)
     if program is None:
@@ -147,7 +148,8 @@ def _sandboxes(runs: Path) -> Enclosing:
         user = RunsUser() if has_users and not buckets else None
         if user and fills:
             user.give(fills)
-        return Sandbox([*begins, *view_of(runs.parent, room / ROOM_TMP), *more], room, user)
+        view = [*begins, *view_of(runs.parent, room / ROOM_TMP), *more]
+        return Sandbox(view, room, user, memory / room.name if memory else None)
 
     enclosure = make()
     said = _try(enclosure.wrap(_looking_at(*_added()), "/"))
@@ -167,7 +169,11 @@ def _cache_of_data() -> list[str]:
     return ["--bind-try", folder, folder]
 
 
-_MAKERS: dict[IsolationLevel, Callable[[Path], Enclosing]] = {"none": _bare, "uid": _own_users, "sandbox": _sandboxes}
+_MAKERS: dict[IsolationLevel, Callable[[Path, Path | None], Enclosing]] = {
+    "none": _bare,
+    "uid": _own_users,
+    "sandbox": _sandboxes,
+}
 
 
 def _looking_at(*folders: Path) -> list[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gangline.adapters.host.environments import Environments
 from gangline.adapters.host.trainer.enclosures import Enclosure
+from gangline.adapters.host.trainer.in_memory import MemoryOfRuns
 from gangline.adapters.host.trainer.installing import Installation
 from gangline.adapters.host.trainer.isolation import CACHE_OF_DATA, Isolation
 from gangline.adapters.host.trainer.run import LOG, ProcessRun
@@ -34,7 +35,7 @@ class ProcessTrainer:
     """Starts each run in a standby process, which has loaded the libraries already: loading takes longer than downloading a checkpoint. The
     standby holds a few hundred megabytes of memory; it is started on demand if there is none. The first one proves what this machine can
     do; `card` is the driver's name of its first GPU. `cards` are the GPUs of the node's slots by their names in CUDA_VISIBLE_DEVICES; none
-    on a machine without; `environments` are where commands' packages are installed."""
+    on a machine without; `environments` are where commands' packages are installed; `memory` has a folder for each run."""
 
     def __init__(
         self,
@@ -44,12 +45,14 @@ class ProcessTrainer:
         slots: int = 1,
         isolation: Isolation | None = None,
         environments: Environments | None = None,
+        memory: MemoryOfRuns | None = None,
     ) -> None:
         self._card = card
         self._cards = cards
         self._slots = slots
         self._isolation = isolation or Isolation()
         self._environments = environments
+        self._memory = memory
         self._standby: _Standby | None = None
         self._proving: _Proving | None = None
 
@@ -96,20 +99,25 @@ class ProcessTrainer:
             program = [sys.executable, "-P", "-m", KINDS[kind].program, "."]
             enclosure = self._isolation.make(network=access.network, shows=access.environment)
             told = {"secrets": dict(access.secrets), "environment": str(access.environment or "")}
-            return start_program(program, directory, enclosure=enclosure, more=self._of_slots(slots), told=told)
+            return start_program(
+                program, directory, enclosure=enclosure, memory=self._memory, more=self._of_slots(slots), told=told
+            )
         standby = self._take_standby(access.buckets)
         (directory / LOG).touch()
         place = standby.enclosure.take(directory)
+        memory = self._memory.enter(directory, place, standby.enclosure) if self._memory else None
         order = {
             "module": MODULES[kind],
             "directory": str(place),
             "log": str(place / LOG),
-            "environment": self._of_slots(slots) | (self._keys_of_data() if access.buckets else {}),
+            "environment": self._of_slots(slots)
+            | (self._keys_of_data() if access.buckets else {})
+            | (memory.environment if memory else {}),
         }
         assert standby.process.stdin
         with suppress(BrokenPipeError), standby.process.stdin as told:
             told.write(json.dumps(order).encode() + b"\n")
-        return ProcessRun(standby.process, place, standby.enclosure)
+        return ProcessRun(standby.process, place, standby.enclosure, memory.folder if memory else None)
 
     def _take_standby(self, buckets: bool) -> "_Standby":
         """Return the process that stands by, or a new one if the run reads buckets and that one has no network."""

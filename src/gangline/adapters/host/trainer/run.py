@@ -3,6 +3,7 @@
 import hashlib
 import json
 import signal
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from gangline.adapters.host.trainer.beneath import files_beneath, mark_beneath, 
 from gangline.adapters.host.trainer.enclosures import Enclosure
 from gangline.core.display import as_words
 from gangline.core.errors import Damaged
-from gangline.core.files import File
+from gangline.core.files import PART_BYTES, Beginning, File
 from gangline.core.runs import contract
 from gangline.core.runs.contract import (
     Failure,
@@ -22,12 +23,14 @@ from gangline.core.runs.contract import (
     Prepared,
     Progress,
     parse_manifest,
+    parse_part,
     parse_pictures,
     parse_prepared,
     parse_report,
 )
 from gangline.core.runs.metrics import Point, Reading
-from gangline.ports.trainer import Made, Pictures, RunResult, Saved
+from gangline.ports.server import Folder
+from gangline.ports.trainer import Made, Pictures, RunResult, Saved, Unfinished
 
 LOG = "log.txt"
 READ_BYTES = 4 * 2**20
@@ -35,8 +38,13 @@ READ_BYTES = 4 * 2**20
 
 
 class ProcessRun:
-    def __init__(self, process: "Popen[bytes]", directory: Path, enclosure: Enclosure) -> None:
+    """The run in `directory`, whose checkpoints, pictures and result may also lie in `memory`."""
+
+    def __init__(
+        self, process: "Popen[bytes]", directory: Path, enclosure: Enclosure, memory: Path | None = None
+    ) -> None:
         self.directory = directory
+        self._places = (memory, directory) if memory else (directory,)
         self._process = process
         self._enclosure = enclosure
         self._read_to = 0
@@ -44,8 +52,8 @@ class ProcessRun:
         self._failure: Failure | None = None
         self._garbled = ""
         self._readings: list[Reading] = []
-        self._known: dict[str, Manifest] = {}
-        self._rendered: dict[str, Pictures] = {}
+        self._known: dict[Path, Manifest] = {}
+        self._rendered: dict[Path, Pictures] = {}
         self._made: dict[str, Prepared] = {}
         self._hashing: Future[RunResult] | None = None
 
@@ -69,17 +77,43 @@ class ProcessRun:
         return self._failure
 
     def checkpoints(self) -> list[Saved]:
-        folder = self.directory / contract.CHECKPOINTS
-        found = [Saved(folder / name, self._manifest(name)) for name in _complete(folder, contract.MANIFEST)]
+        found = [
+            Saved(folder / name, self._manifest(folder, name), in_memory=place != self.directory)
+            for place in self._places
+            for folder in (place / contract.CHECKPOINTS,)
+            for name in _complete(folder, contract.MANIFEST)
+        ]
         return sorted(found, key=lambda saved: saved.manifest.step)
 
+    def unfinished(self) -> Unfinished | None:
+        done = max((saved.manifest.step for saved in self.checkpoints()), default=-1)
+        begun = [
+            Unfinished(int(path.parent.name), path.parent)
+            for place in self._places
+            for path in (place / contract.CHECKPOINTS).glob(f"*/{contract.PARTS}")
+            if path.parent.name.isdecimal() and int(path.parent.name) > done
+        ]
+        return max(begun, key=lambda each: each.step, default=None)
+
+    def parts(self, folder: Path) -> tuple[Beginning, ...]:
+        try:
+            return parts_in(folder)
+        except (OSError, ValueError, RecursionError, Damaged):
+            return ()  # what is no list of parts announces none
+
     def pictures(self) -> list[Pictures]:
-        folder = self.directory / contract.SAMPLES
-        for name in _complete(folder, contract.PICTURES):
-            if name not in self._rendered:
-                with suppress(OSError, Damaged):  # what is no description shows nothing
-                    self._rendered[name] = _pictures_in(folder, name)
+        for folder in (place / contract.SAMPLES for place in self._places):
+            for name in _complete(folder, contract.PICTURES):
+                if folder / name not in self._rendered:
+                    with suppress(OSError, Damaged):  # what is no description shows nothing
+                        self._rendered[folder / name] = _pictures_in(folder, name)
         return sorted(self._rendered.values(), key=lambda pictures: pictures.step)
+
+    def place(self, folder: Folder, path: str) -> Path:
+        return next(
+            (at / folder / path for at in self._places[:-1] if (at / folder / path).is_file()),
+            self.directory / folder / path,
+        )
 
     def prepared(self) -> list[Made]:
         folder = self.directory / contract.PREPARED
@@ -92,7 +126,7 @@ class ProcessRun:
 
     def result(self) -> RunResult | None:
         if self._hashing is None:
-            self._hashing = ThreadPoolExecutor(1, thread_name_prefix="result").submit(_result_in, self.directory)
+            self._hashing = ThreadPoolExecutor(1, thread_name_prefix="result").submit(_result_in, self._places)
         return self._hashing.result() if self._hashing.done() else None
 
     def ask_to_save(self) -> None:
@@ -116,11 +150,10 @@ class ProcessRun:
     def kill(self) -> None:
         self._enclosure.kill(self._process)
 
-    def _manifest(self, name: str) -> Manifest:
-        if name not in self._known:
-            told = _json_in(self.directory / contract.CHECKPOINTS, f"{name}/{contract.MANIFEST}")
-            self._known[name] = parse_manifest(told)
-        return self._known[name]
+    def _manifest(self, folder: Path, name: str) -> Manifest:
+        if folder / name not in self._known:
+            self._known[folder / name] = parse_manifest(_json_in(folder, f"{name}/{contract.MANIFEST}"))
+        return self._known[folder / name]
 
     def _prepared(self, name: str) -> Prepared:
         if name not in self._made:
@@ -172,6 +205,25 @@ def _json_in(folder: Path, path: str) -> Any:
             raise Damaged(f"{path} is no JSON: {error}") from None
 
 
+def parts_in(folder: Path) -> tuple[Beginning, ...]:
+    """Read the lists of parts in the folder of a checkpoint, as far as their lines are complete. Raises as `parse_part`, and `OSError`."""
+    found = dict[str, tuple[int, list[str]]]()
+    for path in sorted(folder.glob(contract.PARTS)):
+        with opened_beneath(folder, path.name) as file:
+            lines = file.read(READ_BYTES)
+        for line in lines[: lines.rfind(b"\n") + 1].splitlines():
+            part = parse_part(json.loads(line))
+            size, parts = found.setdefault(part.path, (part.bytes, []))
+            if size != part.bytes:
+                raise Damaged(f"{part.path} has two sizes")
+            parts.append(part.sha256)
+    return tuple(
+        Beginning(path=path, bytes=size, parts=tuple(parts))
+        for path, (size, parts) in found.items()
+        if size > PART_BYTES
+    )
+
+
 def _pictures_in(folder: Path, name: str) -> Pictures:
     """Return the pictures with the hashes that the trainer wrote down. Raises `Damaged`."""
     step, files = parse_pictures(_json_in(folder, f"{name}/{contract.PICTURES}"))
@@ -179,13 +231,17 @@ def _pictures_in(folder: Path, name: str) -> Pictures:
     return Pictures(step, tuple(replace(file, path=f"{name}/{file.path}") for file in files))
 
 
-def _result_in(directory: Path) -> RunResult:
-    output, samples = (_describe_all(directory / name) for name in (contract.OUTPUT, contract.SAMPLES))
+def _result_in(places: tuple[Path, ...]) -> RunResult:
+    output, samples = (
+        _describe_all([place / name for place in places]) for name in (contract.OUTPUT, contract.SAMPLES)
+    )
     return RunResult(output=output, samples=samples)
 
 
-def _describe_all(folder: Path) -> tuple[File, ...]:
-    return tuple(described_file(folder, path) for path in files_beneath(folder))
+def _describe_all(folders: Sequence[Path]) -> tuple[File, ...]:
+    """Return the files below these folders; of two with one path, the one of the first folder."""
+    found = {path: folder for folder in reversed(folders) for path in files_beneath(folder)}
+    return tuple(described_file(found[path], path) for path in sorted(found))
 
 
 def described_file(folder: Path, path: str) -> File:

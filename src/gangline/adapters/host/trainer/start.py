@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from gangline.adapters.host.trainer.enclosures import Bare, Enclosure
+from gangline.adapters.host.trainer.in_memory import MemoryOfRuns
 from gangline.adapters.host.trainer.run import LOG, ProcessRun
 from gangline.core.errors import BadInput
 from gangline.posix import die_with_parent
@@ -38,10 +39,12 @@ def start_program(
     *,
     below: Path | None = None,
     enclosure: Enclosure | None = None,
+    memory: MemoryOfRuns | None = None,
     more: Mapping[str, str] = MappingProxyType({}),
     told: Any = None,
 ) -> ProcessRun:
-    """Start any program that keeps the contract in `directory`; its working directory is `below`, else that. Its environment has `more`.
+    """Start any program that keeps the contract in `directory`; its working directory is `below`, else that. Its environment has `more`,
+    and names its folder in `memory`.
 
     Its standard input has `told` as JSON: what no other process may see, and what must not change how an enclosure starts. Raises
     `BadInput` if it cannot be started.
@@ -49,17 +52,19 @@ def start_program(
     enclosure = enclosure or Bare()
     (directory / LOG).touch()
     place = enclosure.take(directory)
+    in_memory = memory.enter(directory, place, enclosure) if memory else None
+    given = {**more, **in_memory.environment} if in_memory else more
     with (place / LOG).open("ab") as log, _holding(told) as stdin:
         try:
             process = start_process(
-                command, enclosure, below=below or place, home=place, stdin=stdin, log=log, more=more
+                command, enclosure, below=below or place, home=place, stdin=stdin, log=log, more=given
             )
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise BadInput(
                 f"{command[0]} cannot be started: {why}", hint="check that it is installed, and in PATH"
             ) from None
-    return ProcessRun(process, place, enclosure)
+    return ProcessRun(process, place, enclosure, in_memory.folder if in_memory else None)
 
 
 @contextmanager

@@ -1,0 +1,79 @@
+"""Where each checkpoint of a run goes: into memory while there is room, else to disk."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from gangline.core.runs.contract import CHECKPOINTS
+from gangline.core.runs.in_memory import lies_in_memory, place_sentence
+from gangline.posix import RunMemory, is_full
+from gangline.train.checkpoints.manifest import newest_first
+from gangline.train.run.ranks import Ranks
+
+
+class CheckpointPlaces:
+    """The folders for checkpoints of one run: `folder` on disk and, if the node has one, `memory`. All ranks choose the same one."""
+
+    def __init__(self, folder: Path, memory: RunMemory | None, ranks: Ranks) -> None:
+        self._folder = folder
+        self._memory = memory
+        self._ranks = ranks
+        self._told: bool | None = None
+        self._ran_full = False
+
+    def clear_after(self, step: int) -> None:
+        """Delete the checkpoints of later steps. Only the first rank does."""
+        if self._ranks.is_first:
+            for path in newest_first(self._folders):
+                if int(path.name) > step:
+                    shutil.rmtree(path)
+
+    def choose(self, name: str, part_bytes: int) -> Path:
+        """Return the folder for a checkpoint of which this rank writes `part_bytes`. All ranks call it together."""
+        if self._memory is None:
+            return self._folder / name
+        size = self._ranks.most(part_bytes)[0] * self._ranks.count
+        held, free = self._memory.held(), self._memory.free()
+        fits = self._ranks.all(not self._ran_full and lies_in_memory(size, held=held, free=free))
+        self._tell(fits, place_sentence(size, held=held, free=free, fits=fits))
+        return (self._in_memory if fits else self._folder) / name
+
+    def write(self, target: Path, write: Callable[[Path], None], own: str) -> None:
+        """Write this rank's part to `target`, or to the disk if memory has no room for it after all. `own` is a pattern of its files."""
+        try:
+            write(target)
+        except OSError as error:
+            if target.parent == self._folder or not is_full(error):
+                raise
+            for path in target.glob(own):
+                path.unlink()
+            self._ran_full = True  # it has less room than it seems, also for the next ones
+            self._tell(False, "checkpoints are written to disk: memory ran full while one was written")
+            write(self._folder / target.name)
+
+    def gathered(self, target: Path, notes: Iterable[str]) -> Path:
+        """Return the folder that has the parts of all ranks: `target`, unless one of them had to go to disk; then the others follow it."""
+        if all((target / note).exists() for note in notes):
+            return target
+        aside = self._folder / target.name
+        for path in target.iterdir():
+            if not (aside / path.name).exists():
+                shutil.copyfile(path, aside / path.name)
+        shutil.rmtree(target)
+        return aside
+
+    @property
+    def _in_memory(self) -> Path:
+        assert self._memory
+        return self._memory.folder / CHECKPOINTS
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return (self._in_memory, self._folder) if self._memory else (self._folder,)
+
+    def _tell(self, fits: bool, sentence: str) -> None:
+        """Say in the job's log where checkpoints lie, once, and again when that changes."""
+        if fits != self._told and self._ranks.is_first:
+            print(sentence, file=sys.stderr, flush=True)  # noqa: T201 - the job's log
+        self._told = fits

@@ -260,9 +260,9 @@ RULES = [
     rule("2: but not those of attempts", "uploads_left", "attempt = '' AND", ""),
     rule(
         "2: the other of two uploads goes",
-        "service.content.upload:_begun",
-        "        deployment.objects.abort(key, upload)\n    raise",
-        "    raise",
+        "service.content.upload:_begin",
+        '    deployment.objects.abort(kept["key"], upload)\n',
+        "",
     ),
     rule(
         "2: bytes are those of the parts",

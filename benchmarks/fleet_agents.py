@@ -327,6 +327,9 @@ class PacedRun:
     def prepared(self) -> list[Made]:
         return []
 
+    def note(self, line: str) -> None:
+        """It has no log to which a line could be added."""
+
     def printed(self, first_byte: int, most: int) -> bytes:
         now_s = time.monotonic()
         if now_s >= self._next_line_s:

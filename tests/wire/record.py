@@ -23,6 +23,7 @@ from gangline.core.files import PART_BYTES, Beginning, Beginnings, File
 from gangline.core.runs.contract import Prepared
 from gangline.core.runs.metrics import Point
 from gangline.core.runs.prepared import embeddings_key
+from gangline.core.runs.saving import SaveCost, choose_saving
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import (
@@ -248,7 +249,9 @@ class Conversation:
         manifest = self.service.manifest(step, spec_hash=spec_hash)
         files = (as_upload(manifest.files[0], b"weights"),)
         self.upload(assignment, Uploads(folder="checkpoints", step=step, files=files), b"weights")
-        self.node.commit(assignment.hold, Commit(manifest=manifest.to_json()))
+        assert assignment.saving
+        saving = choose_saving(assignment.saving, SaveCost(held_up_s=0.03, upload_s=5.3, bytes=7))
+        self.node.commit(assignment.hold, Commit(manifest=manifest.to_json(), saving=saving))
 
     def prepare(self, assignment: Assignment) -> None:
         spec = parse_spec(assignment.spec)

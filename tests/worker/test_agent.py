@@ -140,6 +140,7 @@ class ScriptedRun:
     readings: list[Reading] = field(default_factory=list)
     made: list[Made] = field(default_factory=list)
     slots: tuple[int, ...] = ()
+    noted: list[str] = field(default_factory=list)
 
     def exit_code(self) -> int | None:
         if len(self.script) > 1 and not self.stopped:
@@ -177,6 +178,9 @@ class ScriptedRun:
 
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"said\n"[first_byte : first_byte + most]
+
+    def note(self, line: str) -> None:
+        self.noted.append(line)
 
     def result(self) -> RunResult:
         (self.directory / "output").mkdir(exist_ok=True)
@@ -660,13 +664,6 @@ def test_a_trainer_that_is_not_started_yet_is_asked_when_it_is(node: Node) -> No
     node.service.ask("POST", f"/v1/jobs/{job}/finish")
     while not (node.trainer.runs and node.trainer.runs[0].finishing):
         node.step()
-
-
-def test_saving_takes_no_more_than_a_hundredth_of_the_time(node: Node) -> None:
-    run = training(node, save_s=0.5)
-    while len(run.asked_at) < 4:
-        node.step()
-    assert all(50 <= pause_s <= 51 for pause_s in run.pauses_s()), run.pauses_s()
 
 
 def test_a_trainer_that_does_not_answer_is_not_waited_for_for_ever(node: Node) -> None:

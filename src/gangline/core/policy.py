@@ -75,6 +75,20 @@ class Policy:
     save_interval_s: Annotated[
         From0, "A node asks its trainer for the next checkpoint once one is uploaded, but no sooner than this."
     ] = 8.0
+    save_interval_max_s: Annotated[
+        Above0,
+        (
+            "A node uploads a checkpoint at least this often, however seldom interruptions are (half of `commit_s` if that is "
+            "less); `save_interval_s` overrides it."
+        ),
+    ] = 1_800.0
+    save_share_max: Annotated[
+        Annotated[float, Gt(0), Le(1), Exact()],
+        "Saving that a node asks for holds up training for at most this share of the time.",
+    ] = 0.05
+    save_gb_per_hour: Annotated[
+        Above0, "Checkpoints that are saved by time upload at most this many GB an hour from a node (10^9 bytes)."
+    ] = 50.0
 
     # What ended jobs keep
     checkpoints_succeeded_s: Annotated[

@@ -11,9 +11,17 @@ from gangline.core.jobs.failure import MEANING
 from gangline.core.jobs.wishes import WishKind
 from gangline.core.money.cost import CostPart
 from gangline.core.runs.metrics import Measured
+from gangline.core.runs.saving import Saving
 from gangline.core.specs.kinds import KINDS
 
 TITLES = {name: kind.title for name, kind in KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingView(Saving):
+    """How often an attempt saves, and `because` of what, as its node said with its last checkpoint."""
+
+    because: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +40,7 @@ class AttemptView:
     ended_ms: int | None
     cost_usd: float
     cost_lacks: tuple[CostPart, ...] = ()
+    saving: SavingView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from gangline.core.files import IN_ONE_FOLDER, Beginnings, File, Files, Grant, S
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
+from gangline.core.runs.saving import Saving, SavingTerms
 from gangline.core.specs.fields import STEPS_MAX
 from gangline.core.specs.kinds import KINDS
 
@@ -24,7 +25,8 @@ Words = Annotated[str, MaxLen(WORDS_MAX)]
 Capability = Annotated[str, MaxLen(2000), Predicate(is_printable)]
 Count = Annotated[int, Ge(0), Le(10**12)]
 LOG_CHUNK_BYTES_MAX = 256 * 1024
-IDENTITY_MAX = 4_000
+IDENTITY_MAX, RESULTS_MAX = 4_000, 1000
+Folder = Literal["checkpoints", "output", "prepared", "samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ class Assignment:
 
     `inputs` are stored by content and have paths below `inputs/`; `resume` has checkpoints, newest first; `prepared` are files that the run
     need not compute, if its numerics are those under which they were made; `secrets` are the values of a command's secrets.
+    `saving` says by what to decide when to save; an older server does not say it.
     """
 
     job: str
@@ -123,6 +126,7 @@ class Assignment:
     resume: tuple[Resumable, ...]
     prepared: tuple[Offered, ...] = ()
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    saving: SavingTerms | None = None
 
     @property
     def slots(self) -> int:
@@ -183,9 +187,6 @@ class Beat:
     seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None
 
 
-Folder = Literal["checkpoints", "output", "prepared", "samples"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload(File):
     """A file to upload. `parts` has the SHA-256 of each part of `PART_BYTES`, in order; it is empty for a file with a single part."""
@@ -228,17 +229,20 @@ class Urls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A checkpoint whose files are all in the object store."""
+    """A checkpoint whose files are all in the object store. `saving` is how often the run saves from now on, and why."""
 
     manifest: dict[str, Any]
+    saving: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The checkpoint is committed. `render` its pictures, as no other node has time; with `now`, of the step that it is at then."""
+    """The checkpoint is committed. `render` its pictures, as no other node has time; with `now`, of the step that it is at then.
+    `between_s` is the mean time between interruptions that is expected now."""
 
     render: bool = False
     now: bool = False
+    between_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,9 +285,6 @@ class Points:
     def __post_init__(self) -> None:
         if not is_ascending(self.points):
             raise ValueError("the steps of points must ascend")
-
-
-RESULTS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,10 @@ class Run(Protocol):
         """Return at most `most` bytes of what it printed, from `first_byte` on."""
         ...
 
+    def note(self, line: str) -> None:
+        """Add a line to what it printed. Nothing happens if that cannot be written."""
+        ...
+
     def result(self) -> RunResult | None:
         """Return the result of a run that has ended; None while its files are being hashed: ask again."""
         ...

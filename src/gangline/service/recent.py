@@ -3,11 +3,12 @@
 Losing this state costs work, but breaks no promise: the writes have guards that hold without it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from gangline.core.fleet.choice import History
 from gangline.core.jobs.claim import ClaimCandidate
 from gangline.ports.pool import Offer
 
@@ -17,6 +18,10 @@ TAKEN_MS = 2_000
 """A job that a claim of this process took is left out by its other claims for this long."""
 RIVALS_MS = 10_000
 """Claims spread over equal jobs for this long after another server was faster."""
+
+INTERRUPTIONS_MS = 60_000
+"""How often offers are interrupted is loaded again after this long."""
+OfferHistories = Mapping[tuple[str, str], History]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,14 @@ class Recent:
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
         self._lost_ms = -RIVALS_MS
+        self._interruptions: tuple[int, OfferHistories] | None = None
+
+    def interruptions(self, now_ms: int, load: Callable[[], OfferHistories]) -> OfferHistories:
+        """Return how often runs on each pool's offers were interrupted, loaded within the last minute."""
+        known = self._interruptions
+        if known is None or not 0 <= now_ms - known[0] < INTERRUPTIONS_MS:
+            known = self._interruptions = now_ms, load()
+        return known[1]
 
     def is_time_to_reap(self, now_ms: int) -> bool:
         """Return whether this claim should end overdue attempts first. One of several concurrent claims does it for all."""

@@ -5,7 +5,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, get_args
 
 from gangline.core.job import ENDED
-from gangline.core.money.cost import HOUR_MS, Cause
+from gangline.core.money.cost import GB, HOUR_MS, Cause
 
 if TYPE_CHECKING:
     from gangline.sim.simulation import Simulation
@@ -70,7 +70,8 @@ class TrustReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimReport:
     """The report of a simulation. `jobs` and `attempts` are counts by state, `because` has some reasons of failed jobs, `struck` counts the
-    faults by kind. `usd` is the whole ledger: `spent` on nodes, storage and egress.
+    faults by kind. `checkpoints` were uploaded, with `checkpoints_gb` together. `usd` is the whole ledger: `spent` on nodes, storage and
+    egress.
     """
 
     scenario: str
@@ -85,6 +86,8 @@ class SimReport:
     per_job: PerJob | None
     attempts: dict[str, int]
     steps_redone: int
+    checkpoints: int
+    checkpoints_gb: float
     usd: float
     storage_usd: float
     egress_usd: float
@@ -115,6 +118,8 @@ def make_report(of: "Simulation", scenario: str) -> SimReport:
         per_job=_per_job(of),
         attempts=dict(of.store.look("SELECT state, COUNT(*) FROM attempt GROUP BY state ORDER BY state")),
         steps_redone=_steps_redone(of),
+        checkpoints=_count(of, "checkpoint"),
+        checkpoints_gb=of.store.look("SELECT COALESCE(SUM(bytes), 0) FROM checkpoint")[0][0] / GB,
         usd=_usd(of),
         storage_usd=_usd(of, "storage"),
         egress_usd=_usd(of, "egress"),

@@ -23,13 +23,14 @@ class LiveAttempt:
 
     Only the course writes `phase`, `from_step` and `run`, only the heartbeat `first_step_s`, and only `ask_to_stop` `stop_s`. `run` is the
     newest trainer, also after it has ended. With `save_wanted` the job's owner wants a checkpoint: none was committed since the node heard
-    of it; `finishing`: the owner wants the result of what there is. `news` are sentences for the node's log that were not taken yet.
+    of it; `finishing`: the owner wants the result of what there is. `share_of_node` is the share of the node's slots. `news` are sentences for the node's log that were not taken yet.
     """
 
     edges: Edges
     clock: Clock
     assignment: Assignment
     joined: Joined
+    share_of_node: float = 1.0
     phase: Phase = "starting"
     from_step: int = 0
     run: Run | None = None

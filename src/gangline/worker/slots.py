@@ -5,6 +5,7 @@ class Slots:
     """The slots of a node, numbered from 0. A trainer has its own; they are given back when its run has left no trace."""
 
     def __init__(self, count: int) -> None:
+        self.count = count
         self._free = set(range(count))
 
     def take(self, count: int) -> tuple[int, ...] | None:

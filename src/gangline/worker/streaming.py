@@ -1,5 +1,6 @@
 """Begin the upload of a checkpoint's large files while the trainer still writes them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gangline.core.errors import Denied, GanglineError, Unreachable
@@ -27,11 +28,11 @@ class Streaming:
         self._under_way: list[tuple[int, Task[None]]] = []
         self._works = True
 
-    def look(self, run: Run) -> None:
-        """Upload parts of the newest checkpoint that are complete since the last look. Raise `LeaseLost`."""
+    def look(self, run: Run, may_upload: Callable[[int], bool]) -> None:
+        """Upload parts of the newest checkpoint that are complete since the last look, if that step may be uploaded. Raise `LeaseLost`."""
         room = PARTS_AT_ONCE - sum(count for count, task in self._under_way if not task.done)
         found = run.unfinished() if self._works and room > 0 else None
-        if found and (news := self._news(run, found, room)):
+        if found and may_upload(found.step) and (news := self._news(run, found, room)):
             self._begin(found, news)
 
     def settle(self) -> Activity[None]:

@@ -47,7 +47,10 @@ class AttemptWork:
         self.assignment = assignment
         self.ended = False
         own = replace(edges, transfer=edges.transfer.apart())
-        self._live = LiveAttempt(edges=own, clock=Clock(now_s), assignment=assignment, joined=joined)
+        share = assignment.slots / slots.count
+        self._live = LiveAttempt(
+            edges=own, clock=Clock(now_s), assignment=assignment, joined=joined, share_of_node=share
+        )
         self._slots = slots
         self._taken: tuple[int, ...] = ()
         self._heartbeat = Heartbeat(self._live)

@@ -513,7 +513,7 @@ RULES = [
     rule(
         "5: interruptions make an offer dearer",
         "core.fleet.choice:expect",
-        "min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=restart_s), FACTOR_MAX)",
+        "run_factor(interval_s, between_s=between_s, checkpoint_s=TYPICAL_HELD_UP_S, restart_s=restart_s)",
         "1",
     ),
     rule(

@@ -25,6 +25,7 @@ def quick_settings(lease_s: float, heartbeat_interval_s: float) -> str:
         "rest_first_s": min(15.0, heartbeat_interval_s),
         "scale_interval_s": min(15.0, heartbeat_interval_s),
         "idle_s": min(60.0, 2 * lease_s),
+        "save_interval_max_s": 8.0,
     }
     lines = [f"{name} = {value}" for name, value in policy.items()]
     return "\n".join(

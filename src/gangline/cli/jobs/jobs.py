@@ -197,10 +197,16 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("loss", format_number(summary.loss)),
         ("ETA", duration(summary.eta_s)),
         ("interruptions", f"{summary.interruptions} ({job.steps_redone} steps redone, {job.seconds_lost:.1f} s lost)"),
+        *_saves(job),
         ("cost", cost_in_words(summary.cost_usd, summary.cost_lacks)),
         ("samples", samples_standing(job)),
         *([("delivery", _delivery(job.delivery))] if job.delivery else []),
     )
+
+
+def _saves(job: JobView) -> list[tuple[str, str]]:
+    live = [attempt.saving for attempt in job.attempts if attempt.state == "live" and attempt.saving]
+    return [("saves", saving.because.removeprefix("saves ")) for saving in live]
 
 
 def _continues(job: JobView) -> list[tuple[str, str]]:

@@ -286,6 +286,7 @@ def _counted(reports: list["SimReport"]) -> SimRows:
     for state in sorted({state for report in reports for state in report.attempts}):
         yield f"attempts that ended {state}", lambda report, state=state: str(report.attempts.get(state, 0))
     yield "steps redone", lambda report: str(report.steps_redone)
+    yield "checkpoints uploaded", lambda report: f"{report.checkpoints}, {report.checkpoints_gb:.0f} GB"
     yield "nodes rented", lambda report: str(report.nodes_rented)
     yield "machines quarantined", lambda report: str(report.trust.machines_quarantined)
     yield "bans, strikes", lambda report: f"{report.trust.bans}, {report.trust.strikes}"

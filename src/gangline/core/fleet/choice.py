@@ -11,6 +11,7 @@ from gangline.core.money.budget import UNPRICED_MICRO_USD, reservation
 from gangline.core.money.cost import HOUR_MS
 from gangline.core.policy import Policy
 from gangline.core.runs.daly import run_factor
+from gangline.core.runs.saving import NEVER_S, TYPICAL_HELD_UP_S, SaveCost, choose_saving, saving_terms
 
 PRIOR_INTERRUPTIONS_PER_HOUR = 0.05
 """What is assumed of an offer that was never tried: one interruption in twenty hours. It is low, so that a cheap offer is tried."""
@@ -132,9 +133,12 @@ def expect(need: QueuedWork, offer: OfferFacts, paces: PaceTable, policy: Policy
     rate, cold_s = interruptions_per_hour(offer.history), cold_start_s(offer.history, policy)
     steps = max(1.0, need.steps)  # a command need not say how many it has
     between_s, training_s = 3600 / rate, max(steps * seconds, 1e-9)
-    interval_s = min(need.save_s, policy.save_interval_s, training_s) or training_s
+    terms = saving_terms(policy, between_s, every_s=need.save_s or NEVER_S)
+    interval_s = min(choose_saving(terms, SaveCost(held_up_s=TYPICAL_HELD_UP_S)).every_s, training_s) or training_s
     restart_s = boot_s(offer.history) + cold_s
-    factor = min(run_factor(interval_s, between_s=between_s, checkpoint_s=0, restart_s=restart_s), FACTOR_MAX)
+    factor = min(
+        run_factor(interval_s, between_s=between_s, checkpoint_s=TYPICAL_HELD_UP_S, restart_s=restart_s), FACTOR_MAX
+    )
     paid_s = cold_s + training_s * factor
     starts = 1 + paid_s / between_s
     egress = starts * need.download_bytes * policy.egress_micro_usd_per_byte

@@ -294,6 +294,8 @@ UNITS = {
     "_usd_per_gb": "US dollars per GB",
     "_usd_per_hour": "US dollars an hour",
     "_usd": "US dollars",
+    "_gb_per_hour": "GB an hour",
+    "save_share_max": "share of the time",
     "_share_max": "share of the pool",
     "_bytes": "bytes",
     "_bytes_max": "bytes",

@@ -97,7 +97,7 @@ def _begun(
         kept = {"key": key, "attempt": attempt, "now": now_ms} | said
         if seen and (rows[0]["bytes"], rows[0]["sha256"]) == (file.bytes, UNKNOWN):
             # Its upload began while it was written: now it is known what the parts must be, those that have arrived too.
-            deployment.store.apply(guard("keep_upload", begun=seen, seen=seen, **kept))
+            deployment.store.apply(write("keep_upload", begun=seen, seen=seen, **kept))
         elif upload := _begin(deployment, kept, seen):
             return upload, {}
     raise Unreachable(f"the upload of {file.path} was begun {TRIES_MAX} times at once")

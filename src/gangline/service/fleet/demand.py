@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gangline.core.fleet.autoscale import PoolLimits
-from gangline.core.fleet.choice import ClassPace, History, OfferFacts
+from gangline.core.fleet.choice import ClassPace, History, OfferFacts, interruptions_per_hour
 from gangline.core.fleet.needs import NodeShape, QueuedWork, Room, fits
 from gangline.core.money.cost import DAY_MS
+from gangline.core.runs.daly import between_s
 from gangline.core.runs.proof import kinds_in, kinds_text, offered_kinds
 from gangline.core.server.isolation import LEVELS
 from gangline.core.specs.kinds import KINDS
@@ -77,6 +78,21 @@ def load_histories(deployment: Deployment, now_ms: int) -> dict[tuple[str, str],
         known = {name: row[name] for name in row.keys() if name not in ("pool", "offer")}  # noqa: SIM118 - a row is no mapping
         found.setdefault((row["pool"], row["offer"]), {}).update(known)
     return {key: History(**known) for key, known in found.items()}
+
+
+def expected_between_s(deployment: Deployment, node: str, now_ms: int) -> float:
+    """Return the mean time between interruptions that is expected of a run on this node, from all runs of the last day on nodes of its
+    offer; on one that joined by hand, from all on nodes that joined its pool by hand."""
+    histories = deployment.recent.interruptions(now_ms, lambda: _load_interruptions(deployment, now_ms))
+    found = deployment.store.load("node", id=node)[0]
+    history = histories.get((found["pool"], found["offer"]), History())
+    return between_s(per_node_hour=interruptions_per_hour(history), nodes=1)
+
+
+def _load_interruptions(deployment: Deployment, now_ms: int) -> dict[tuple[str, str], History]:
+    """Return for how long runs lasted in the last day on the nodes of each pool's offers, and how many of them were interrupted."""
+    rows = deployment.store.load("interruptions_on_offers", now=now_ms, since=now_ms - DAY_MS)
+    return {(row["pool"], row["offer"]): History(lost=row["lost"], ms=row["ms"]) for row in rows}
 
 
 def load_paces(deployment: Deployment, now_ms: int) -> list[ClassPace]:

@@ -1,6 +1,7 @@
 """Sign an attempt's uploads and downloads, and commit, reject and prune its checkpoints."""
 
 import json
+from dataclasses import asdict, replace
 
 from gangline.core.canonical import canonical_json
 from gangline.core.display import as_words
@@ -30,6 +31,7 @@ from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_
 from gangline.service.content.inputs import readable_keys
 from gangline.service.content.upload import grant, grant_beginning, stored_as
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.demand import expected_between_s
 from gangline.service.jobs import samples
 from gangline.service.jobs.budget import out_of_money
 from gangline.service.money import bill
@@ -135,6 +137,7 @@ def commit_checkpoint(
             now=now_ms,
         ),
         write("advance_attempt", attempt=hold.attempt, step=manifest.step, now=now_ms),
+        *_saving(hold, request),
         write("forget_beginning", id=job["id"]),
         write("measure_checkpoint", id=job["id"]),
         *_learned(job, node, now_ms),
@@ -146,8 +149,17 @@ def commit_checkpoint(
         samples.drop_overtaken(deployment, job["id"], now_ms)
         prune(deployment, job["id"], now_ms)
     if committed or job_of_hold(deployment, node, hold):  # else it was committed before, and the answer was lost
-        return samples.committed(deployment, job, manifest.step)
+        answer = samples.committed(deployment, job, manifest.step)
+        decides = request.saving is not None  # an older node does not
+        return replace(answer, between_s=expected_between_s(deployment, node, now_ms)) if decides else answer
     return LOST
+
+
+def _saving(hold: Hold, request: Commit) -> list[Write]:
+    """Return the write of how often the run saves; an older node does not say it."""
+    if request.saving is None:
+        return []
+    return [write("set_saving", attempt=hold.attempt, saving=canonical_json(asdict(request.saving)))]
 
 
 def reject_damaged(deployment: Deployment, node: str, hold: Hold, request: Reject, now_ms: int) -> Done | Stale:

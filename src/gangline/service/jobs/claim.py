@@ -2,14 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, fields, replace
+from typing import Any
 from zlib import crc32
 
 from gangline.core.errors import BadInput
 from gangline.core.job import Node
 from gangline.core.jobs.claim import NOTHING, Choice, ClaimCandidate, Nothing, by_fair_share, choose, refusal
 from gangline.core.money.budget import UNPRICED_MICRO_USD, Purse, reservation
+from gangline.core.runs.saving import NEVER_S, SavingTerms, saving_terms
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import without_defaults
 from gangline.ports.server import Assignment, Hold, NoWork
@@ -18,6 +20,7 @@ from gangline.service.access.secrets import open_secrets
 from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.content.inputs import checkpoints_to_resume, inputs_of, prepared_for, resumable
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.demand import expected_between_s
 from gangline.service.fleet.scaling import give_back
 from gangline.service.fleet.speed import turned_away
 from gangline.service.jobs.samples import may_render_steps
@@ -207,13 +210,24 @@ def _take(
 def _assignment(
     deployment: Deployment, job: Row, hold: Hold, checkpoints: list[Row], node: Node, now_ms: int
 ) -> Assignment:
+    spec = json.loads(job["spec"])
     return Assignment(
         job=job["id"],
         name=job["name"],
         hold=hold,
         kind=job["kind"],
-        spec=without_defaults(json.loads(job["spec"])),
+        spec=without_defaults(spec),
         inputs=inputs_of(deployment, job),
         resume=tuple(resumable(row) for row in checkpoints),
         prepared=prepared_for(deployment, job, node, now_ms),
+        saving=_saving(deployment, spec, node, now_ms),
+    )
+
+
+def _saving(deployment: Deployment, spec: Mapping[str, Any], node: Node, now_ms: int) -> SavingTerms:
+    return saving_terms(
+        deployment.policy,
+        expected_between_s(deployment, node.id, now_ms),
+        every_s=spec.get("checkpoint_every_s") or NEVER_S,  # when a command saves is its own affair
+        every_steps=(spec.get("checkpoint_every_steps"), spec.get("sample_every_steps")),
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 
 from gangline.core.errors import NotFound
@@ -12,6 +12,7 @@ from gangline.core.jobs.why import why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import CostPart, lost, time_cost_micro_usd, unknown_parts
 from gangline.core.places.places import without_keys
+from gangline.core.runs.saving import Saving
 from gangline.core.specs.kinds import KINDS
 from gangline.core.views import (
     ArtifactView,
@@ -21,6 +22,7 @@ from gangline.core.views import (
     JobSummary,
     JobView,
     LogView,
+    SavingView,
 )
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt, load_wishes
@@ -206,9 +208,21 @@ def _committed(job: Row, attempts: list[Row]) -> int:
 
 
 def _attempt(row: Row, now_ms: int) -> AttemptView:
-    shown = [field.name for field in fields(AttemptView) if not field.name.startswith("cost_")]
+    shown = [field.name for field in fields(AttemptView) if not field.name.startswith(("cost_", "saving"))]
     lacks: tuple[CostPart, ...] = () if row["price_known"] else ("node time",)
-    return AttemptView(**{name: row[name] for name in shown}, cost_usd=_micro_usd(row, now_ms) / 1e6, cost_lacks=lacks)
+    return AttemptView(
+        **{name: row[name] for name in shown},
+        cost_usd=_micro_usd(row, now_ms) / 1e6,
+        cost_lacks=lacks,
+        saving=_saving(row["saving"]),
+    )
+
+
+def _saving(stored: str) -> SavingView | None:
+    if not stored:
+        return None
+    saving = Saving(**json.loads(stored))
+    return SavingView(**asdict(saving), because=saving.sentence)
 
 
 def _lacks(deployment: Deployment, attempts: list[Row]) -> tuple[CostPart, ...]:

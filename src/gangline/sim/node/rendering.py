@@ -84,6 +84,9 @@ class SimRendering:
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"rendering\n"[first_byte : first_byte + most]
 
+    def note(self, line: str) -> None:
+        """Do nothing: what a simulated trainer prints is the same whatever happens."""
+
     def result(self) -> RunResult:
         return RunResult(output=(picture(contract.picture_name(0, 1), self._sha256),), samples=())
 

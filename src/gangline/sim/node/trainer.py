@@ -256,6 +256,9 @@ class SimRun:
     def printed(self, first_byte: int, most: int) -> bytes:
         return b"training\n"[first_byte : first_byte + most]
 
+    def note(self, line: str) -> None:
+        """Do nothing: what a simulated trainer prints is the same whatever happens."""
+
     def result(self) -> RunResult:
         sha256 = content_sha256(f"result of {self._lineage}", self._steps)
         samples = tuple(file for pictures in self._pictures for file in pictures.files)

@@ -144,7 +144,7 @@ class RunDirectory:
                 raise
             shutil.rmtree(self.output)
             self._output_in_memory = False
-            self._log("the result is written to disk: memory ran full while it was written")
+            self.log("the result is written to disk: memory ran full while it was written")
             write()
 
     def _place(self, size: int) -> Path:

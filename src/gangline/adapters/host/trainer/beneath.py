@@ -1,5 +1,5 @@
-"""Read what a program left in its folder, and leave it a mark there, without following a symbolic link out of it: the program may have put
-one there."""
+"""Read what a program left in its folder, and leave it a mark or a line there, without following a symbolic link out of it: the program
+may have put one there."""
 
 import os
 import stat
@@ -39,6 +39,17 @@ def mark_beneath(root: Path, name: str) -> None:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=handle))
     finally:
         os.close(handle)
+
+
+def append_beneath(root: Path, name: str, text: bytes) -> None:
+    """Append to a file in `root`. Nothing happens where it is no regular file, or the disk is full."""
+    with suppress(OSError):
+        handle = os.open(root / name, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                os.write(handle, text)
+        finally:
+            os.close(handle)
 
 
 @contextmanager

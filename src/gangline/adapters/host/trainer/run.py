@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from gangline.adapters.host.trainer.beneath import files_beneath, mark_beneath, opened_beneath
+from gangline.adapters.host.trainer.beneath import append_beneath, files_beneath, mark_beneath, opened_beneath
 from gangline.adapters.host.trainer.enclosures import Enclosure
 from gangline.core.display import as_words
 from gangline.core.errors import Damaged
@@ -123,6 +123,9 @@ class ProcessRun:
         with opened_beneath(self.directory, LOG) as log:
             log.seek(first_byte)
             return log.read(most)
+
+    def note(self, line: str) -> None:
+        append_beneath(self.directory, LOG, f"{line}\n".encode())
 
     def result(self) -> RunResult | None:
         if self._hashing is None:

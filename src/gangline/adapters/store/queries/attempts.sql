@@ -129,7 +129,7 @@ WHERE attempt.id = :id
 -- List the attempts of a job in order; a live one has the values of its lease.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.gpu, attempt.gpu_memory_gb,
        attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour, attempt.price_known,
-       attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms,
+       attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms, attempt.saving,
        COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.loss, attempt.loss) AS loss,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
        COALESCE(lease.training_ms, attempt.training_ms) AS training_ms,
@@ -149,6 +149,10 @@ FROM attempt WHERE job = :job AND fencing < :fencing ORDER BY fencing DESC LIMIT
 -- name: advance_attempt
 -- Record a committed checkpoint.
 UPDATE attempt SET committed_step = :step, committed_ms = :now WHERE id = :attempt
+
+-- name: set_saving
+-- Record how often the attempt saves, and why.
+UPDATE attempt SET saving = :saving WHERE id = :attempt
 
 -- name: restart_attempt
 -- After a rejection, resume from the newest checkpoint that is left.

@@ -51,6 +51,15 @@ FROM attempt JOIN node ON node.id = attempt.node
 WHERE attempt.state <> 'live' AND attempt.ended_ms > :since AND attempt.training_ms IS NOT NULL AND node.rented = 1
 GROUP BY node.pool, node.offer
 
+-- name: interruptions_on_offers
+-- Sum up, for each offer, how long attempts lasted that are live or ended lately, and count those that were interrupted.
+SELECT node.pool, node.offer, CAST(SUM(run.lost) AS BIGINT) AS lost, CAST(SUM(run.ms) AS BIGINT) AS ms
+FROM (SELECT node, CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END AS lost, ended_ms - started_ms AS ms
+      FROM attempt WHERE state <> 'live' AND ended_ms > :since
+      UNION ALL SELECT node, 0, CAST(:now AS BIGINT) - started_ms FROM lease WHERE rank = 0) AS run
+     JOIN node ON node.id = run.node
+GROUP BY node.pool, node.offer
+
 -- name: pace_at_job
 -- Read the pace of a machine at such a job, if it is known.
 SELECT pace.seconds_per_step, pace.workload, job.steps FROM job

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gangline.core.files import PART_BYTES, Beginning, Beginnings
 from gangline.core.runs.contract import Prepared
 from gangline.core.runs.metrics import Point
 from gangline.core.runs.prepared import embeddings_key
@@ -77,10 +78,14 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
     at, hold = service.deployment, old.hold
     manifest = service.manifest(30)
     file = manifest.files[0]
+    beginning = Beginning(path=file.path, bytes=PART_BYTES + 1, parts=(file.sha256,))
     return {
         "heartbeats": lambda: renew.renew(at, node, hold, Beat(phase="training", step=99), service.now_ms),
         "uploads": lambda: checkpoint.sign_uploads(
             at, node, hold, Uploads(folder="output", files=(as_upload(file, b"weights"),)), service.now_ms
+        ),
+        "beginnings": lambda: checkpoint.sign_beginnings(
+            at, node, hold, Beginnings(step=30, files=(beginning,)), service.now_ms
         ),
         "downloads": lambda: checkpoint.sign_downloads(
             at, node, hold, Downloads(keys=(old.inputs[0].key,)), service.now_ms
@@ -110,7 +115,18 @@ def a_prepared(service: Service, taken: Assignment) -> dict[str, Any]:
     return Prepared(key=embeddings_key(spec, {}), files=service.manifest(30).files).to_json()
 
 
-NAMES = ["heartbeats", "uploads", "downloads", "checkpoints", "samples", "metrics", "prepared", "rejections", "logs"]
+NAMES = [
+    "heartbeats",
+    "uploads",
+    "beginnings",
+    "downloads",
+    "checkpoints",
+    "samples",
+    "metrics",
+    "prepared",
+    "rejections",
+    "logs",
+]
 ENDS = ["end, succeeded", "end, failed", "end, released"]
 
 

@@ -51,10 +51,11 @@ from gangline.ports.trainer import RunAccess
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
-from gangline.worker.loop import STEP_EVERY_S
+from gangline.worker.loop import wait_for_news
 
 SHM = Path("/dev/shm")  # noqa: S108
 SAVES = 3
+WOKEN = Event()
 STEPS = 10_000
 TRAINS = """
 import json, sys, threading, time
@@ -115,7 +116,7 @@ def a_node(service: Service, home: Path, size: int, tmpfs: Path | None) -> Itera
     trainer = SavingProcess(host, size, spec_hash(service.spec(steps=STEPS)))
     edges = Edges(
         server=HttpServer("http://testserver", JOIN, service.http),  # type: ignore[arg-type]
-        transfer=NodesTransfer("", hub, Random(0), opens=partial(open_of_runs, roots)),
+        transfer=NodesTransfer("", hub, Random(0), opens=partial(open_of_runs, roots), news=WOKEN.set),
         trainer=trainer,  # type: ignore[arg-type]
         host=host,
         rng=Random(0),
@@ -130,7 +131,7 @@ def a_node(service: Service, home: Path, size: int, tmpfs: Path | None) -> Itera
 def step(service: Service, agent: Agent) -> None:
     service.store.time_ms = time.time_ns() // 1_000_000
     agent.step(time.monotonic())
-    Event().wait(STEP_EVERY_S)
+    wait_for_news(agent, WOKEN)
 
 
 def saves(service: Service, size: int, tmpfs: Path | None) -> tuple[list[float], int, list[str]]:
@@ -203,6 +204,8 @@ def show(word: str, size: int, name: str, tmpfs: Path | None, objects: S3Objects
     with TemporaryDirectory(dir=SHM) as folder:
         make_database(Path(folder) / "db.sqlite")
         with a_service(Path(folder), str(Path(folder) / "db.sqlite"), objects) as service:
+            service.change_policy(save_gb_per_hour=1e6)
+            service.app.state.deployment = service.deployment
             alone = [wire(objects, size, f"alone-{number}") for number in range(2)]
             safe, written, said = saves(service, size, tmpfs)
             alone += [wire(objects, size, f"again-{number}") for number in range(2)]

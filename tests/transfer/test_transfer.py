@@ -4,10 +4,12 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 from fastapi import FastAPI, Response
 
+from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.transfer import carrier
 from gangline.adapters.transfer.carrier import Patience
 from gangline.adapters.transfer.transfer import PARTS_AT_ONCE, HttpTransfer, NodesTransfer
@@ -400,3 +402,12 @@ def test_whatever_goes_wrong_for_a_while_all_of_it_gets_through(place: Place, ma
         while ended(transfer.download(place.to_read(proxy, file), file, to, durable=False)):
             pass
     assert place.came_in(upload) == to.read_bytes() == content
+
+
+def test_who_waits_for_a_transfer_is_woken_once_it_has_ended(place: Place) -> None:
+    woken, (file, source) = Event(), place.file(LARGE)
+    hub = NodesHub(HuggingFaceHub(""), place.folder)
+    for transfer in (beside := NodesTransfer("", hub, Random(0), news=woken.set), beside.apart()):
+        task = transfer.describe(file, source)
+        assert woken.wait(20) and task.done
+        woken.clear()

@@ -1,7 +1,7 @@
 """Activities side by side: who has a turn in a step, and when the next step is due."""
 
 from gangline.worker.activities import Activities
-from gangline.worker.edges import NEWS, Activity, Clock, unless
+from gangline.worker.edges import NEWS, Activity, Clock, together, unless
 
 
 class Turns(list[str]):
@@ -93,3 +93,11 @@ def test_an_activity_that_comes_to_its_end_gives_what_it_came_to() -> None:
         found.append((yield from unless(lambda: False, asked())))
 
     assert list(course()) == [NEWS] and found == ["answer"]
+
+
+def test_two_that_go_on_together_are_over_with_the_last_and_wait_for_the_first_that_wants_a_turn() -> None:
+    turns = Turns()
+    both = together(turns.activity("a", 30), turns.activity("b", 20, NEWS))
+    assert list(both) == [20, NEWS]
+    assert turns == ["a", "b", "a ends", "b", "b ends"]
+    assert list(together()) == []

@@ -43,9 +43,9 @@ def hide_token(token: str) -> None:
         os.execv(sys.executable, kept)  # noqa: S606 - itself, with its own words
 
 
-def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
-    """Make a worker of this machine; a `patient` one waits where the server refuses it. Raises `UserError` where another one is at work
-    in its home."""
+def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callable[[], None] = lambda: None) -> "Agent":
+    """Make a worker of this machine; a `patient` one waits where the server refuses it, and `wake` is called, by any thread, when it has
+    something to do at once. Raises `UserError` where another one is at work in its home."""
     from gangline import __version__
     from gangline.adapters.cards import describe_gpu, gpu_memory_gb
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
@@ -79,7 +79,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False) -> "Agent":
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=NodesTransfer(of.server, hub, rng, opens=partial(open_of_runs, roots)),
+        transfer=NodesTransfer(of.server, hub, rng, opens=partial(open_of_runs, roots), news=wake),
         trainer=ProcessTrainer(
             card=gpu.get("gpu", ""),
             cards=[card.id for card in cards],

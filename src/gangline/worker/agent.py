@@ -71,6 +71,11 @@ class Agent:
         return bool(self._works)
 
     @property
+    def hurries(self) -> bool:
+        """Return whether a checkpoint is being written, of which each part is to be uploaded as soon as it is there."""
+        return any(work.hurries for work in self._works)
+
+    @property
     def due_s(self) -> float:
         """The latest moment of the next step, unless an edge has news before."""
         due_s = [work.due_s for work in self._works]

@@ -23,7 +23,8 @@ class LiveAttempt:
 
     Only the course writes `phase`, `from_step` and `run`, only the heartbeat `first_step_s`, and only `ask_to_stop` `stop_s`. `run` is the
     newest trainer, also after it has ended. With `save_wanted` the job's owner wants a checkpoint: none was committed since the node heard
-    of it; `finishing`: the owner wants the result of what there is. `share_of_node` is the share of the node's slots. `news` are sentences for the node's log that were not taken yet.
+    of it; `finishing`: the owner wants the result of what there is. With `awaits_save` the trainer is writing a checkpoint that was asked
+    for. `share_of_node` is the share of the node's slots. `news` are sentences for the node's log that were not taken yet.
     """
 
     edges: Edges
@@ -38,6 +39,7 @@ class LiveAttempt:
     stop_s: float | None = None
     save_wanted: bool = False
     finishing: bool = False
+    awaits_save: bool = False
     news: list[str] = field(default_factory=list)
 
     @property

@@ -11,7 +11,7 @@ from gangline.core.runs.saving import SaveCost, Saving, SavingTerms, choose_savi
 from gangline.ports.server import Commit, Committed
 from gangline.ports.trainer import Run, Saved
 from gangline.worker.attempt import LiveAttempt
-from gangline.worker.edges import NEWS, Activity
+from gangline.worker.edges import NEWS, Activity, together
 from gangline.worker.move import Move, upload_all
 from gangline.worker.shipping import Shipping
 from gangline.worker.streaming import Streaming
@@ -51,7 +51,8 @@ class Checkpoints:
             yield from self._ship_new(run)
             yield min(self._save_due_s(run), self._held_back_until_s(run))
         self._live.phase = "uploading"
-        yield from self._ship_new(run, all_of_them=True)  # saved after the last look, usually by a trainer that was asked to stop
+        # Saved after the last look, usually by a trainer that was asked to stop; and what was held back.
+        yield from self._ship_new(run, all_of_them=True)
         return code
 
     def _save_due_s(self, run: Run) -> float:
@@ -81,9 +82,11 @@ class Checkpoints:
         self._upload_due_s = -math.inf  # what is asked for is as far apart as the policy says
         until_s = clock.now_s + SAVE_ANSWER_S_MAX
         run.ask_to_save()
+        self._live.awaits_save = True
         while _newest_step(run) == before and run.exit_code() is None and clock.now_s < until_s:
             self._stream(run)
             yield until_s
+        self._live.awaits_save = False
         self._is_answered = _newest_step(run) != before
 
     def _ship_new(self, run: Run, *, all_of_them: bool = False) -> Activity[None]:
@@ -120,18 +123,8 @@ class Checkpoints:
             self._asked_s = live.clock.now_s  # the trainer saved by itself: the next one is due as long after it
         self._is_answered = False
         self._upload_due_s = live.clock.now_s + self._terms.upload_pause_s(size)
-        moves = [Move(file, saved.folder / file.path, file.path) for file in manifest.files]
         try:
-            yield from self._streaming.settle()
-            yield from upload_all(
-                live.edges,
-                live.clock,
-                live.hold,
-                "checkpoints",
-                moves,
-                step=manifest.step,
-                announced=run.parts(saved.folder),
-            )
+            yield from self._upload(run, saved)
             self._cost = SaveCost(upload_s=live.clock.now_s - self._asked_s, bytes=size)
             yield from self._commit(run, saved)
         except GanglineError:
@@ -142,6 +135,21 @@ class Checkpoints:
         for old in run.checkpoints():
             if old.manifest.step < manifest.step:
                 live.edges.host.discard(old.folder)
+
+    def _upload(self, run: Run, saved: Saved) -> Activity[None]:
+        """Upload all files: beside the parts that stream, those whose parts are not announced; then ask for what is still missing of the
+        others, of which nearly always nothing is."""
+        live, announced = self._live, run.parts(saved.folder)
+        streamed = {file.path for file in announced}
+        moves = [Move(file, saved.folder / file.path, file.path) for file in saved.manifest.files]
+
+        def upload(some: list[Move]) -> Activity[None]:
+            here = (live.edges, live.clock, live.hold)
+            return upload_all(*here, "checkpoints", some, step=saved.manifest.step, announced=announced)
+
+        others = [move for move in moves if move.name not in streamed]
+        yield from together(self._streaming.finish(run, saved), upload(others))
+        yield from upload([move for move in moves if move.name in streamed])
 
     def _tell_place(self, saved: Saved) -> None:
         """Say in the node's log where the run's checkpoints lie, and again when that changes; its own log says why."""
@@ -177,8 +185,8 @@ def _newest_step(run: Run) -> int:
 
 
 def _terms_of(live: LiveAttempt) -> SavingTerms:
-    """Return what the server lets this run decide by. An older server says nothing: then an offer is taken for one that was never tried, and
-    nothing is held back, as it may be what pictures are made of."""
+    """Return what the server lets this run decide by. An older server says nothing: then the offer is taken for one that was never tried,
+    and nothing is held back, as it may be what pictures are made of."""
     policy = Policy(save_interval_s=live.joined.save_interval_s)
     unknown = between_s(per_node_hour=interruptions_per_hour(History()), nodes=1)
     given = live.assignment.saving or replace(saving_terms(policy, unknown), gb_per_hour=math.inf)

@@ -48,6 +48,22 @@ def wait(clock: Clock, seconds: float) -> Activity[None]:
         yield until
 
 
+def together(*activities: Activity[None]) -> Activity[None]:
+    """Resume all activities until each has ended."""
+    going = list(activities)
+    while going:
+        until_s, still = NEWS, list[Activity[None]]()
+        for activity in going:
+            try:
+                until_s = min(until_s, next(activity))
+            except StopIteration:
+                continue
+            still.append(activity)
+        going = still
+        if going:
+            yield until_s
+
+
 def unless(over: Callable[[], bool], activity: Activity[T]) -> Activity[T | None]:
     """Resume an activity until it ends or `over` returns True. Return its result, or None if it was abandoned."""
     while True:

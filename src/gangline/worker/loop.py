@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from gangline.worker.agent import Agent
 
-STEP_EVERY_S = 0.2
+STEP_EVERY_S, HURRY_S = 0.2, 0.03
+"""Seconds between two steps, and while a checkpoint is written. A transfer that ends makes a step at once."""
 
 
-def run(agent: Agent, tell: Callable[[str], None]) -> None:
-    """Step the agent until it has stopped, which SIGTERM and SIGINT ask it to. Call it from the main thread."""
-    woken = threading.Event()
+def run(agent: Agent, tell: Callable[[str], None], woken: threading.Event) -> None:
+    """Step the agent until it has stopped, which SIGTERM and SIGINT ask it to. Call it from the main thread. It steps at once when it is
+    `woken`."""
 
     def stop(*_: object) -> None:
         agent.ask_to_stop()
@@ -24,5 +25,10 @@ def run(agent: Agent, tell: Callable[[str], None]) -> None:
         agent.step(time.monotonic())
         while agent.news:
             tell(agent.news.pop(0))
-        woken.wait(STEP_EVERY_S)
-        woken.clear()
+        wait_for_news(agent, woken)
+
+
+def wait_for_news(agent: Agent, woken: threading.Event) -> None:
+    """Wait until the agent's next step is due."""
+    woken.wait(HURRY_S if agent.hurries else STEP_EVERY_S)
+    woken.clear()

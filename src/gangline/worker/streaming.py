@@ -6,7 +6,7 @@ from pathlib import Path
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import UNKNOWN_SHA256, Beginning, Beginnings, File, Grant
 from gangline.ports.server import Stale
-from gangline.ports.trainer import Run, Unfinished
+from gangline.ports.trainer import Run, Saved, Unfinished
 from gangline.ports.transfer import Task
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.edges import NEWS, Activity
@@ -30,16 +30,31 @@ class Streaming:
 
     def look(self, run: Run, may_upload: Callable[[int], bool]) -> None:
         """Upload parts of the newest checkpoint that are complete since the last look, if that step may be uploaded. Raise `LeaseLost`."""
-        room = PARTS_AT_ONCE - sum(count for count, task in self._under_way if not task.done)
-        found = run.unfinished() if self._works and room > 0 else None
-        if found and may_upload(found.step) and (news := self._news(run, found, room)):
-            self._begin(found, news)
+        found = run.unfinished() if self._room > 0 else None
+        if found and may_upload(found.step):
+            self._go_on(run, found)
 
-    def settle(self) -> Activity[None]:
-        """Wait for what is under way. What failed is left to the upload of the whole checkpoint."""
+    def finish(self, run: Run, saved: Saved) -> Activity[None]:
+        """Upload the other parts of a checkpoint that is complete, so that the line is busy until the last one. Raise `LeaseLost`.
+
+        What failed is left to the upload of the whole checkpoint, and so is all that was not announced.
+        """
+        found = Unfinished(saved.manifest.step, saved.folder)
+        self._go_on(run, found)
         while not all(task.done for _, task in self._under_way):
             yield NEWS
+            self._go_on(run, found)
         self._under_way.clear()
+
+    @property
+    def _room(self) -> int:
+        """Return how many more parts may wait for their upload."""
+        return PARTS_AT_ONCE - sum(count for count, task in self._under_way if not task.done) if self._works else 0
+
+    def _go_on(self, run: Run, found: Unfinished) -> None:
+        room = self._room
+        if room > 0 and (news := self._news(run, found, room)):
+            self._begin(found, news)
 
     def _news(self, run: Run, found: Unfinished, room: int) -> list[Beginning]:
         news = list[Beginning]()

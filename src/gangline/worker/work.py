@@ -80,6 +80,11 @@ class AttemptWork:
         """The latest moment of the next step, unless an edge has news before."""
         return self._live.clock.now_s if self._over else min(self._heartbeat.due_s, self._activities.due_s)
 
+    @property
+    def hurries(self) -> bool:
+        """Return whether the trainer writes what is to be uploaded at once."""
+        return self._live.awaits_save and not self._over
+
     def take_news(self) -> list[str]:
         """Return sentences for the node's log, each once."""
         taken, self._live.news = self._live.news, []

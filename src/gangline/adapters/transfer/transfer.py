@@ -53,7 +53,7 @@ class FutureTask(Generic[T]):
 
 class HttpTransfer:
     """The `transfer` port. `server` is the base of URLs without a host. `nice` is how far its threads lower their priority (setpriority(2),
-    which Linux applies to each thread); `opens` opens what is uploaded."""
+    which Linux applies to each thread); `opens` opens what is uploaded; `news` is called, by any thread, when a task has ended."""
 
     def __init__(
         self,
@@ -63,7 +63,9 @@ class HttpTransfer:
         *,
         nice: int = 0,
         opens: OpenSource = open_anywhere,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
+        self._news = news
         threads = partial(ThreadPoolExecutor, initializer=os.nice, initargs=(nice,))
         self._files = threads(FILES_AT_ONCE, thread_name_prefix="file")
         parts = threads(PARTS_AT_ONCE, thread_name_prefix="part")
@@ -91,6 +93,7 @@ class HttpTransfer:
 
     def _start(self, work: Callable[[], T]) -> FutureTask[T]:
         future = self._files.submit(work)
+        future.add_done_callback(lambda _: self._news())
         self._under_way = [*(other for other in self._under_way if not other.done()), future]
         return FutureTask(future)
 
@@ -106,10 +109,11 @@ class NodesTransfer(HttpTransfer):
         patience: Patience = PATIENCE,
         *,
         opens: OpenSource = open_anywhere,
+        news: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(server, rng, patience, opens=opens)
+        super().__init__(server, rng, patience, opens=opens, news=news)
         self._hub = hub
-        self._apart = partial(NodesTransfer, server, hub, rng, patience, opens=opens)
+        self._apart = partial(NodesTransfer, server, hub, rng, patience, opens=opens, news=news)
 
     def apart(self) -> "NodesTransfer":
         return (

@@ -3,6 +3,7 @@
 import sys
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -118,8 +119,9 @@ def worker_command(
             hint="set GANGLINE_TOKEN to one; `gangline server` prints a join token, `gangline join-tokens add` makes more",
         )
     hide_token(found.worker.token)
-    agent = make_agent(found, patient=not sys.stderr.isatty())
-    run(agent, lambda news: _tell(news, output))
+    woken = Event()
+    agent = make_agent(found, patient=not sys.stderr.isatty(), wake=woken.set)
+    run(agent, lambda news: _tell(news, output), woken)
     if agent.failed:
         raise UserError(
             f"this node {agent.failed}", hint="fix the cause and start the worker again; it then repeats its checks"

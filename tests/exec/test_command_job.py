@@ -112,6 +112,21 @@ def test_however_it_is_killed_it_ends_as_if_nothing_had_been(line: Make, seed: i
     assert not any(word in each.text for each in job.started for word in ("TORN", "cannot resume", "no ema.pt"))
 
 
+LARGE = 20_000_000
+WRITES = f"""
+import pathlib
+pathlib.Path("output").mkdir(exist_ok=True)
+pathlib.Path("output/model.bin").write_bytes(bytes({LARGE}))
+"""
+
+
+def test_a_result_takes_its_size_on_the_disk_once(line: Make) -> None:
+    started = line("-c", WRITES).start()
+    assert len(started.succeed()["model.bin"]) == LARGE
+    files = {path.stat().st_ino: path.stat().st_size for path in started.run.directory.rglob("*") if path.is_file()}
+    assert LARGE <= sum(files.values()) < 1.1 * LARGE
+
+
 def test_on_sigterm_it_saves_and_another_node_goes_on_from_there(line: Make) -> None:
     job = line(*chain(2000, "--every", 1000, "--step-s", 0.02, "--save-on-term"))
     first = job.start()
@@ -201,14 +216,14 @@ def test_nothing_that_it_started_outlives_it(line: Make, tmp_path: Path) -> None
 import os, pathlib, time
 if os.fork() == 0:
     os.setsid()
-    pathlib.Path("child").write_text(str(os.getpid()))
+    pathlib.Path("../child").write_text(str(os.getpid()))
     time.sleep(600)
-while not pathlib.Path("child").exists():
+while not pathlib.Path("../child").exists():
     time.sleep(0.01)
 """
     started = line("-c", forks).start()
     assert started.succeed() == {"finished.txt": b"The command ended with exit code 0 and left no files.\n"}
-    child = int((started.run.directory / "work" / "child").read_text())
+    child = int((started.run.directory / "child").read_text())
     assert not is_running(child)
 
 

@@ -175,6 +175,13 @@ def run_command_job(
     job = CommandJob(
         spec=spec,
         directory=directory,
+        linking=RunPrefix(
+            objects=objects,
+            transfer=FolderTransfer(objects, nice=NICE, links=True),
+            address=ADDRESS,
+            rng=rng,
+            now_ms=now_ms,
+        ),
         prefix=prefix,
         reports=reports,
         checkpoints=checkpoints,

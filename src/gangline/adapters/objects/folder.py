@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from errno import EDQUOT, EIO, ENOSPC
 from pathlib import Path
 from secrets import token_hex
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from gangline.adapters.transfer.transfer import FutureTask
 from gangline.core.errors import BadInput, Damaged, GanglineError, NotFound, Unreachable, UserError
@@ -189,10 +189,12 @@ class _Coming:
 
 
 class FolderTransfer:
-    """The `transfer` port by copying. `nice` is how far its threads lower their priority (setpriority(2))."""
+    """The `transfer` port by copying. `nice` is how far its threads lower their priority (setpriority(2)). With `links` a download is a
+    hard link to the store's own file, where that is possible: for who only reads it."""
 
-    def __init__(self, objects: FolderObjects, *, nice: int = 0) -> None:
+    def __init__(self, objects: FolderObjects, *, nice: int = 0, links: bool = False) -> None:
         self._objects = objects
+        self._links = links
         self._threads = ThreadPoolExecutor(AT_ONCE, "copy", initializer=os.nice, initargs=(nice,))
         self._stopped = False
 
@@ -216,9 +218,9 @@ class FolderTransfer:
 
     def _fetch(self, key: str, file: File, to: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
-        hashed = hashlib.sha256()
+        source, hashed = self._objects.path(key), hashlib.sha256()
         try:
-            with _read(self._objects.path(key), key) as pieces, to.open("wb") as come:
+            with _read(source, key) as pieces, _Linked(source, to) if self._links else to.open("wb") as come:
                 for piece in pieces:
                     if self._stopped:
                         raise Unreachable("the transfer was stopped")
@@ -233,6 +235,30 @@ class FolderTransfer:
 
     def _start(self, work: Callable[[], T]) -> FutureTask[T]:
         return FutureTask(self._threads.submit(work))
+
+
+class _Linked:
+    """A file that is made as a link to `source`, with the bytes that are written to it anyway; a copy where links are impossible."""
+
+    def __init__(self, source: Path, to: Path) -> None:
+        self._to = to
+        to.unlink(missing_ok=True)
+        self._copy: IO[bytes] | None = None
+        try:
+            os.link(source, to)
+        except OSError:
+            self._copy = to.open("wb")
+
+    def __enter__(self) -> "_Linked":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._copy:
+            self._copy.close()
+
+    def write(self, piece: bytes) -> None:
+        if self._copy:
+            self._copy.write(piece)
 
 
 @contextmanager

@@ -99,11 +99,13 @@ class Endings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandJob:
-    """`run` runs the command; `hung` says why it was stopped if it gave no sign of life, `was_full` whether the store met a full disk."""
+    """`run` runs the command; downloads from `linking`, the same prefix as `prefix`, are links; `hung` says why it was stopped if it gave
+    no sign of life, `was_full` whether the store met a full disk."""
 
     spec: CommandSpec
     directory: Path
     prefix: RunPrefix
+    linking: RunPrefix
     reports: StepReports
     checkpoints: ContractCheckpoints
     previews: Previews
@@ -146,10 +148,14 @@ class CommandJob:
         return EXIT_FAILED
 
     def _hand_over(self) -> None:
-        """Put the results of all attempts into `output`; the newest checkpoint if there are none, or if that is the whole folder."""
+        """Put the results of all attempts into `output`; the newest checkpoint if there are none, or if that is the whole folder.
+
+        They are links into the store, and what the command itself wrote is deleted: a result takes its size on the disk once.
+        """
+        shutil.rmtree(self.directory / WORK, ignore_errors=True)
         output = self.directory / contract.OUTPUT
         output.mkdir()
-        fetch = Fetch(self.prefix, output, self.say)
+        fetch = Fetch(self.linking, output, self.say)
         try:
             fetch(run=None, checkpoint=self.spec.layout == "folder")
         except NotFound:

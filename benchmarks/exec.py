@@ -1,7 +1,8 @@
-"""What `gangline exec` costs a script: `python benchmarks/exec.py [upload] [intervals] [scan] [foreign]`.
+"""What `gangline exec` costs a script: `python benchmarks/exec.py [upload] [memory] [intervals] [scan] [foreign]`.
 
 upload      the rate of a training that saves 66 MB again and again: by itself, under `gangline exec`, and beside a watcher that zips each
             checkpoint and uploads the archive, as a published tool did; a real S3 server on this machine, in turns
+memory      what the kernel counts that the script and `gangline exec` write to disk, without and with --in-memory
 intervals   what saving costs by interval beside what an interruption costs, from what `upload` measures here and published figures
 scan        how much of a core looking for results costs, by the number of files beside the checkpoints
 foreign     how much of a core `gangline exec` takes beside 10,000 files that are not checkpoints, beside none, and while they are written
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -69,6 +71,7 @@ while (now := time.perf_counter() - begin) < seconds:
 print(json.dumps({"rate": steps / (seconds - saving), "saved": saved, "save_s": saving / max(1, saved)}), flush=True)
 """
 WATCHER = "watcher"
+EXEC = {"gangline exec": [], "gangline exec --in-memory": ["--in-memory"]}
 
 
 def watch(folder: Path, bucket: S3Bucket, stop: Path) -> None:
@@ -93,7 +96,8 @@ def watch(folder: Path, bucket: S3Bucket, stop: Path) -> None:
 
 
 def turn(how: str, bucket: S3Bucket, seconds: float, every_s: float) -> dict[str, float]:
-    """What the script says of its rate; `sent` is how many checkpoints arrived while it ran or right after."""
+    """What the script says of its rate; `sent` is how many checkpoints arrived while it ran or right after, `written` the megabytes that
+    went to disk."""
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": bucket.credentials.access_key or "",
         "AWS_SECRET_ACCESS_KEY": bucket.credentials.secret_key or "",
@@ -104,13 +108,14 @@ def turn(how: str, bucket: S3Bucket, seconds: float, every_s: float) -> dict[str
     with TemporaryDirectory() as home:
         script = [sys.executable, "-c", SCRIPT, "out", str(seconds), str(every_s), str(CHECKPOINT_BYTES)]
         watcher = None
-        if how == "gangline exec":
+        if how in EXEC:
             to = f"s3://{bucket.name}/{uuid4().hex}"
             script = [
                 sys.executable,
                 "-m",
                 "gangline.cli.main",
                 "exec",
+                *EXEC[how],
                 "--checkpoints",
                 "out",
                 "--to",
@@ -122,13 +127,15 @@ def turn(how: str, bucket: S3Bucket, seconds: float, every_s: float) -> dict[str
             (Path(home) / "out").mkdir()
             command = [sys.executable, __file__, WATCHER, f"{home}/out", f"{home}/stop", bucket.endpoint, uuid4().hex]
             watcher = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock
         ran = subprocess.run(script, cwd=home, env=environment, check=True, capture_output=True, text=True)
+        written = 512 * (resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock - before)
         said = ran.stderr
         if watcher:
             (Path(home) / "stop").touch()
             said = watcher.communicate()[0]
         found = next(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{"))
-        return found | {"sent": float(len(re.findall("is safe", said)))}
+        return found | {"sent": float(len(re.findall("is safe", said))), "written": written / 1e6}
 
 
 def upload(rounds: int, seconds: float, every_s: float) -> float:
@@ -157,6 +164,16 @@ def upload(rounds: int, seconds: float, every_s: float) -> float:
         )
     print(f"a save itself takes {statistics.median(save_s):.3f} s of the training")
     return statistics.median(save_s)
+
+
+def memory(seconds: float, every_s: float) -> None:
+    with TemporaryDirectory() as folder, s3_server(Path(folder)) as bucket:
+        print(f"\n{'':26} {'saved':>6} {'safe':>6} {'a save':>9} {'written to disk':>16}")
+        for way in EXEC:
+            told = turn(way, bucket, seconds, every_s)
+            print(
+                f"{way:26} {told['saved']:6.0f} {told['sent']:6.0f} {told['save_s']:7.3f} s {told['written']:13,.1f} MB"
+            )
 
 
 def intervals(save_s: float) -> None:
@@ -303,6 +320,8 @@ def main() -> None:
     save_s = asked.save_s
     if "upload" in asked.parts:
         save_s = upload(asked.rounds, asked.seconds, asked.every_s)
+    if "memory" in asked.parts:
+        memory(asked.seconds, asked.every_s)
     if "intervals" in asked.parts:
         intervals(save_s)
     if "foreign" in asked.parts:

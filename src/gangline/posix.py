@@ -232,6 +232,12 @@ def file_system_of(path: Path) -> str:
     return kind
 
 
+def why_not_in_memory(folder: Path) -> str:
+    """Return why a folder is not on a tmpfs; "" if it is."""
+    kind = file_system_of(folder)
+    return "" if kind in TMPFS else f"{folder} is {f'on {kind}' if kind else 'not there'} and not in memory (tmpfs)"
+
+
 def memory_cgroups(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> list[Path]:
     """Return the folders of the cgroups around this process that have a limit of memory (cgroups(7), versions 2 and 1)."""
     found = list[Path]()

@@ -19,6 +19,7 @@ from gangline.core.errors import UserError
 if TYPE_CHECKING:
     from gangline.core.command.layout import Rules
     from gangline.exec.fetch import Fetched
+    from gangline.exec.in_memory import ExecInMemory
     from gangline.exec.plan import ExecPlan
     from gangline.exec.prefix.listing import Listing
     from gangline.exec.prefix.removal import Removal
@@ -48,8 +49,9 @@ def make_exec(
     results: tuple[Path, ...],
     webhook: str,
     notice: str,
+    in_memory: bool,
     terminal: "Callable[[Path, bool], Shown]",
-) -> "Exec":
+) -> "Exec | ExecInMemory":
     """Make a run of the command. `terminal` receives the file that keeps what it shows, and whether the terminal is a dumb one.
     Raises `UserError` for whatever can be seen to be wrong before anything is touched."""
     _check_surroundings()
@@ -57,9 +59,11 @@ def make_exec(
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
     with needing("exec"):
         from gangline.adapters.host.command import KeptCommand, find_program
+        from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
         from gangline.adapters.host.results import LocalResults
         from gangline.adapters.host.workspace import LocalWorkspace
         from gangline.exec.data import download_data
+        from gangline.exec.in_memory import ExecInMemory
         from gangline.exec.plan import Tools
         from gangline.exec.run import Exec
         from gangline.exec.run_prefix import RunPrefix
@@ -71,24 +75,24 @@ def make_exec(
     with needing("exec"):
         places = [(with_key(data_place(address)), folder) for address, folder in data]
     check_notice(notice)
-    workspace = LocalWorkspace(checkpoints, plan.rules)
-    adopt_orphans()
-    shown = terminal(workspace.log, os.environ.get("TERM", "dumb") == "dumb")
-    notifier = _make_notifier(webhook, shown.say)
+    prefix = RunPrefix(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms)
 
-    def download(stopped: Callable[[], bool]) -> int:
-        return sum(
-            download_data(place, folder, workspace.state / "data.json", shown.say, stopped) for place, folder in places
-        )
+    def tools_for(root: Path) -> Tools:
+        workspace = LocalWorkspace(root, plan.rules)
+        shown = terminal(workspace.log, os.environ.get("TERM", "dumb") == "dumb")
 
-    return Exec(
-        plan,
-        Tools(
-            prefix=RunPrefix(objects=objects, transfer=transfer, address=address, rng=rng, now_ms=_now_ms),
+        def download(stopped: Callable[[], bool]) -> int:
+            return sum(
+                download_data(place, folder, workspace.state / "data.json", shown.say, stopped)
+                for place, folder in places
+            )
+
+        return Tools(
+            prefix=prefix,
             workspace=workspace,
             files=LocalResults(workspace.root, workspace.state, plan.rules, results, workspace.is_written),
             start=KeptCommand,
-            notifier=notifier,
+            notifier=_make_notifier(webhook, shown.say),
             notice=make_notice(notice, shown.say),
             download=download,
             show=shown.show,
@@ -99,8 +103,13 @@ def make_exec(
             environment=os.environ,
             now_s=time.monotonic,
             now_ms=_now_ms,
-        ),
-    )
+        )
+
+    adopt_orphans()
+    if not in_memory:
+        return Exec(plan, tools_for(checkpoints))
+    tmpfs = Path(os.environ.get("GANGLINE_TMPFS") or "/dev/shm")  # noqa: S108 - below it, a folder of its own
+    return ExecInMemory(plan, prefix, LocalFolderInMemory(tmpfs, checkpoints), tools_for)
 
 
 def make_fetch(address: str, folder: Path, say: Callable[[str], None]) -> "Callable[..., Fetched]":

@@ -17,6 +17,18 @@ def listed(words: Sequence[str], conjunction: str = "and") -> str:
     return f" {conjunction} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
+def size_words(count: int) -> str:
+    """Return a number of bytes in the unit that suits it.
+
+    >>> size_words(13_760_000_000), size_words(66_000_000), size_words(1_500)
+    ('13.8 GB', '66 MB', '2 kB')
+    """
+    for unit, of_it, digits in (("GB", 1e9, 1), ("MB", 1e6, 0)):
+        if count >= of_it:
+            return f"{count / of_it:.{digits}f} {unit}"
+    return f"{count / 1e3:.0f} kB"
+
+
 def one(noun: str) -> str:
     """Return the noun with its indefinite article, chosen by pronunciation: an abbreviation is read letter by letter.
 

@@ -47,7 +47,8 @@ MB = 10**6
 
 
 class Exec:
-    """A run of a command; call it once. It handles SIGTERM, SIGINT and SIGHUP of this process from then on."""
+    """A run of a command; call it once. It handles SIGTERM, SIGINT and SIGHUP of this process from then on: `signals` are those that came.
+    `stored_all` is True after it if the store has all that the command left here."""
 
     def __init__(self, plan: ExecPlan, tools: Tools) -> None:
         self._plan = plan
@@ -56,10 +57,9 @@ class Exec:
         self._report = ExecReport(tools)
         self._reporter = ErrorReporter(tools.say)
         self._over = Event()
-        self._signals: list[tuple[int, float]] = []
-        self._preparing = True
-        self._finishing = False
-        self._stopped_because = ""
+        self.signals: list[tuple[int, float]] = []
+        self._preparing, self._finishing = True, False
+        self._stopped_because, self.stored_all = "", False
 
     def __call__(self) -> Summary:
         heeded = [
@@ -96,7 +96,7 @@ class Exec:
         if finished := self._finished_before():
             return finished
         check_room(self._prefix, at.workspace, report.found)
-        report.downloaded = at.download(lambda: bool(self._signals))
+        report.downloaded = at.download(lambda: bool(self.signals))
         report.run = self._prefix.claim({"host": at.host, "at_ms": at.now_ms()}, known=report.found.runs)
         report.found = self._prefix.find()
         if finished := self._finished_before():  # another run finished while this one claimed a number
@@ -229,15 +229,15 @@ class Exec:
     def _why_stop(self) -> str:
         if newer := self._uploader.overtaken:
             return f"run {run_number(newer)} has overtaken this one, run {run_number(self._report.run)}"
-        if self._signals:
-            return f"this process received {signal.Signals(self._signals[0][0]).name}"
+        if self.signals:
+            return f"this process received {signal.Signals(self.signals[0][0]).name}"
         return self._at.notice()
 
     def _stop(self, command: Command, because: str) -> float:
         """Signal the command to stop; return how many seconds it has."""
         overtaken = bool(self._uploader.overtaken)
         grace_s = LEFTOVERS_S if overtaken else self._plan.grace_s
-        by_hand = self._signals and self._signals[0][0] == signal.SIGINT
+        by_hand = self.signals and self.signals[0][0] == signal.SIGINT
         command.signal(signal.SIGINT if by_hand else self._plan.stop_signal)
         self._at.say(f"{because}; the command has {grace_s:.0f} s to stop")
         if not overtaken:
@@ -245,21 +245,21 @@ class Exec:
         return grace_s
 
     def _code_when_stopped(self) -> int:
-        return EXIT_INTERRUPTED if self._signals and self._signals[0][0] == signal.SIGINT else EXIT_STOPPED
+        return EXIT_INTERRUPTED if self.signals and self.signals[0][0] == signal.SIGINT else EXIT_STOPPED
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._signals.append((number, self._at.now_s()))
-        if self._preparing and len(self._signals) == 1:
+        self.signals.append((number, self._at.now_s()))
+        if self._preparing and len(self.signals) == 1:
             self._prefix.transfer.stop()
             raise Stopped
         if self._signalled_again():
             self._prefix.give_up_s = 0.0
-        elif self._finishing and len(self._signals) == 1:
+        elif self._finishing and len(self.signals) == 1:
             self._prefix.give_up_s = self._at.now_s() + self._plan.grace_s
 
     def _signalled_again(self) -> bool:
         """Return whether a second signal came, from a user who does not want to wait."""
-        return bool(self._signals) and self._signals[-1][1] - self._signals[0][1] >= AGAIN_S
+        return bool(self.signals) and self.signals[-1][1] - self.signals[0][1] >= AGAIN_S
 
     def _send(self) -> None:
         os.nice(NICE)
@@ -292,6 +292,7 @@ class Exec:
             has_all = self._reporter(lambda: self._send_results(killed=code != 0))
             lacking = not has_all or self._uploader.lacks_newest or self._watcher.lacks_newest
             end = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
+            self.stored_all = not lacking
             self._reporter(lambda: self._write_end(end))
         except Abandoned:
             because = f"{because}; the object store did not answer, so not everything is in it"

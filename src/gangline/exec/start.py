@@ -1,6 +1,7 @@
 """Decide which checkpoint a run resumes from: the newest one in the store or on this machine that is complete and undamaged."""
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,19 +48,21 @@ def check_script(begun: Mapping[str, Begun], command: tuple[str, ...], address: 
 
 def check_room(prefix: RunPrefix, workspace: Workspace, found: PrefixContent) -> None:
     """Raise `UserError` if the disk has no room for the newest checkpoint. It is called before anything is downloaded."""
+    newest, room = newest_readable(prefix, found), workspace.room()
+    if newest and newest.bytes > room and not workspace.holds(newest.name, newest.manifest):
+        raise UserError(
+            f"the disk is too small for the checkpoint {newest.name}: "
+            f"{newest.bytes / GB:.1f} GB are needed, {room / GB:.1f} are free",
+            hint="make room, or name a folder on a larger disk in --checkpoints",
+        )
+
+
+def newest_readable(prefix: RunPrefix, found: PrefixContent) -> CommittedCheckpoint | None:
+    """Return the newest checkpoint in the store whose record is not damaged."""
     for ref in _history(found):
-        try:
-            newest = prefix.read(ref)
-        except Damaged:
-            continue
-        room = workspace.room()
-        if newest.bytes > room and not workspace.holds(newest.name, newest.manifest):
-            raise UserError(
-                f"the disk is too small for the checkpoint {newest.name}: "
-                f"{newest.bytes / GB:.1f} GB are needed, {room / GB:.1f} are free",
-                hint="make room, or name a folder on a larger disk in --checkpoints",
-            )
-        return
+        with suppress(Damaged):
+            return prefix.read(ref)
+    return None
 
 
 def find_start(

@@ -99,3 +99,30 @@ class Workspace(Protocol):
     def close(self) -> None:
         """Release the folder: other processes may use it from now on."""
         ...
+
+
+class FolderInMemory(Protocol):
+    """The folder for checkpoints that a script names, whose files may lie on a tmpfs: then `link`, the path that it names, is a link to
+    `place`."""
+
+    link: Path
+    place: Path
+
+    def enter(self, size: int) -> str:
+        """Let the link lead to memory, where checkpoints of `size` bytes will lie. Return why not, if it must not.
+
+        Raises `UserError` if another process uses the folder.
+        """
+        ...
+
+    def lack(self, size: int) -> str:
+        """Return why there is no room for checkpoints of `size` bytes; "" if there is."""
+        ...
+
+    def move_to_disk(self) -> None:
+        """Let the link be a folder on disk with all that was in memory. Raises `UserError` if the disk has no room for it."""
+        ...
+
+    def discard(self) -> None:
+        """Delete the link, and all that is in memory."""
+        ...

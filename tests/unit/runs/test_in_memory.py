@@ -35,7 +35,7 @@ def test_the_largest_checkpoint_that_is_promised_fits() -> None:
 def test_the_log_says_why_checkpoints_are_written_to_disk() -> None:
     said = place_sentence(2 * GB, held=2 * GB, free=6 * GB, fits=False)
     assert said == (
-        "checkpoints are written to disk: 2 of 2.00 GB beside 2.00 GB that are kept there do not fit into a quarter of the 6.0 GB of "
+        "checkpoints are written to disk: 2 of 2.0 GB beside 2.0 GB that are kept there do not fit into a quarter of the 6.0 GB of "
         "memory that are free"
     )
 

@@ -18,7 +18,7 @@ def make_folders(root: Path) -> Path:
             f"{root} cannot be created: {error.strerror}",
             hint="--checkpoints must name a folder that the script can write to",
         ) from None
-    for state in (root.absolute().parent / f".{root.absolute().name}.gangline", root / ".gangline"):
+    for state in (state_beside(root.absolute()), root / ".gangline"):
         with suppress(OSError):
             state.mkdir(exist_ok=True)
             if state.stat().st_dev == root.stat().st_dev and os.access(state, os.W_OK):
@@ -27,6 +27,10 @@ def make_folders(root: Path) -> Path:
         f"nothing can be written in {root}",
         hint="check that this user may write there, and that the disk is not mounted read-only",
     )
+
+
+def state_beside(root: Path) -> Path:
+    return root.with_name(f".{root.name}.gangline")
 
 
 def lock(path: Path, root: Path) -> int:

@@ -34,6 +34,7 @@ def exec_command(
     grace: options.GraceOption = 90.0,
     stop_signal: options.StopSignalOption = "TERM",
     any_script: options.AnyScriptOption = False,
+    in_memory: options.InMemoryOption = False,
     output: OutputOption = Output.text,
 ) -> None:
     """Run a training command, and resume it from its newest checkpoint on any machine where it is run again.
@@ -76,6 +77,7 @@ def exec_command(
         results=tuple(results or ()),
         webhook=webhook,
         notice=notice,
+        in_memory=in_memory,
         terminal=show,
     )
     try:

@@ -109,6 +109,13 @@ StopSignalOption = Annotated[
     str, typer.Option("--stop-signal", help="Send this signal to make the command save and stop.")
 ]
 AnyScriptOption = Annotated[bool, typer.Option("--any-script", help="Resume from checkpoints of another script too.")]
+InMemoryOption = Annotated[
+    bool,
+    typer.Option(
+        "--in-memory",
+        help="Keep the folder of --checkpoints in memory (tmpfs) while two checkpoints fit into a quarter of what is free, else on disk.",
+    ),
+]
 
 # Of `gangline exec ls`, `get` and `rm`
 

@@ -1,10 +1,11 @@
 """Decide whether a run's checkpoint or result lies in the memory of its node or on its disk, and say so."""
 
+from gangline.core.words import size_words
+
 SHARE_MAX = 0.25
 """The largest share of the memory that is free which the checkpoints and results of a run may take."""
 AT_ONCE = 2
 """The number of checkpoints that must fit: one that is being uploaded, and one that is being written."""
-GB = 1e9
 
 
 def lies_in_memory(size: int, *, held: int, free: int) -> bool:
@@ -26,14 +27,18 @@ def largest_in_memory(free: int) -> int:
 def place_sentence(size: int, *, held: int, free: int, fits: bool) -> str:
     """Return where a run's checkpoints of `size` bytes lie from now on, and why, for its log."""
     if fits:
-        return f"checkpoints are kept in memory: {size / GB:.2f} GB each, and {free / GB:.1f} GB are free"
-    beside = f" beside {held / GB:.2f} GB that are kept there" if held else ""
-    return (
-        f"checkpoints are written to disk: {AT_ONCE} of {size / GB:.2f} GB{beside} do not fit into a quarter of the {free / GB:.1f} GB of "
-        "memory that are free"
-    )
+        return f"checkpoints are kept in memory: {size_words(size)} each, and {size_words(free)} are free"
+    return f"checkpoints are written to disk: {lack_of_memory(size, held=held, free=free)}"
+
+
+def lack_of_memory(size: int, *, held: int, free: int) -> str:
+    """Return why checkpoints of `size` bytes, 0 if that is not known, do not lie in memory."""
+    if not size:
+        return f"what is kept there has {size_words(held)}, and {size_words(free)} of memory are free"
+    beside = f" beside {size_words(held)} that are kept there" if held else ""
+    return f"{AT_ONCE} of {size_words(size)}{beside} do not fit into a quarter of the {size_words(free)} of memory that are free"
 
 
 def node_place(folder: str, free: int) -> str:
     """Return where the checkpoints of a node's runs lie that has `free` bytes in `folder`, in memory."""
-    return f"memory, up to {largest_in_memory(free) / GB:.2f} GB each ({free / GB:.1f} GB are free in {folder}), else on disk"
+    return f"memory, up to {size_words(largest_in_memory(free))} each ({size_words(free)} are free in {folder}), else on disk"

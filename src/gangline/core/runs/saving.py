@@ -12,8 +12,9 @@ from annotated_types import Ge, Gt, Le
 
 from gangline.core.policy import Policy
 from gangline.core.runs.daly import HOUR_S, best_interval_s
+from gangline.core.words import size_words
 
-GB, MB = 1e9, 1e6
+GB = 1e9
 SaveBound = Literal[
     "", "save_interval_s", "save_share_max", "checkpoint_every_s", "save_gb_per_hour", "save_interval_max_s", "upload"
 ]
@@ -84,7 +85,7 @@ class Saving:
     @property
     def sentence(self) -> str:
         """Return how often the run saves, and why."""
-        uploads = f" and uploads {_size(self.bytes)} in {_span(self.upload_s)}" if self.bytes else ""
+        uploads = f" and uploads {size_words(self.bytes)} in {_span(self.upload_s)}" if self.bytes else ""
         because = f"an interruption is expected every {_span(self.between_s)}, and a save holds up training for {_span(self.held_up_s)}"
         return f"saves every {_span(self.every_s)}: {because}{uploads}{BOUND_BY[self.bound]}"
 
@@ -172,7 +173,3 @@ def _span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 2 * HOUR_S else f"{seconds / HOUR_S:.1f} h"
-
-
-def _size(size: int) -> str:
-    return f"{size / GB:.1f} GB" if size >= GB else f"{size / MB:.0f} MB"

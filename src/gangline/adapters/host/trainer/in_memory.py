@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gangline.adapters.host.trainer.enclosures import Enclosure
 from gangline.core.runs.in_memory import lies_in_memory, node_place
-from gangline.posix import TMPFS, RunMemory, file_system_of, memory_cgroups, memory_free, remove_tree
+from gangline.posix import RunMemory, memory_cgroups, memory_free, remove_tree, why_not_in_memory
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - below it, a folder of its own that others may only pass through
 PREFIX = "gangline-runs-"
@@ -82,8 +82,8 @@ class MemoryOfRuns:
 
 def memory_of_runs(tmpfs: Path, runs: Path) -> MemoryOfRuns | str:
     """Return the folders in memory of a worker's runs below `tmpfs`, or why there are none."""
-    if (kind := file_system_of(tmpfs)) not in TMPFS:
-        return f"{tmpfs} is {f'on {kind}' if kind else 'not there'} and not in memory (tmpfs)"
+    if why_not := why_not_in_memory(tmpfs):
+        return why_not
     try:
         return MemoryOfRuns(tmpfs, runs)
     except OSError as error:

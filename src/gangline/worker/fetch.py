@@ -13,6 +13,7 @@ from gangline.core.models.bases import ROLES, ModelRole, is_weights_of, parts_le
 from gangline.core.runs.contract import PREPARED
 from gangline.core.runs.prepared import may_stay, prepared_kind
 from gangline.core.specs.fields import HubBase, parse_base
+from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import trained
 from gangline.ports.server import Assignment, Reject, Resumable, Stored
 from gangline.ports.transfer import Task
@@ -194,9 +195,9 @@ def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directo
 def _fetch_resumable(
     edges: Edges, clock: Clock, assignment: Assignment, directory: Path, resumable: Resumable
 ) -> Activity[None]:
-    """Download a checkpoint into memory or, if that has no room for it after all, to disk."""
+    """Download a checkpoint into memory or, if that has no room for it after all, to disk; a command reads it there in any case."""
     size = sum(stored.bytes for stored in resumable.files)
-    for on_disk in (False, True):
+    for on_disk in (False, True) if KINDS[assignment.kind].ours else (True,):
         folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest, size, on_disk=on_disk)
         moves = [_of_checkpoint(stored, folder / stored.path) for stored in resumable.files]
         try:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,16 @@ def test_other_bytes_than_those_signed_for_leave_nothing(store: Reached, content
     assert store.put(store.sign(), content) in REFUSED
     assert store.objects.stat(KEY) is None
     assert list(store.objects.list("projects")) == []
+
+
+def test_what_is_asked_at_once_is_answered_in_order_and_an_error_is_raised(store: Reached) -> None:
+    keys = [f"{FOLDER}/{number}" for number in range(20)]
+    for key in keys[::2]:
+        store.objects.write(key, key.encode())
+    found = store.objects.at_once(partial(store.objects.stat, key) for key in keys)
+    assert [each is not None for each in found] == [True, False] * 10
+    with pytest.raises(NotFound):
+        store.objects.at_once(partial(store.objects.read, key) for key in keys)
 
 
 def test_a_key_that_is_taken_keeps_its_bytes(store: Reached) -> None:

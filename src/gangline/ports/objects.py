@@ -4,11 +4,13 @@ A file that is uploaded in parts becomes an object only when this server complet
 completed, the URLs of its parts reach nothing that anybody reads. Every call except the signing ones may raise `Unreachable`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from gangline.core.files import Signed
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Objects(Protocol):
     @property
     def creates_only(self) -> bool:
         """Return whether a key that is taken keeps its bytes, whoever writes: of two concurrent calls of `write`, one is refused."""
+        ...
+
+    def at_once(self, asks: Iterable[Callable[[], T]]) -> list[T]:
+        """Call what makes requests of this store, several at a time if it is far away. Return the answers in order."""
         ...
 
     def in_parts(self, bytes: int) -> bool:

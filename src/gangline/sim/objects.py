@@ -1,7 +1,7 @@
 """Simulate the object store and the transfers to it: signed URLs, write-once keys, transfers that take time and may fail."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -61,6 +61,9 @@ class SimObjects:
     @property
     def creates_only(self) -> bool:
         return True
+
+    def at_once(self, asks: Iterable[Callable[[], T]]) -> list[T]:
+        return [ask() for ask in asks]
 
     def in_parts(self, bytes: int) -> bool:
         return bytes > PART_BYTES

@@ -6,7 +6,7 @@ Unlike the server's store (`adapters/objects/local.py`) it signs nothing: a URL 
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, EIO, ENOSPC
@@ -42,6 +42,9 @@ class FolderObjects:
         self.root = root
         self.was_full = False
         self._waits_for_room = waits_for_room
+
+    def at_once(self, asks: Iterable[Callable[[], T]]) -> list[T]:
+        return [ask() for ask in asks]
 
     def in_parts(self, bytes: int) -> bool:
         return False

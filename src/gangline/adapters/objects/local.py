@@ -12,15 +12,18 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import ENAMETOOLONG
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 from gangline.core.errors import BadInput, Damaged, Denied, NotFound, Unreachable
 from gangline.core.files import PART_BYTES, Signed, is_safe_path
 from gangline.ports.objects import Stat, UploadPart
+
+T = TypeVar("T")
 
 CHUNK = 4 << 20
 WRITTEN_BYTES = 1 << 20
@@ -45,6 +48,9 @@ class LocalObjects:
     @property
     def creates_only(self) -> bool:
         return True
+
+    def at_once(self, asks: Iterable[Callable[[], T]]) -> list[T]:
+        return [ask() for ask in asks]
 
     def in_parts(self, bytes: int) -> bool:
         return bytes > PART_BYTES

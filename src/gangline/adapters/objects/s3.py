@@ -6,10 +6,11 @@ are requests of `s3_wire`; `s3_abilities` says which of them this store can be t
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
@@ -24,7 +25,10 @@ from gangline.ports.objects import Stat, UploadPart
 if TYPE_CHECKING:
     from obstore.store import S3Credential
 
+T = TypeVar("T")
+
 CHUNK = 4 << 20
+REQUESTS_MAX = 8
 ASK_AGAIN = timedelta(minutes=5, seconds=5)
 """obstore asks for new credentials when less than five minutes are left, so these make it ask after five seconds."""
 GONE, TAKEN = 404, 412
@@ -41,6 +45,10 @@ class S3Objects:
     @property
     def creates_only(self) -> bool:
         return self._able.create_only
+
+    def at_once(self, asks: Iterable[Callable[[], T]]) -> list[T]:
+        with ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="s3") as beside:
+            return list(beside.map(lambda ask: ask(), asks))
 
     def in_parts(self, bytes: int) -> bool:
         return bytes > PART_BYTES or not self._able.create_only

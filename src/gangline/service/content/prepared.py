@@ -33,10 +33,9 @@ def record_prepared(
     if not KEY.fullmatch(prepared.key) or subject_of(prepared.key) not in _subjects(deployment, job["id"]):
         return Refused(because=f"this job does not prepare {prepared.key[:100]}")
     prefix = prepared_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), prepared.key)
-    for file in prepared.files:
-        found = stored_as(deployment, f"{prefix}/{file.path}", file)
-        if isinstance(found, Refused):
-            return found
+    found = stored_as(deployment, [(f"{prefix}/{file.path}", file) for file in prepared.files])
+    if isinstance(found, Refused):
+        return found
     maker = load_node(deployment, node)
     kept = deployment.store.apply(
         guard("hold_lease", **lease_of(node, hold)),

@@ -5,14 +5,15 @@ still being written, those that are complete. The parts are joined here, by the 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from gangline.core.errors import Damaged, Unreachable
 from gangline.core.files import Beginning, File, Grant, Signed, part_lengths
 from gangline.ports.objects import UploadPart
 from gangline.ports.server import Refused, Upload
-from gangline.ports.store import guard, write
+from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX
 from gangline.service.content.parts import attested, declared, in_parts, single_upload
 from gangline.service.deployment import Deployment
@@ -46,15 +47,27 @@ def grant_beginning(deployment: Deployment, key: str, file: Beginning, now_ms: i
     return Grant(parts=tuple(requests))
 
 
-def stored_as(deployment: Deployment, key: str, file: File, parts: tuple[str, ...] = ()) -> bool | Refused:
-    """Return whether the store attests the checksum of `file` under `key`; `Refused` if it is not there.
+def stored_as(deployment: Deployment, files: Iterable[tuple[str, File]], parts: tuple[str, ...] = ()) -> bool | Refused:
+    """Return whether the store attests the checksums of all files under their keys; `Refused` if one is not there.
 
     An upload whose parts have all arrived becomes an object now. Without `parts`, those with which the upload began are meant.
     """
+    found = deployment.objects.at_once(
+        [partial(_join, deployment, key, file, parts, _of_parts(deployment, key, file)) for key, file in files]
+    )
+    return next((each for each in found if isinstance(each, Refused)), all(found))
+
+
+def _of_parts(deployment: Deployment, key: str, file: File) -> Row | None:
+    """Return the record of an upload in parts, if it is one."""
     rows = deployment.store.load("upload", key=key) if deployment.objects.in_parts(file.bytes) else []
-    begun = tuple(json.loads(rows[0]["parts"])) if rows else ()
-    if rows and rows[0]["begun"] and rows[0]["sha256"] != UNKNOWN:
-        deployment.objects.complete(key, rows[0]["begun"], declared(rows[0]["bytes"], begun))
+    return rows[0] if rows else None
+
+
+def _join(deployment: Deployment, key: str, file: File, parts: tuple[str, ...], upload: Row | None) -> bool | Refused:
+    begun = tuple(json.loads(upload["parts"])) if upload else ()
+    if upload and upload["begun"] and upload["sha256"] != UNKNOWN:
+        deployment.objects.complete(key, upload["begun"], declared(upload["bytes"], begun))
     return _stands(deployment, key, file, parts or begun)
 
 

@@ -113,12 +113,9 @@ def commit_checkpoint(
     if not 0 < manifest.step <= last:
         return Refused(because=f"step {manifest.step} is not one of this job's {job['steps']}")
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "checkpoints", manifest.step)
-    verified = True
-    for file in manifest.files:
-        attested = stored_as(deployment, f"{prefix}/{file.path}", file)
-        if isinstance(attested, Refused):
-            return attested
-        verified = verified and attested
+    verified = stored_as(deployment, [(f"{prefix}/{file.path}", file) for file in manifest.files])
+    if isinstance(verified, Refused):
+        return verified
     checkpoint = deployment.new_id("checkpoint")
     wished = saved_for(load_wishes(deployment, job["id"]), hold.attempt, manifest.step)
     because = f"step {manifest.step}" + ", as its owner had asked" * bool(wished)

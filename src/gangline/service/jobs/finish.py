@@ -68,13 +68,12 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
     prefix = attempt_prefix(live["job_project"], live["job"], hold.attempt)
     writes: list[Write] = []
     for folder, files in (("output", outcome.output), ("samples", outcome.samples)):
-        for file in files:
-            key = f"{folder_prefix(prefix, folder, 0)}/{file.path}"
-            # Checked before the transaction: keys are write-once, so the bytes cannot change afterwards.
-            attested = stored_as(deployment, key, file)
-            if isinstance(attested, Refused):
-                return attested
-            writes.append(samples.adding_artifact(targets[folder], hold.attempt, key, file, now_ms))
+        stored = [(f"{folder_prefix(prefix, folder, 0)}/{file.path}", file) for file in files]
+        # Checked before the transaction: keys are write-once, so the bytes cannot change afterwards.
+        attested = stored_as(deployment, stored)
+        if isinstance(attested, Refused):
+            return attested
+        writes += [samples.adding_artifact(targets[folder], hold.attempt, key, file, now_ms) for key, file in stored]
     if renders:
         return [*writes, *samples.rendered(targets["output"], live, now_ms)]
     short = _is_short(outcome, live)

@@ -241,13 +241,11 @@ def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, n
     if job is None:
         return LOST
     prefix = folder_prefix(attempt_prefix(job["project"], job["id"], hold.attempt), "samples", 0)
-    target, writes = SampleFolder(job["id"], "samples"), list[Write]()
-    for file in request.files:
-        key = f"{prefix}/{file.path}"
-        attested = stored_as(deployment, key, file)
-        if isinstance(attested, Refused):
-            return attested
-        writes.append(adding_artifact(target, hold.attempt, key, file, now_ms))
+    target, files = SampleFolder(job["id"], "samples"), [(f"{prefix}/{file.path}", file) for file in request.files]
+    attested = stored_as(deployment, files)
+    if isinstance(attested, Refused):
+        return attested
+    writes = [adding_artifact(target, hold.attempt, key, file, now_ms) for key, file in files]
     told = event(job["id"], "rendered", f"samples/{pictures_name(request.step)} between two steps", now_ms, node=node)
     first = all(artifact.values["path"] not in _known(deployment, job["id"]) for artifact in writes)
     if is_shown_by(load_wishes(deployment, job["id"]), hold.attempt, request.step):

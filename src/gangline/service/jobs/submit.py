@@ -35,7 +35,7 @@ def blob_here(
     """Return whether a file is stored, and record it if so; else return how to upload it. Clients call this before and after an upload."""
     key, file = blob_key(project, sha256), File(path=sha256, bytes=size, sha256=sha256)
     refuse_going(deployment, project, file)
-    if isinstance(stored_as(deployment, key, file, parts), Refused):
+    if isinstance(stored_as(deployment, [(key, file)], parts), Refused):
         return BlobView(
             present=False,
             grant=grant(deployment, key, Upload(path=sha256, bytes=size, sha256=sha256, parts=parts), now_ms),

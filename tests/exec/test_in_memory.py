@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,13 @@ def in_memory(line: Line, node: str) -> Path:
     """Where the folder of a node's script lies in memory."""
     link = (line.root / node / "out").absolute()
     return SHM / f"gangline-exec-{hashlib.sha256(os.fsencode(link)).hexdigest()[:16]}"
+
+
+def killed(folder: LocalFolderInMemory) -> None:
+    """Let go of the lock, as a kill does."""
+    assert folder._lock is not None
+    os.close(folder._lock)
+    folder._lock = None
 
 
 # ---------------------------------------------------------------------------------------------------------------- the line
@@ -113,6 +121,62 @@ def test_where_memory_becomes_short_the_same_script_goes_on_on_disk(
         assert (out / f"checkpoint-{saved[0]}").is_dir(), "older checkpoints have moved along"
 
 
+def test_what_the_store_does_not_have_is_not_deleted(line: Line) -> None:
+    script = "mkdir out/step_1; echo 1 > out/step_1/done; mkdir out/step_2; echo 2 > out/step_2/weights; sleep 2"
+    running = line.start("a", options=("--in-memory", "--complete-when", "step_*/done"), command=("bash", "-c", script))
+    assert running.end()[0] == 0
+    out = line.root / "a" / "out"
+    assert "step_2 is incomplete" in running.text and f"what {out} has is in memory" in running.text
+    assert (out / "step_2" / "weights").read_text() == "2\n"
+    left = LocalFolderInMemory(SHM, out)
+    assert left.enter(0) == "" and left.discard()
+
+
+def test_a_command_that_has_finished_leaves_nothing_in_memory_when_it_is_started_again(line: Line) -> None:
+    assert line.start("a", chain=(20,), options=("--in-memory",)).end()[0] == 0
+    again = line.start("a", chain=(20,), options=("--in-memory",))
+    code, told = again.end()
+    assert code == 0 and "has already finished this command" in told["because"]
+    assert "in memory until" not in again.text
+    assert not os.path.lexists(line.root / "a" / "out") and not in_memory(line, "a").exists()
+
+
+def test_a_line_without_the_option_goes_on_with_what_a_kill_left_in_memory(line: Line) -> None:
+    first = line.start("a", options=("--in-memory",))
+    first.until("is safe", times=2)
+    first.kill()
+    second = line.start("a")
+    code, told = second.end()
+    assert (code, told["bytes_downloaded"]) == (0, 0) and told["restored_step"] >= 20
+    assert line.result("a") == state_after(60)
+    assert not (line.root / "a" / "out").is_symlink() and not in_memory(line, "a").exists()
+
+
+STOPPED_AS_IT_MOVES = """
+import os, signal
+from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
+copy = LocalFolderInMemory._copy
+def stopped(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    copy(self)
+LocalFolderInMemory._copy = stopped
+from gangline.cli.main import main
+main()
+"""
+
+
+def test_a_signal_while_files_move_to_disk_ends_the_line_as_any_stop(tmp_path: Path) -> None:
+    store, out, memory = tmp_path / "store", tmp_path / "a" / "out", tmp_path / "memory"
+    for folder in (out.parent, memory):
+        folder.mkdir()
+    line = (sys.executable, "-c", STOPPED_AS_IT_MOVES, "exec", "--in-memory", "--checkpoints", out, "--to", store)
+    script = ("--", sys.executable, CHAIN, out, "60", "--bytes", "3000000")
+    ran = run_on_a_disk_of("60m", memory, *map(str, (*line, *script)), GANGLINE_TMPFS=str(memory))
+    assert ran.returncode == 75 and "Traceback" not in ran.stderr, ran.stderr
+    assert out.is_symlink() and "checkpoints are written to disk" not in ran.stderr
+    assert not out.with_name(".out.moving").exists()
+
+
 # ------------------------------------------------------------------------------------------------------------- the folder
 
 
@@ -163,3 +227,73 @@ def test_all_files_move_to_disk_with_their_times_and_in_their_order(folder: Loca
     of_b, of_a = ((folder.link / name / "w").stat() for name in "ba")
     assert (of_b.st_mtime, of_a.st_mtime) == (5, 7) and of_b.st_ctime_ns < of_a.st_ctime_ns
     assert {path.name for path in folder.link.parent.iterdir()} <= {"out", ".out.gangline"}
+
+
+def test_a_folder_that_its_owner_has_deleted_does_not_come_back(folder: LocalFolderInMemory) -> None:
+    assert folder.enter(0) == ""
+    (folder.link / "checkpoint-100").mkdir()
+    killed(folder)
+    folder.link.unlink()
+    again = LocalFolderInMemory(SHM, folder.link)
+    assert again.enter(0) == "" and list(again.place.iterdir()) == []
+    again.discard()
+
+
+def test_what_somebody_else_laid_where_a_link_leads_is_never_taken(
+    folder: LocalFolderInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.link.symlink_to(folder.place)
+    (folder.place / "checkpoint-999").mkdir(parents=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: 12345)
+        assert "is somebody else's" in folder.enter(0)
+        folder.move_to_disk()
+    assert folder.link.is_dir() and not folder.link.is_symlink() and list(folder.link.iterdir()) == []
+    shutil.rmtree(folder.place.parent)
+
+
+def test_a_kill_while_it_moves_to_disk_loses_nothing(folder: LocalFolderInMemory) -> None:
+    assert folder.enter(0) == ""
+    (folder.link / "checkpoint-100").mkdir()
+    folder._copy()
+    killed(folder)  # with the copy complete and the link in place
+    again = LocalFolderInMemory(SHM, folder.link)
+    assert again.enter(0) == "" and not again._moving.exists()
+    again._copy()
+    killed(again)
+    again.link.unlink()  # it was gone already
+    last = LocalFolderInMemory(SHM, folder.link)
+    assert "has files already" in last.enter(0)
+    assert (folder.link / "checkpoint-100").is_dir() and not folder.place.parent.exists() and not last._moving.exists()
+
+
+def test_pipes_stay_behind_and_links_are_moved_as_links(folder: LocalFolderInMemory) -> None:
+    assert folder.enter(0) == ""
+    os.mkfifo(folder.link / "pipe")
+    (folder.link / "gone").symlink_to("nowhere")
+    folder.move_to_disk()
+    assert [path.name for path in folder.link.iterdir()] == ["gone"] and (folder.link / "gone").is_symlink()
+
+
+MOVES = """
+import os, sys
+from pathlib import Path
+from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
+folder = LocalFolderInMemory(Path("/dev/shm"), Path(sys.argv[1]))
+assert folder.enter(0) == ""
+try:
+    (folder.link / "w").write_bytes(bytes(3_000_000))
+    folder.move_to_disk()
+except Exception as error:
+    print(error, folder.link.is_symlink(), (folder.link / "w").stat().st_size, folder._moving.exists())
+finally:
+    folder.discard()
+"""
+
+
+def test_a_disk_without_room_leaves_all_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    out = tmp_path / "disk" / "out"
+    ran = run_on_a_disk_of("1m", tmp_path / "disk", sys.executable, "-c", MOVES, str(out))
+    said = f"{out} cannot be moved from memory to disk: 3 MB are needed, and 1 MB are free True 3000000 False\n"
+    assert ran.stdout == said, ran.stderr

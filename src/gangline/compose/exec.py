@@ -106,10 +106,12 @@ def make_exec(
         )
 
     adopt_orphans()
-    if not in_memory:
-        return Exec(plan, tools_for(checkpoints))
-    tmpfs = Path(os.environ.get("GANGLINE_TMPFS") or "/dev/shm")  # noqa: S108 - below it, a folder of its own
-    return ExecInMemory(plan, prefix, LocalFolderInMemory(tmpfs, checkpoints), tools_for)
+    tmpfs = Path(os.environ.get("GANGLINE_TMPFS") or "/dev/shm").absolute()  # noqa: S108 - below it, a folder of its own
+    folder = LocalFolderInMemory(tmpfs, checkpoints)
+    if in_memory:
+        return ExecInMemory(plan, prefix, folder, tools_for)
+    folder.move_to_disk()  # what an earlier run with --in-memory left
+    return Exec(plan, tools_for(checkpoints))
 
 
 def make_fetch(address: str, folder: Path, say: Callable[[str], None]) -> "Callable[..., Fetched]":

@@ -1,13 +1,16 @@
 """Run a command whose checkpoints lie in memory, and continue it with its folder on disk where memory becomes short."""
 
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
-from gangline.exec.plan import EXIT_OVERTAKEN, ExecPlan, Summary, Tools
-from gangline.exec.run import Exec
+from gangline.exec.plan import EXIT_OVERTAKEN, ExecPlan, Stopped, Summary, Tools
+from gangline.exec.run import SIGNALS, Exec
 from gangline.exec.run_prefix import RunPrefix
 from gangline.exec.start import newest_readable
 from gangline.ports.notifier import Notifier
@@ -27,20 +30,23 @@ class ExecInMemory:
     def __call__(self) -> Summary:
         self.prefix.check()
         newest = newest_readable(self.prefix, self.prefix.find())
-        if why_not := self.folder.enter(newest.bytes if newest else 0):
+        size = newest.bytes if newest else 0
+        if why_not := self.folder.enter(size):
             return self._on_disk(why_not)
         tools = self.tools_for(self.folder.place)
         tools.say(f"checkpoints are kept in memory, in {self.folder.place}")
         watch = _Watch(self.folder, tools.notifier, tools.notice)
         run = Exec(self.plan, replace(tools, notifier=watch, notice=watch.notice))
-        ended = run()
+        try:
+            ended = run()
+        except UserError:
+            if lack := self.folder.lack(size):  # it had no room for the checkpoint to resume from
+                return self._on_disk(lack)
+            self._discard_if_empty()
+            raise
         if not run.signals and (lack := self._lack(ended, watch)):
-            return self._on_disk(lack)
-        if ended.exit_code == 0 and run.stored_all:
-            self.folder.discard()
-            tools.say(f"{self.folder.link} was in memory and is deleted: all of it is in {self.prefix.address}")
-        else:
-            tools.say(f"what {self.folder.link} has is in memory until this machine restarts")
+            return self._continue(lack, ended, tools)
+        self._leave(tools, stored_all=ended.exit_code == 0 and run.stored_all)
         return ended
 
     def _lack(self, ended: Summary, watch: "_Watch") -> str:
@@ -51,11 +57,50 @@ class ExecInMemory:
             return watch.lack if ended.because == watch.lack else ""
         return self.folder.lack(watch.size)
 
+    def _continue(self, lack: str, ended: Summary, tools: Tools) -> Summary:
+        """Continue on disk. If that is not possible, or a signal comes before it has begun, what was in memory stays there."""
+        try:
+            with _stopped_by_signals():
+                return self._on_disk(lack)
+        except Stopped:
+            pass
+        except UserError as error:
+            tools.say(f"{error.message}: {error.hint}")
+        return ended
+
     def _on_disk(self, because: str) -> Summary:
         self.folder.move_to_disk()
         tools = self.tools_for(self.folder.link)
         tools.say(f"checkpoints are written to disk: {because}")
         return Exec(self.plan, tools)()
+
+    def _leave(self, tools: Tools, *, stored_all: bool) -> None:
+        link = self.folder.link
+        if self._discard_if_empty():
+            return
+        if stored_all and self.folder.discard():
+            tools.say(f"{link} was in memory and is deleted: all of it is in {self.prefix.address}")
+        else:
+            tools.say(f"what {link} has is in memory until this machine restarts")
+
+    def _discard_if_empty(self) -> bool:
+        return self.folder.is_empty and self.folder.discard()
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Raise `Stopped` at a signal that ends a run, wherever that is: a run that begins meanwhile has handlers of its own."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped
+
+    heeded = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, stop) for each in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Watch:

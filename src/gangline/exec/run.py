@@ -292,7 +292,7 @@ class Exec:
             has_all = self._reporter(lambda: self._send_results(killed=code != 0))
             lacking = not has_all or self._uploader.lacks_newest or self._watcher.lacks_newest
             end = {"code": None if code == 0 and lacking else code, "because": because, "after_ms": report.after_ms()}
-            self.stored_all = not lacking
+            self.stored_all = not (lacking or self._watcher.left_out)
             self._reporter(lambda: self._write_end(end))
         except Abandoned:
             because = f"{because}; the object store did not answer, so not everything is in it"

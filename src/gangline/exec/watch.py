@@ -29,7 +29,7 @@ LOG_BYTES_MAX = 8 << 20
 
 class Watcher:
     """Takes each checkpoint of `command` as soon as it is complete and passes it to `put`, with the `after_ms` of the scan that found it.
-    `lacks_newest` is True if the last complete one could not be taken."""
+    `lacks_newest` is True if the last complete one could not be taken; `left_out` has those that were incomplete when the command ended."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Watcher:
         reporter: ErrorReporter,
     ) -> None:
         self.lacks_newest = False
+        self.left_out: list[str] = []
         self._rules = rules
         self._workspace = tools.workspace
         self._now_s = tools.now_s
@@ -58,7 +59,7 @@ class Watcher:
 
     def look(self, *, ended: bool = False, well: bool = False) -> None:
         """Scan the folder once. `ended`: the command runs no more; `well`: it exited with 0 or `EXIT_STOPPED`."""
-        after_ms = self._after_ms()
+        after_ms, self.left_out = self._after_ms(), []
         for candidate in self._workspace.look(self._now_s(), ended=ended, well=well):
             self._reporter(lambda candidate=candidate: self._look_at(candidate, after_ms, ended=ended))
 
@@ -69,9 +70,12 @@ class Watcher:
         if not why:
             if ended or self._now_s() >= self._refused_s.get(candidate.name, 0.0):
                 self._take(candidate, after_ms)
-        elif why == UNTOUCHED:
             return
-        elif ended and not is_result(rules, candidate) and _is_half(candidate):
+        if why == UNTOUCHED:
+            return
+        left_out = ended and not is_result(rules, candidate)
+        self.left_out += [candidate.title] if left_out else []
+        if left_out and _is_half(candidate):
             self._reporter.warn(f"{candidate.title} is incomplete, so it is not uploaded: {why}")
         else:
             self._wonder(candidate, why)

@@ -108,6 +108,11 @@ class FolderInMemory(Protocol):
     link: Path
     place: Path
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing of a script is in memory."""
+        ...
+
     def enter(self, size: int) -> str:
         """Let the link lead to memory, where checkpoints of `size` bytes will lie. Return why not, if it must not.
 
@@ -123,6 +128,6 @@ class FolderInMemory(Protocol):
         """Let the link be a folder on disk with all that was in memory. Raises `UserError` if the disk has no room for it."""
         ...
 
-    def discard(self) -> None:
-        """Delete the link, and all that is in memory."""
+    def discard(self) -> bool:
+        """Delete the link, and all that is in memory. If some of that is never uploaded, delete nothing and return False."""
         ...

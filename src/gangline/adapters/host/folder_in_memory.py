@@ -4,16 +4,20 @@ import hashlib
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from gangline.adapters.host.entries import date_files, files_at
 from gangline.adapters.host.state_folder import lock, state_beside
+from gangline.adapters.host.workspace import ASIDE
 from gangline.core.errors import UserError
 from gangline.core.runs.in_memory import lack_of_memory, lies_in_memory
+from gangline.core.words import size_words
 from gangline.posix import RunMemory, memory_cgroups, remove_tree, why_not_in_memory
 
 PREFIX = "gangline-exec-"
+COPYING, COPIED = "copying", "copied"
 
 
 class LocalFolderInMemory:
@@ -25,42 +29,72 @@ class LocalFolderInMemory:
         self._around = tmpfs / f"{PREFIX}{hashlib.sha256(os.fsencode(self.link)).hexdigest()[:16]}"
         self.place = self._around / self.link.name
         self._memory = RunMemory(self._around, tuple(memory_cgroups()))
+        self._moving = self.link.with_name(f".{self.link.name}.moving") if self.link.name else self.link
         self._lock: int | None = None
 
+    @property
+    def leads_to_memory(self) -> bool:
+        return self.link.is_symlink() and self.link.readlink() == self.place
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.place.iterdir()) and not self._has_more
+
     def enter(self, size: int) -> str:
-        why_not = self._why_not()
-        if why_not or not self.link.name:
-            return why_not or "a folder that a script runs in cannot be moved to memory"
+        if not self.link.name:
+            return "a folder that a script runs in cannot be moved to memory"
         try:
-            self._around.mkdir(mode=0o700, exist_ok=True)
-            found = self._around.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                return f"{self._around} is somebody else's"
-            self._lock = lock(self._around / "lock", self.link)
-            self.place.mkdir(exist_ok=True)
-            if why_not := self.lack(size):
-                return why_not
-            if not self._leads_to_memory:
-                self.link.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):
-                    self.link.rmdir()
-                self.link.symlink_to(self.place)
+            self._finish_move()
+            return self._why_not() or self._enter(size)
         except OSError as error:
             return f"{error.filename or self._tmpfs} cannot be used: {error.strerror}"
-        return ""
 
     def _why_not(self) -> str:
         if why_not := why_not_in_memory(self._tmpfs):
             return why_not
+        if self.leads_to_memory or not os.path.lexists(self.link):
+            return ""
         if self.link.is_symlink():
-            return "" if self._leads_to_memory else f"{self.link} is a link"
+            return f"{self.link} is a link"
         if self.link.is_dir() and not any(self.link.iterdir()):
             return ""
-        return f"{self.link} has files already" if self.link.exists() else ""
+        if self._is_ours:  # of a start whose files have moved to disk, or were deleted there
+            self._leave()
+        return f"{self.link} has files already"
+
+    def _enter(self, size: int) -> str:
+        with suppress(FileExistsError):
+            self._around.mkdir(mode=0o700)
+        if not self._is_ours:
+            return f"{self._around} is somebody else's"
+        if not self.leads_to_memory:  # what is still there belongs to a folder that its owner has deleted
+            remove_tree(self.place)
+            remove_tree(state_beside(self.place))
+        self.place.mkdir(exist_ok=True)
+        if lack := self.lack(size):
+            return lack
+        if not self.leads_to_memory:
+            self.link.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                self.link.rmdir()
+            self.link.symlink_to(self.place)
+        return ""
 
     @property
-    def _leads_to_memory(self) -> bool:
-        return self.link.is_symlink() and self.link.readlink() == self.place
+    def _is_ours(self) -> bool:
+        """Return whether there is a folder of this user, which is locked from then on. Raises `UserError` if another process uses it."""
+        with suppress(FileNotFoundError):
+            found = self._around.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                self._lock = lock(self._around / "lock", self.link) if self._lock is None else self._lock
+                return True
+        return False
+
+    @property
+    def _has_more(self) -> bool:
+        """Return whether it has what is never uploaded: hidden files, and what the last start set aside."""
+        aside = state_beside(self.place) / ASIDE
+        return any(self.place.glob(".*")) or (aside.is_dir() and any(aside.iterdir()))
 
     def lack(self, size: int) -> str:
         held, free = self._memory.held(), self._memory.free()
@@ -68,35 +102,66 @@ class LocalFolderInMemory:
         return "" if fits else lack_of_memory(size, held=held, free=free)
 
     def move_to_disk(self) -> None:
-        if self._leads_to_memory:
-            moving = self.link.with_name(f".{self.link.name}.moving")
-            remove_tree(moving)
+        if self.leads_to_memory:
             try:
-                shutil.copytree(self.place, moving / "folder", symlinks=True)
-                written_ns = {path: (self.place / path).stat().st_mtime_ns for path in files_at(self.place)}
-                date_files(moving / "folder", list(written_ns), written_ns)
-                if state_beside(self.place).is_dir():
-                    shutil.copytree(state_beside(self.place), moving / "state", symlinks=True)
-                    remove_tree(state_beside(self.link))
-                    (moving / "state").rename(state_beside(self.link))
-                self.link.unlink()
-                (moving / "folder").rename(self.link)
+                if self._is_ours and self.place.is_dir():
+                    self._copy()
+                    self.link.unlink()
+                    self._finish_move()
+                else:  # the machine was restarted, and perhaps somebody else has taken the name
+                    self.link.unlink()
+                    self.link.mkdir()
             except OSError as error:
-                remove_tree(moving)
-                raise UserError(
-                    f"{self.link} cannot be moved from memory to disk: {error.strerror}",
-                    hint="make room on the disk, or in memory: its files are still there",
-                ) from None
-            remove_tree(moving)
+                raise self._refusal(error.strerror or error.args[0][0][2]) from None  # shutil.Error has a list
         self._leave()
 
-    def discard(self) -> None:
-        if self._leads_to_memory:
+    def _copy(self) -> None:
+        held, free = self._memory.held(), shutil.disk_usage(self.link.parent).free
+        if held > free:
+            raise self._refusal(f"{size_words(held)} are needed, and {size_words(free)} are free")
+        remove_tree(self._moving)
+        copying = self._moving / COPYING
+        try:
+            shutil.copytree(self.place, copying, symlinks=True, ignore=_special)
+            written_ns = {path: (self.place / path).stat().st_mtime_ns for path in files_at(copying)}
+            date_files(copying, list(written_ns), written_ns)
+            if state_beside(self.place).is_dir():
+                remove_tree(state_beside(self.link))
+                shutil.copytree(state_beside(self.place), state_beside(self.link), symlinks=True)
+        except BaseException:
+            remove_tree(self._moving)
+            raise
+        copying.rename(self._moving / COPIED)
+
+    def _refusal(self, because: str) -> UserError:
+        return UserError(
+            f"{self.link} cannot be moved from memory to disk: {because}",
+            hint="make room on the disk, or in memory: its files are still there",
+        )
+
+    def _finish_move(self) -> None:
+        """Give the copy the name of the link, once that is gone, also after a kill; remove one that is not complete."""
+        copied = self._moving / COPIED
+        if copied.is_dir() and not os.path.lexists(self.link):
+            copied.rename(self.link)
+        remove_tree(self._moving)
+
+    def discard(self) -> bool:
+        if self._has_more:
+            return False
+        if self.leads_to_memory:
             self.link.unlink()
         self._leave()
+        return True
 
     def _leave(self) -> None:
         if self._lock is not None:
             remove_tree(self._around)
             os.close(self._lock)
             self._lock = None
+
+
+def _special(folder: str, names: Iterable[str]) -> list[str]:
+    """Return the names of what is neither a file nor a folder nor a link."""
+    kinds = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
+    return [name for name in names if not any(of(Path(folder, name).lstat().st_mode) for of in kinds)]

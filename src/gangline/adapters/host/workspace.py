@@ -32,6 +32,7 @@ from gangline.core.runs.contract import Manifest
 from gangline.ports.workspace import Taken
 from gangline.posix import FolderNews, is_written
 
+ASIDE = "set-aside"
 CHEAP_S, IDLE = 0.0005, 400.0
 """Each look scans the folder as long as a scan takes less than `CHEAP_S` seconds. A slower scan takes at most 1/`IDLE` of a core, however
 many files there are: between two scans, a look checks only what it was notified of."""
@@ -263,8 +264,8 @@ class LocalWorkspace:
 
     def set_aside(self, name: str) -> None:
         if self._aside is None:
-            shutil.rmtree(self.state / "set-aside", ignore_errors=True)
-            self._aside = self.state / "set-aside"
+            shutil.rmtree(self.state / ASIDE, ignore_errors=True)
+            self._aside = self.state / ASIDE
             self._aside.mkdir()
         for path in self._paths_of(name) if name == ROOT else [name] * (self.root / name).exists():
             try:

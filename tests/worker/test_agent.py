@@ -555,6 +555,7 @@ class SavingRun(ScriptedRun):
     deaf: bool = False
     save_s: float | None = None
     step: int = 0
+    spec_hash: str = ""
     phase: Any = "training"
     asked_at: list[int] = field(default_factory=list)
 
@@ -576,7 +577,7 @@ class SavingRun(ScriptedRun):
         folder = self.directory / "checkpoints" / f"{self.step:06d}"
         folder.mkdir(parents=True)
         (folder / "weights.safetensors").write_bytes(self.content)
-        mine = spec_hash(self.service.spec(steps=LONG_STEPS))
+        mine = self.spec_hash or spec_hash(self.service.spec(steps=LONG_STEPS))
         self.saved.append(Saved(folder, self.service.manifest(self.step, self.content, spec_hash=mine)))
 
     def pauses_s(self) -> list[int]:

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from gangline.core.parsing import to_json
+from gangline.core.runs.proof import Proof
+from gangline.core.specs.command import CommandSpec, command_hash
 from gangline.ports.trainer import RunAccess
+from gangline.service.jobs.submit import submit
 from gangline.worker.agent import Agent
-from tests.service.conftest import POLICY, Service
+from tests.service.conftest import POLICY, PROJECT, Service
 from tests.worker.test_agent import (
     LONG_STEPS,
     SCRIPT,
@@ -24,6 +28,7 @@ from tests.worker.test_agent import (
 )
 
 INTERRUPTED = 30
+ISOLATED = {"isolation": "uid"}
 WEIGHTS = b"weights"
 PAUSE_S = 40
 HELD_BACK = replace(POLICY, save_gb_per_hour=len(WEIGHTS) / 1e9 * 3600 / PAUSE_S)
@@ -73,14 +78,19 @@ def test_what_a_run_does_and_why_is_in_its_log_in_the_nodes_and_in_the_api(node:
 
 @dataclass
 class SavesByItself(SavingRun):
-    """It saves every five steps, whether it is asked or not; one of them may be the best so far."""
+    """It saves every five steps, whether it is asked or not; one of them may be the best so far, and after one of them it takes three more
+    steps and saves again before the node looks."""
 
     best_step: int = 0
+    hurries_at: int = -1
 
     def exit_code(self) -> int | None:
         code = super().exit_code()
         if code is None and self.step % 5 == 0:
             self.save()
+            if self.step == self.hurries_at:
+                self.step += 3
+                self.save()
             if self.step == self.best_step:
                 last = self.saved[-1]
                 self.saved[-1] = replace(last, manifest=replace(last.manifest, best=True))
@@ -93,6 +103,8 @@ class SavesByItself(SavingRun):
 
     def ask_to_save(self) -> None:
         """It saves by itself anyway."""
+        assert self.service
+        self.asked_at.append(self.service.now_ms // 1000)
 
 
 @dataclass
@@ -141,6 +153,29 @@ def test_what_pictures_are_made_of_and_the_best_weights_are_not_held_back(held_b
     assert {100, 200, 265, 300, 400, 500} <= set(steps)
     by_time = [step for step in steps if step % 100 and step != 265]
     assert len(by_time) <= 150 // PAUSE_S + 1, by_time
+
+
+def test_what_pictures_are_made_of_is_uploaded_although_a_newer_one_is_held_back(held_back: Node) -> None:
+    job = run_that_saves_by_itself(held_back, {"checkpoint_every_steps": 100}, hurries_at=100)
+    steps = [step for step, _ in committed(held_back, job, 150)]
+    assert 100 in steps and 200 in steps, steps
+
+
+def test_a_commands_checkpoints_are_all_uploaded_and_none_is_asked_for(held_back: Node) -> None:
+    spec = CommandSpec(command=("true",))
+    held_back.trainer = SavesByItselfTrainer(
+        SCRIPT, service=held_back.service, said={"spec_hash": command_hash(spec)}, proofs=[Proof(measured=ISOLATED)]
+    )
+    held_back.agent._edges = replace(held_back.agent._edges, trainer=held_back.trainer)
+    service = held_back.service
+    job = submit(service.deployment, PROJECT, to_json(spec), name="", request=None, now_ms=service.now_ms)
+    times = [second for _, second in committed(held_back, job, 200)]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert len(pauses) > 20 and all(pause <= 6 for pause in pauses), pauses
+    run = held_back.trainer.runs[0]
+    assert isinstance(run, SavesByItself) and not run.asked_at, "no node can make a command save"
+    (attempt,) = service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
+    assert attempt["saving"] is None and not run.noted, "nobody knows how often it saves"
 
 
 def test_a_node_that_leaves_uploads_what_it_held_back(held_back: Node) -> None:

@@ -8,6 +8,7 @@ from gangline.core.fleet.choice import History, interruptions_per_hour
 from gangline.core.policy import Policy
 from gangline.core.runs.daly import between_s
 from gangline.core.runs.saving import SaveCost, Saving, SavingTerms, choose_saving, has_changed_much, saving_terms
+from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import Commit, Committed
 from gangline.ports.trainer import Run, Saved
 from gangline.worker.attempt import LiveAttempt
@@ -21,11 +22,15 @@ SAVE_ANSWER_S_MAX = 60.0
 
 
 class Checkpoints:
-    """The checkpoints of one attempt, from the step that it resumes from. Its trainer may be started more than once."""
+    """The checkpoints of one attempt, from the step that it resumes from. Its trainer may be started more than once.
+
+    A command saves when its owner had it written to: it is never asked to, and all that it saves is uploaded at once.
+    """
 
     def __init__(self, live: LiveAttempt, shipping: Shipping) -> None:
         self._live = live
         self._shipping = shipping
+        self._saves_when_asked = KINDS[live.assignment.kind].ours
         self._streaming = Streaming(live)
         self._shipped_step = live.from_step
         self._asked_s = -math.inf
@@ -61,7 +66,7 @@ class Checkpoints:
         The first is due at a random moment of the first interval, so that jobs that began together do not all save and upload together.
         """
         live, progress = self._live, run.progress()
-        if live.first_step_s is None or live.stopping or progress.phase != "training":
+        if not self._saves_when_asked or live.first_step_s is None or live.stopping or progress.phase != "training":
             return NEWS
         if live.save_wanted and not self._asked_as_wanted:
             return live.clock.now_s
@@ -90,17 +95,19 @@ class Checkpoints:
         self._is_answered = _newest_step(run) != before
 
     def _ship_new(self, run: Run, *, all_of_them: bool = False) -> Activity[None]:
-        """Upload and commit the newest complete checkpoint, and before it the best one, which is kept. Others are skipped.
+        """Upload and commit the newest complete checkpoint that is not held back, and before it the best one, which is kept. Others are
+        skipped.
 
         One that is held back waits for its time, or is overtaken by the next.
         """
         while new := [saved for saved in run.checkpoints() if saved.manifest.step > self._shipped_step]:
-            chosen = ([saved for saved in new if saved.manifest.best] or new)[-1]
-            if not (all_of_them or chosen.manifest.best) and self._is_held_back(chosen.manifest.step):
+            best = [saved for saved in new if saved.manifest.best]
+            free = [saved for saved in new if all_of_them or not self._is_held_back(saved.manifest.step)]
+            if not (best or free):
                 for overtaken in new[:-1]:
                     self._live.edges.host.discard(overtaken.folder)
                 return
-            yield from self._ship(run, chosen)
+            yield from self._ship(run, (best or free)[-1])
 
     def _stream(self, run: Run) -> None:
         """Upload what is complete of the checkpoint that is being written, unless it is held back."""
@@ -110,7 +117,7 @@ class Checkpoints:
         """Return whether a checkpoint is one of those that the trainer saves by time, and comes sooner than the policy lets it upload."""
         live = self._live
         wanted = live.stopping or live.save_wanted or self._terms.is_by_steps(step)
-        return not wanted and live.clock.now_s < self._upload_due_s
+        return self._saves_when_asked and not wanted and live.clock.now_s < self._upload_due_s
 
     def _held_back_until_s(self, run: Run) -> float:
         saved = _newest_step(run)
@@ -161,7 +168,7 @@ class Checkpoints:
         """Send all metrics up to a checkpoint, then commit it: a later attempt that resumes from it does not measure those steps again."""
         live = self._live
         yield from self._shipping.send_metrics_of_now(run)
-        saving = self._choose(run)
+        saving = self._choose(run) if self._saves_when_asked else None
         request = Commit(manifest=saved.manifest.to_json(), saving=saving)
         answer = yield from live.insistently(lambda: live.edges.server.commit(live.hold, request))
         if not isinstance(answer, Committed):
@@ -171,7 +178,7 @@ class Checkpoints:
         )
         if answer.between_s:
             self._terms = replace(self._terms, between_s=answer.between_s)
-        if has_changed_much(self._told, saving):
+        if saving and has_changed_much(self._told, saving):
             self._told = saving
             self._live.news.append(saving.sentence)
             run.note(saving.sentence)

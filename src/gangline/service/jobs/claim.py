@@ -220,7 +220,7 @@ def _assignment(
         inputs=inputs_of(deployment, job),
         resume=tuple(resumable(row) for row in checkpoints),
         prepared=prepared_for(deployment, job, node, now_ms),
-        saving=_saving(deployment, spec, node, now_ms),
+        saving=_saving(deployment, spec, node, now_ms) if KINDS[job["kind"]].ours else None,
     )
 
 
@@ -228,6 +228,6 @@ def _saving(deployment: Deployment, spec: Mapping[str, Any], node: Node, now_ms:
     return saving_terms(
         deployment.policy,
         expected_between_s(deployment, node.id, now_ms),
-        every_s=spec.get("checkpoint_every_s") or NEVER_S,  # when a command saves is its own affair
+        every_s=spec.get("checkpoint_every_s") or NEVER_S,
         every_steps=(spec.get("checkpoint_every_steps"), spec.get("sample_every_steps")),
     )

@@ -84,3 +84,15 @@ def test_a_checkpoint_of_another_length_begins_another_upload(service: Service) 
     longer = CONTENT + b"!"
     service.put(grant(service, node, hold, 10, longer), longer)
     assert commit(service, node, hold, 10, longer) == Committed()
+
+
+def test_a_late_request_for_parts_takes_nothing_from_the_upload_that_was_declared_meanwhile(service: Service) -> None:
+    service.submit()
+    node = service.join("node-a")
+    hold = service.claim(node).hold
+    whole = grant(service, node, hold, 10, CONTENT)
+    service.put(Grant(parts=whole.parts[:1]), CONTENT)
+    assert granted(begin(service, node, hold, 1, PIECES[1])).parts == (None, None, None)
+    service.put(Grant(parts=(None, *whole.parts[1:])), CONTENT)
+    assert commit(service, node, hold, 10, CONTENT) == Committed()
+    assert granted(begin(service, node, hold, 1, PIECES[1])).parts == (None, None, None), "nor from what is committed"

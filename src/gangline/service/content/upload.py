@@ -34,11 +34,14 @@ def grant(deployment: Deployment, key: str, file: Upload, now_ms: int, *, attemp
 def grant_beginning(deployment: Deployment, key: str, file: Beginning, now_ms: int, *, attempt: str) -> Grant:
     """Return requests that upload these parts of a file that is still being written, each for exactly its bytes, and None for the others.
 
-    No object comes of them before `grant` is asked for the whole file, with the hashes of all of its parts.
+    No object comes of them before `grant` is asked for the whole file, with the hashes of all of its parts. Once it was asked for that,
+    nothing is granted here: this request was late.
     """
-    upload = _unfinished(deployment, key, file, now_ms, attempt)
     lengths = part_lengths(file.bytes)
     requests: list[Signed | None] = [None] * len(lengths)
+    upload = _unfinished(deployment, key, file, now_ms, attempt)
+    if upload is None:
+        return Grant(parts=tuple(requests))
     for number, sha256 in enumerate(file.parts, file.first):
         part = UploadPart(lengths[number], sha256)
         requests[number] = deployment.objects.sign_part(
@@ -78,12 +81,15 @@ def _stands(deployment: Deployment, key: str, file: File, parts: tuple[str, ...]
         return Refused(because=error.message)
 
 
-def _unfinished(deployment: Deployment, key: str, file: Beginning, now_ms: int, attempt: str) -> str:
-    """Return the upload of a file of this length whose hash is not known yet; it is begun if there is none."""
+def _unfinished(deployment: Deployment, key: str, file: Beginning, now_ms: int, attempt: str) -> str | None:
+    """Return the upload of a file of this length whose hash is not known yet; it is begun if there is none. Return None if the hash is
+    known: beginning another upload would abort that one."""
     for _ in range(TRIES_MAX):
         rows = deployment.store.load("upload", key=key)
         seen = rows[0]["begun"] if rows else ""
-        if seen and (rows[0]["bytes"], rows[0]["sha256"]) == (file.bytes, UNKNOWN):
+        if rows and rows[0]["bytes"] == file.bytes and rows[0]["sha256"] != UNKNOWN:
+            return None
+        if seen and rows[0]["bytes"] == file.bytes:
             return seen
         said = {"bytes": file.bytes, "sha256": UNKNOWN, "parts": json.dumps(())}
         if upload := _begin(deployment, {"key": key, "attempt": attempt, "now": now_ms} | said, seen):

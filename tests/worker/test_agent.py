@@ -16,10 +16,12 @@ import pytest
 from gangline.adapters.host.host import LocalHost
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, Beginning, File, Grant, Signed
+from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
 from gangline.core.runs.metrics import Reading
 from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key
 from gangline.core.runs.proof import Proof
+from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Folder, Join, Upload
@@ -27,6 +29,7 @@ from gangline.ports.store import write
 from gangline.ports.trainer import Made, Pictures, RunAccess, RunResult, Saved, Unfinished
 from gangline.service.controller import Controller
 from gangline.service.fleet.nodes import gone
+from gangline.service.jobs.submit import submit
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import REFUSED_S_MAX, Agent
 from gangline.worker.checkpoints import SAVE_ANSWER_S_MAX
@@ -39,6 +42,7 @@ from tests.service.conftest import JOIN, POLICY, PROJECT, Service
 
 OUTPUT = b"the weights"
 LONG_STEPS = 10_000
+COMMAND = CommandSpec(command=("true",))
 
 
 @dataclass
@@ -599,6 +603,14 @@ def give_long_job(node: Node, **said: Any) -> str:
     node.trainer = SavingTrainer(SCRIPT, service=node.service, said=said)
     node.agent._edges = replace(node.agent._edges, trainer=node.trainer)
     return node.service.submit(steps=LONG_STEPS)
+
+
+def give_command(node: Node, trainer: SavingTrainer) -> str:
+    """Submit a command, which the node will run with this trainer; return the job's id."""
+    trainer.proofs.append(Proof(measured={"isolation": "uid"}))
+    node.trainer, service = trainer, node.service
+    node.agent._edges = replace(node.agent._edges, trainer=trainer)
+    return submit(service.deployment, PROJECT, to_json(COMMAND), name="", request=None, now_ms=service.now_ms)
 
 
 def training(node: Node, **said: Any) -> SavingRun:

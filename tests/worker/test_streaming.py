@@ -9,12 +9,23 @@ import pytest
 
 from gangline.core.errors import GanglineError
 from gangline.core.files import PART_BYTES, UNKNOWN_SHA256, Beginning, Beginnings, part_ranges
+from gangline.core.specs.command import command_hash
 from gangline.core.specs.spec import spec_hash
 from gangline.ports.server import Grants
 from gangline.ports.trainer import RunAccess, Saved, Unfinished
 from tests.conftest import as_upload
 from tests.service.conftest import POLICY
-from tests.worker.test_agent import LONG_STEPS, SCRIPT, Node, SavingRun, SavingTrainer, SlowTransfer, node  # noqa: F401
+from tests.worker.test_agent import (
+    COMMAND,
+    LONG_STEPS,
+    SCRIPT,
+    Node,
+    SavingRun,
+    SavingTrainer,
+    SlowTransfer,
+    give_command,
+    node,  # noqa: F401
+)
 
 CONTENT = b"1" * PART_BYTES + b"2" * PART_BYTES + b"the rest"
 STEP = 7
@@ -56,7 +67,7 @@ class StreamingRun(SavingRun):
 
     def complete(self) -> None:
         assert self.service
-        mine = spec_hash(self.service.spec(steps=LONG_STEPS))
+        mine = self.spec_hash or spec_hash(self.service.spec(steps=LONG_STEPS))
         self.saved.append(Saved(self.folder, self.service.manifest(STEP, CONTENT, spec_hash=mine)))
 
     def _file(self) -> Any:
@@ -66,7 +77,7 @@ class StreamingRun(SavingRun):
 
 class StreamingTrainer(SavingTrainer):
     def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> SavingRun:
-        self.runs.append(StreamingRun(directory, list(self.script), service=self.service))
+        self.runs.append(StreamingRun(directory, list(self.script), service=self.service, **self.said))
         return self.runs[-1]
 
 
@@ -114,12 +125,15 @@ def streaming(node: Node) -> Streaming:  # noqa: F811
     transfer = Watched(node.service, looks=1)
     node.trainer = StreamingTrainer(SCRIPT, service=node.service)
     node.agent._edges = replace(node.agent._edges, transfer=transfer, trainer=node.trainer)
-    job = node.service.submit(steps=LONG_STEPS)
-    while not node.trainer.runs:
-        node.step()
-    run = node.trainer.runs[0]
+    return started(node, node.service.submit(steps=LONG_STEPS), transfer)
+
+
+def started(at: Node, job: str, transfer: Watched) -> Streaming:
+    while not at.trainer.runs:
+        at.step()
+    run = at.trainer.runs[0]
     assert isinstance(run, StreamingRun)
-    return Streaming(node, job, run, transfer)
+    return Streaming(at, job, run, transfer)
 
 
 def test_parts_are_in_the_store_before_the_checkpoint_is_complete_and_no_byte_goes_twice(streaming: Streaming) -> None:
@@ -132,6 +146,20 @@ def test_parts_are_in_the_store_before_the_checkpoint_is_complete_and_no_byte_go
     streaming.until(lambda: streaming.committed == [STEP])
     assert transfer.streamed == [0, 1, 2] and not transfer.later
     assert not transfer.hashed, "the hashes that the trainer announced are used"
+
+
+def test_hashes_that_another_program_announces_are_not_relied_on(node: Node) -> None:  # noqa: F811
+    transfer = Watched(node.service, looks=1)
+    node.agent._edges = replace(node.agent._edges, transfer=transfer)
+    trainer = StreamingTrainer(SCRIPT, service=node.service, said={"spec_hash": command_hash(COMMAND)})
+    streaming = started(node, give_command(node, trainer), transfer)
+    for _ in range(WHOLE):
+        streaming.run.write()
+    streaming.run.complete()
+    streaming.until(lambda: streaming.committed == [STEP])
+    assert transfer.hashed == 1, (
+        "no store attests the hash of the whole: so the node looks whether the parts agree with it"
+    )
 
 
 def test_a_checkpoint_of_which_nothing_could_be_streamed_is_uploaded_as_a_whole(

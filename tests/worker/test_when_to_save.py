@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from gangline.core.parsing import to_json
-from gangline.core.runs.proof import Proof
-from gangline.core.specs.command import CommandSpec, command_hash
+from gangline.core.specs.command import command_hash
 from gangline.ports.trainer import RunAccess
-from gangline.service.jobs.submit import submit
 from gangline.worker.agent import Agent
-from tests.service.conftest import POLICY, PROJECT, Service
+from tests.service.conftest import POLICY, Service
 from tests.worker.test_agent import (
+    COMMAND,
     LONG_STEPS,
     SCRIPT,
     Node,
@@ -22,13 +20,13 @@ from tests.worker.test_agent import (
     SavingTrainer,
     ScriptedRun,
     SlowTransfer,
+    give_command,
     make_node,
     node,  # noqa: F401
     training,
 )
 
 INTERRUPTED = 30
-ISOLATED = {"isolation": "uid"}
 WEIGHTS = b"weights"
 PAUSE_S = 40
 HELD_BACK = replace(POLICY, save_gb_per_hour=len(WEIGHTS) / 1e9 * 3600 / PAUSE_S)
@@ -162,19 +160,14 @@ def test_what_pictures_are_made_of_is_uploaded_although_a_newer_one_is_held_back
 
 
 def test_a_commands_checkpoints_are_all_uploaded_and_none_is_asked_for(held_back: Node) -> None:
-    spec = CommandSpec(command=("true",))
-    held_back.trainer = SavesByItselfTrainer(
-        SCRIPT, service=held_back.service, said={"spec_hash": command_hash(spec)}, proofs=[Proof(measured=ISOLATED)]
-    )
-    held_back.agent._edges = replace(held_back.agent._edges, trainer=held_back.trainer)
-    service = held_back.service
-    job = submit(service.deployment, PROJECT, to_json(spec), name="", request=None, now_ms=service.now_ms)
+    trainer = SavesByItselfTrainer(SCRIPT, service=held_back.service, said={"spec_hash": command_hash(COMMAND)})
+    job = give_command(held_back, trainer)
     times = [second for _, second in committed(held_back, job, 200)]
     pauses = [later - earlier for earlier, later in pairwise(times)]
     assert len(pauses) > 20 and all(pause <= 6 for pause in pauses), pauses
     run = held_back.trainer.runs[0]
     assert isinstance(run, SavesByItself) and not run.asked_at, "no node can make a command save"
-    (attempt,) = service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
+    (attempt,) = held_back.service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]
     assert attempt["saving"] is None and not run.noted, "nobody knows how often it saves"
 
 

@@ -30,7 +30,7 @@ class Checkpoints:
     def __init__(self, live: LiveAttempt, shipping: Shipping) -> None:
         self._live = live
         self._shipping = shipping
-        self._saves_when_asked = KINDS[live.assignment.kind].ours
+        self._is_ours = KINDS[live.assignment.kind].ours
         self._streaming = Streaming(live)
         self._shipped_step = live.from_step
         self._asked_s = -math.inf
@@ -66,7 +66,7 @@ class Checkpoints:
         The first is due at a random moment of the first interval, so that jobs that began together do not all save and upload together.
         """
         live, progress = self._live, run.progress()
-        if not self._saves_when_asked or live.first_step_s is None or live.stopping or progress.phase != "training":
+        if not self._is_ours or live.first_step_s is None or live.stopping or progress.phase != "training":
             return NEWS
         if live.save_wanted and not self._asked_as_wanted:
             return live.clock.now_s
@@ -117,7 +117,7 @@ class Checkpoints:
         """Return whether a checkpoint is one of those that the trainer saves by time, and comes sooner than the policy lets it upload."""
         live = self._live
         wanted = live.stopping or live.save_wanted or self._terms.is_by_steps(step)
-        return self._saves_when_asked and not wanted and live.clock.now_s < self._upload_due_s
+        return self._is_ours and not wanted and live.clock.now_s < self._upload_due_s
 
     def _held_back_until_s(self, run: Run) -> float:
         saved = _newest_step(run)
@@ -145,9 +145,12 @@ class Checkpoints:
 
     def _upload(self, run: Run, saved: Saved) -> Activity[None]:
         """Upload all files: beside the parts that stream, those whose parts are not announced; then ask for what is still missing of the
-        others, of which nearly always nothing is."""
-        live, announced = self._live, run.parts(saved.folder)
-        streamed = {file.path for file in announced}
+        others, of which nearly always nothing is.
+
+        Another program's hashes may disagree, of the parts and of the whole, and no store would see it: those files are hashed again.
+        """
+        live, parts = self._live, run.parts(saved.folder)
+        streamed, announced = {file.path for file in parts}, parts if self._is_ours else ()
         moves = [Move(file, saved.folder / file.path, file.path) for file in saved.manifest.files]
 
         def upload(some: list[Move]) -> Activity[None]:
@@ -168,7 +171,7 @@ class Checkpoints:
         """Send all metrics up to a checkpoint, then commit it: a later attempt that resumes from it does not measure those steps again."""
         live = self._live
         yield from self._shipping.send_metrics_of_now(run)
-        saving = self._choose(run) if self._saves_when_asked else None
+        saving = self._choose(run) if self._is_ours else None
         request = Commit(manifest=saved.manifest.to_json(), saving=saving)
         answer = yield from live.insistently(lambda: live.edges.server.commit(live.hold, request))
         if not isinstance(answer, Committed):

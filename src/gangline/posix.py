@@ -295,16 +295,35 @@ class RunMemory(NamedTuple):
     def environment(self) -> dict[str, str]:
         return {IN_MEMORY: str(self.folder), MEMORY_LIMITS: os.pathsep.join(map(str, self.limits))}
 
+    @property
+    def is_there(self) -> bool:
+        """Return whether the folder can be used. In a sandbox that shows one which was deleted outside, it seems to be there, but has no
+        name any more."""
+        with suppress(OSError):
+            return self.folder.stat().st_nlink > 0
+        return False
+
+    def fault(self, error: Exception | None = None) -> str:
+        """Return why nothing can be written there, after this `error` of writing; "" if there is no reason."""
+        if not self.is_there:
+            return f"{self.folder}, in memory, was deleted"
+        if isinstance(error, OSError) and not is_full(error):
+            return f"memory had an error ({error.strerror})"
+        return "memory ran full" if error else ""
+
     def free(self) -> int:
-        """Return how many bytes more may be written there."""
-        return memory_free(self.folder, self.limits)
+        """Return how many bytes more may be written there; 0 if that cannot be found out."""
+        with suppress(OSError):
+            return memory_free(self.folder, self.limits)
+        return 0
 
     def held(self) -> int:
-        """Return the bytes of the files there, each counted once however many names it has."""
+        """Return the bytes of the files there, each counted once however many names it has, as far as they can be seen."""
         files = dict[int, int]()
-        for _, _, names, handle in os.fwalk(self.folder):
-            for name in names:
-                with suppress(FileNotFoundError):
-                    found = os.stat(name, dir_fd=handle, follow_symlinks=False)
-                    files[found.st_ino] = 512 * found.st_blocks
+        with suppress(OSError):
+            for _, _, names, handle in os.fwalk(self.folder):
+                for name in names:
+                    with suppress(FileNotFoundError):
+                        found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                        files[found.st_ino] = 512 * found.st_blocks
         return sum(files.values())

@@ -1,6 +1,7 @@
 """What of a run lies in memory: the run and its agent both reach it, nobody else does, and nothing of it stays."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,8 +48,20 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture
-def host(home: Path) -> LocalHost:
-    return LocalHost(home / "worker", tmpfs=SHARED_MEMORY)
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def host(home: Path, said: list[str]) -> LocalHost:
+    return LocalHost(home / "worker", tmpfs=SHARED_MEMORY, say=said.append)
+
+
+@pytest.fixture
+def unreachable() -> Iterator[Path]:
+    """A folder in memory that only its owner may pass through."""
+    with tempfile.TemporaryDirectory(prefix="gangline-of-root-", dir=SHARED_MEMORY) as made:
+        yield Path(made)
 
 
 @pytest.fixture
@@ -56,7 +69,7 @@ def isolation(host: LocalHost, level: IsolationLevel, monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.executable", PYTHON)
     monkeypatch.setattr("gangline.adapters.host.trainer.isolation.LOADS", "os")
     assert host.memory
-    return find_isolation(host.runs, level, memory=host.memory.root)
+    return find_isolation(host.runs, level, memory=host.memory)
 
 
 def a_run(host: LocalHost, name: str, program: str, *arguments: object, isolation: Isolation) -> ProcessRun:
@@ -148,3 +161,67 @@ def test_a_worker_without_such_a_folder_says_why_and_keeps_all_on_its_disk(home:
     assert host.memory is None and "not in memory (tmpfs)" in host.why_not
     directory = host.lay_out("attempt", {"kind": "lora"})
     assert host.place_checkpoint(directory, 2, {}, 9).is_relative_to(directory)
+
+
+@EVERY_LEVEL
+def test_a_worker_whose_folder_in_memory_was_deleted_says_so_once_and_its_runs_use_the_disk(
+    host: LocalHost, said: list[str], level: IsolationLevel, isolation: Isolation
+) -> None:
+    """systemd deletes it when its user logs out (RemoveIPC), also while an enclosure waits for its run."""
+    assert host.memory
+    waiting = isolation.make()
+    shutil.rmtree(host.memory.root)
+    for name, enclosure in (("first", waiting), ("second", isolation.make())):
+        directory = host.runs / name
+        directory.mkdir(mode=0o700)
+        assert host.place_checkpoint(directory, 2, {}, 9).is_relative_to(directory)
+        program = [PYTHON, "-c", "import os; print(os.environ.get('GANGLINE_IN_MEMORY'))"]
+        run = start_program(program, directory, enclosure=enclosure, memory=host.memory)
+        until(lambda run=run: run.exit_code() is not None)
+        run.kill()
+        assert run.printed(0, 10_000) == b"None\n"
+        host.drop_resumed(run.directory)
+        host.remove_run(run.directory)
+    assert len(said) == 1 and f"{host.memory.root} was deleted" in said[0]
+    assert not host.memory.root.exists()
+
+
+def test_where_a_user_of_a_run_cannot_reach_the_folder_in_memory_its_runs_use_the_disk(
+    home: Path, unreachable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a run as another user")
+    monkeypatch.setattr("sys.executable", PYTHON)
+    monkeypatch.setattr("gangline.adapters.host.trainer.isolation.LOADS", "os")
+    for tmpfs, reaches in ((SHARED_MEMORY, True), (unreachable, False)):
+        host = LocalHost(home / str(reaches), tmpfs=tmpfs)
+        assert host.memory
+        found = find_isolation(host.runs, "uid", memory=host.memory)
+        assert bool(found.why_not_memory) is not reaches, found.why_not_memory
+        assert [*host.memory.root.iterdir(), *host.runs.iterdir()] == []
+
+
+STARTS_AT_ONCE = """
+import sys
+from pathlib import Path
+from gangline.adapters.host.trainer.in_memory import MemoryOfRuns
+tmpfs, others = Path("/dev/shm"), []
+
+def starts(event, arguments):
+    # This is called before the first worker opens the folder that it has just made: its lock is still free.
+    if event == "open" and "gangline-runs-" in str(arguments[0]) and str(arguments[0]) in made and not others:
+        others.append(None)
+        others[0] = MemoryOfRuns(tmpfs, Path("other"), print)
+
+made = set()
+sys.addaudithook(lambda event, arguments: event == "os.mkdir" and not others and made.add(str(arguments[0])))
+sys.addaudithook(starts)
+first = MemoryOfRuns(tmpfs, Path("first"), print)
+assert others and others[0].root.is_dir() and first.root.is_dir() and first.root != others[0].root
+assert not Path(made.pop()).is_dir()
+"""
+
+
+def test_a_worker_that_starts_while_another_one_starts_takes_nothing_from_it() -> None:
+    ran = subprocess.run([sys.executable, "-c", STARTS_AT_ONCE], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr

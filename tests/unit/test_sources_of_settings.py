@@ -16,6 +16,7 @@ from gangline.compose.settings import (
 )
 from gangline.compose.worker import make_agent
 from gangline.core.errors import BadInput
+from gangline.core.runs.proof import CHECKPOINTS_IN
 from gangline.core.server.merging import MergedSettings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
 from tests.conftest import Typed
@@ -257,3 +258,13 @@ def test_trainers_get_the_secrets_of_data_without_the_line_break_of_a_mounted_fi
         monkeypatch.setenv(name, "secret\n")
     make_agent(read_worker_settings({"worker.token": "gl_join_x"}).settings)
     assert {name: os.environ[name] for name in given} == dict.fromkeys(given, "secret")
+
+
+def test_a_folder_in_memory_that_is_named_from_where_the_worker_starts_is_the_same_for_its_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"worker.token": "gl_join_x", "worker.tmpfs": os.path.relpath("/dev/shm"), "worker.isolation": "none"}
+    agent = make_agent(read_worker_settings(given).settings)
+    said = agent._join.measured[CHECKPOINTS_IN]
+    assert str(Path("/dev/shm").resolve()) in said, "runs have other working directories"

@@ -1,7 +1,8 @@
 """A checkpoint to resume from lies in memory while it has room; a command's on disk, where its runner reads it."""
 
-from dataclasses import replace
-from errno import ENOSPC
+import os
+from dataclasses import dataclass, replace
+from errno import ENOENT, ENOSPC
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,16 @@ from tests.worker.test_agent import Node, SlowTask, SlowTransfer, make_node
 LORA, COMMAND = "lora", "command"
 
 
+@dataclass
 class FullTransfer(SlowTransfer):
-    """Finds no room in memory, whatever that had said."""
+    """Cannot write to memory, whatever that had said."""
+
+    number: int = ENOSPC
 
     def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> SlowTask:
         if PREFIX not in str(to):
             return super().download(signed, file, to, durable=durable)
-        return SlowTask(lambda: None, self.looks, error=OSError(ENOSPC, "No space left on device"))
+        return SlowTask(lambda: None, self.looks, error=OSError(self.number, os.strerror(self.number)))
 
 
 def resuming(service: Service, tmp_path: Path, kind: str, transfer: SlowTransfer) -> tuple[Node, Path]:
@@ -66,7 +70,10 @@ def test_a_checkpoint_lies_where_its_program_looks_for_it(
     host.remove_run(directory)
 
 
-def test_where_memory_is_full_after_all_it_is_downloaded_to_disk(service: Service, tmp_path: Path) -> None:
-    node, directory = resuming(service, tmp_path, LORA, FullTransfer(service))
+@pytest.mark.parametrize("number", [ENOSPC, ENOENT])
+def test_where_memory_is_full_or_gone_after_all_it_is_downloaded_to_disk(
+    service: Service, tmp_path: Path, number: int
+) -> None:
+    node, directory = resuming(service, tmp_path, LORA, FullTransfer(service, number=number))
     assert [path.name for path in (directory / "resume").iterdir()] == ["000010"]
     node.agent._edges.host.remove_run(directory)

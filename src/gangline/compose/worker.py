@@ -68,10 +68,13 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
     if of.cache is None:  # else its files are for other users of this machine, too: the umask decides for whom
         keep_files_private()
     cache = make_cache(of, private_home(of.home, passable=True))
-    host = LocalHost(of.home, cache, Path(of.tmpfs) if of.tmpfs else None)
+    news = list[str]()
+    host = LocalHost(of.home, cache, Path(of.tmpfs).resolve() if of.tmpfs else None, news.append)
+    isolation = find_isolation(host.runs, of.isolation, memory=host.memory)
+    if isolation.why_not_memory:
+        host.give_up_memory(isolation.why_not_memory)
     in_memory = host.memory
     roots = [host.runs, *([in_memory.root] if in_memory else [])]
-    isolation = find_isolation(host.runs, of.isolation, memory=in_memory.root if in_memory else None)
     reached: Server = HttpServer(of.server, of.token)
     machine = of.machine or host.machine()
     gpu, room_bytes, memory = describe_gpu(cards), cache.room_bytes(), memory_bytes()
@@ -111,7 +114,6 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
             CHECKPOINTS_IN: in_memory.place if in_memory else f"disk: {host.why_not}",
         },
     )
-    news = list[str]()
     return Agent(
         edges,
         join,

@@ -1,7 +1,6 @@
 """Download a run's inputs and its newest undamaged checkpoint to the node."""
 
 from dataclasses import dataclass, replace
-from errno import ENOMEM, ENOSPC
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -195,7 +194,7 @@ def fetch_checkpoint(edges: Edges, clock: Clock, assignment: Assignment, directo
 def _fetch_resumable(
     edges: Edges, clock: Clock, assignment: Assignment, directory: Path, resumable: Resumable
 ) -> Activity[None]:
-    """Download a checkpoint into memory or, if that has no room for it after all, to disk; a command reads it there in any case."""
+    """Download a checkpoint into memory or, if that does not take it after all, to disk; a command reads it there in any case."""
     size = sum(stored.bytes for stored in resumable.files)
     for on_disk in (False, True) if KINDS[assignment.kind].ours else (True,):
         folder = edges.host.place_checkpoint(directory, resumable.step, resumable.manifest, size, on_disk=on_disk)
@@ -205,8 +204,8 @@ def _fetch_resumable(
         except (Damaged, NotFound):
             edges.host.discard(folder)
             raise
-        except OSError as error:
-            if folder.is_relative_to(directory) or error.errno not in (ENOSPC, ENOMEM):
+        except OSError:
+            if folder.is_relative_to(directory):
                 raise
             edges.host.discard(folder)
         else:

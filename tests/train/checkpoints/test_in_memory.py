@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from errno import EIO
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,70 @@ def test_a_run_that_runs_out_of_memory_saves_each_step_on_disk_from_then_on(
     assert ran.stderr.count("checkpoints are written to disk") == bool(said) and said in ran.stderr
     for step in {1, 2, 3} - {*steps_in_memory}:
         assert (load_file(disk / f"{step:06d}" / "weights-00000.safetensors")["weights/x"] == step).all()
+
+
+def test_a_run_whose_folder_in_memory_is_deleted_saves_on_disk_from_then_on_and_says_why(
+    tmp_path: Path, memory: RunMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    saver = ShardSaver(tmp_path, Ranks(), after=0, memory=memory)
+    for step in (1, 2, 3):
+        saver.save(step, IDENTITY, tensors_of(torch.ones(3), torch.ones(3)), {})
+        saver.wait()
+        if step == 1:
+            assert (memory.folder / "checkpoints" / "000001" / MANIFEST).is_file()
+            shutil.rmtree(memory.folder)
+    assert (tmp_path / "000002" / MANIFEST).is_file() and (tmp_path / "000003" / MANIFEST).is_file()
+    said = f"checkpoints are written to disk: {memory.folder}, in memory, was deleted"
+    assert capfd.readouterr().err.count(said) == 1
+    memory.folder.mkdir()
+
+
+def test_a_checkpoint_that_cannot_be_written_to_memory_is_written_to_disk(
+    tmp_path: Path, memory: RunMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    places, target = CheckpointPlaces(tmp_path, memory, Ranks()), memory.folder / "checkpoints" / "000001"
+    tried = list[Path]()
+
+    def write(folder: Path) -> None:
+        tried.append(folder)
+        if folder == target:
+            raise OSError(EIO, os.strerror(EIO))
+
+    places.write(target, write, "*-00000.*")
+    assert tried == [target, tmp_path / "000001"]
+    assert (
+        "checkpoints are written to disk: memory had an error (Input/output error) while one was written"
+        in capfd.readouterr().err
+    )
+
+
+def test_a_result_whose_folder_in_memory_is_deleted_is_written_to_disk(tmp_path: Path, memory: RunMemory) -> None:
+    run = RunDirectory(tmp_path, memory)
+
+    def write() -> None:
+        if run.output.is_relative_to(memory.folder):
+            shutil.rmtree(memory.folder)
+        run.output.mkdir()
+        (run.output / "result").touch()
+
+    run.write_output(9, write)
+    assert (tmp_path / "output" / "result").is_file()
+    memory.folder.mkdir()
+
+
+def test_if_another_rank_finds_no_room_the_first_one_does_not_blame_figures_of_its_own(
+    tmp_path: Path, memory: RunMemory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class WithFull(Ranks):
+        """The first of two ranks, of which the other has no room."""
+
+        def most(self, *numbers: int) -> list[int]:
+            return [max(1, number) for number in numbers]
+
+    places = CheckpointPlaces(tmp_path, memory, WithFull(0, 2, 0))
+    assert places.choose("000001", 9) == tmp_path / "000001"
+    said = capfd.readouterr().err
+    assert said == "checkpoints are written to disk: one of the ranks found no room in memory\n"
 
 
 def test_if_one_of_several_ranks_has_to_go_to_disk_the_others_parts_follow(tmp_path: Path, memory: RunMemory) -> None:

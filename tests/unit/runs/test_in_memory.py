@@ -1,11 +1,13 @@
 """Checkpoints lie in memory while two of them fit into a quarter of what is free."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from gangline.core.runs.in_memory import largest_in_memory, lies_in_memory, place_sentence
-from gangline.posix import file_system_of, memory_cgroups, memory_free
+from gangline.posix import RunMemory, file_system_of, memory_cgroups, memory_free
 
 GB = 10**9
 
@@ -78,6 +80,17 @@ def test_a_cgroup_leaves_what_its_limit_and_its_page_cache_leave(
     assert len(found) == (free is not None)
     if free is not None:
         assert memory_free(Path("/dev/shm"), found) == free
+
+
+def test_a_folder_that_was_deleted_is_gone_also_where_a_mount_still_shows_it() -> None:
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    shown = os.open(folder, os.O_RDONLY)  # as a mount does, it keeps the folder, which has no name any more
+    memory, seen = RunMemory(folder), RunMemory(Path(f"/proc/self/fd/{shown}"))
+    assert memory.is_there and seen.is_there
+    folder.rmdir()
+    assert not memory.is_there and not seen.is_there
+    assert memory.free() == memory.held() == 0
+    os.close(shown)
 
 
 def test_a_tmpfs_is_told_from_a_disk() -> None:

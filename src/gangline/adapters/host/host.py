@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,9 +24,15 @@ from gangline.posix import remove_tree
 
 class LocalHost:
     """The folder `home` of one worker, which it locks. It removes what a killed worker left of its runs. With `tmpfs` checkpoints and
-    results of runs lie there while there is room; `why_not` says why not."""
+    results of runs lie there while there is room; `why_not` says why not, and `say` hears it if that ends."""
 
-    def __init__(self, home: Path, cache: Cache | None = None, tmpfs: Path | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        cache: Cache | None = None,
+        tmpfs: Path | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
         self.runs = home / "runs"
@@ -39,8 +46,12 @@ class LocalHost:
             ) from None
         self.discard(self.runs)
         self.runs.mkdir(mode=0o700)
-        found = memory_of_runs(tmpfs, self.runs) if tmpfs else "that is switched off here"
+        found = memory_of_runs(tmpfs, self.runs, say) if tmpfs else "that is switched off here"
         self.memory, self.why_not = (found, "") if isinstance(found, MemoryOfRuns) else (None, found)
+
+    def give_up_memory(self, why: str) -> None:
+        """Use no memory, for this reason."""
+        self.memory, self.why_not = None, why
 
     def machine(self) -> str:
         """Return the machine's id, which stays the same across restarts of the worker."""

@@ -4,6 +4,7 @@ from gangline.core.words import size_words
 
 SHARE_MAX = 0.25
 """The largest share of the memory that is free which the checkpoints and results of a run may take."""
+ON_DISK = "checkpoints are written to disk"
 AT_ONCE = 2
 """The number of checkpoints that must fit: one that is being uploaded, and one that is being written."""
 
@@ -28,7 +29,7 @@ def place_sentence(size: int, *, held: int, free: int, fits: bool) -> str:
     """Return where a run's checkpoints of `size` bytes lie from now on, and why, for its log."""
     if fits:
         return f"checkpoints are kept in memory: {size_words(size)} each, and {size_words(free)} are free"
-    return f"checkpoints are written to disk: {lack_of_memory(size, held=held, free=free)}"
+    return f"{ON_DISK}: {lack_of_memory(size, held=held, free=free)}"
 
 
 def lack_of_memory(size: int, *, held: int, free: int) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gangline.core.runs.contract import CHECKPOINTS
-from gangline.core.runs.in_memory import lies_in_memory, place_sentence
-from gangline.posix import RunMemory, is_full
+from gangline.core.runs.in_memory import ON_DISK, lies_in_memory, place_sentence
+from gangline.posix import RunMemory
 from gangline.train.checkpoints.manifest import newest_first
 from gangline.train.run.ranks import Ranks
 
@@ -20,7 +20,7 @@ class CheckpointPlaces:
         self._memory = memory
         self._ranks = ranks
         self._told: bool | None = None
-        self._ran_full = False
+        self._has_failed = False
 
     def clear_after(self, step: int) -> None:
         """Delete the checkpoints of later steps. Only the first rank does."""
@@ -34,22 +34,25 @@ class CheckpointPlaces:
         if self._memory is None:
             return self._folder / name
         size = self._ranks.most(part_bytes)[0] * self._ranks.count
-        held, free = self._memory.held(), self._memory.free()
-        fits = self._ranks.all(not self._ran_full and lies_in_memory(size, held=held, free=free))
-        self._tell(fits, place_sentence(size, held=held, free=free, fits=fits))
+        held, free, fault = self._memory.held(), self._memory.free(), self._memory.fault()
+        fits_here = not (fault or self._has_failed) and lies_in_memory(size, held=held, free=free)
+        fits = self._ranks.all(fits_here)
+        if fits_here and not fits:
+            fault = "one of the ranks found no room in memory"
+        self._tell(fits, f"{ON_DISK}: {fault}" if fault else place_sentence(size, held=held, free=free, fits=fits))
         return (self._in_memory if fits else self._folder) / name
 
     def write(self, target: Path, write: Callable[[Path], None], own: str) -> None:
-        """Write this rank's part to `target`, or to the disk if memory has no room for it after all. `own` is a pattern of its files."""
+        """Write this rank's part to `target`, or to the disk if memory does not take it after all. `own` is a pattern of its files."""
         try:
             write(target)
         except OSError as error:
-            if target.parent == self._folder or not is_full(error):
+            if self._memory is None or target.parent == self._folder:
                 raise
+            self._has_failed = True  # it has less room than it seems, also for the next ones
+            self._tell(False, f"{ON_DISK}: {self._memory.fault(error)} while one was written")
             for path in target.glob(own):
-                path.unlink()
-            self._ran_full = True  # it has less room than it seems, also for the next ones
-            self._tell(False, "checkpoints are written to disk: memory ran full while one was written")
+                path.unlink(missing_ok=True)
             write(self._folder / target.name)
 
     def gathered(self, target: Path, notes: Iterable[str]) -> Path:

@@ -19,7 +19,7 @@ from gangline.core.runs.metrics import sound
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
 from gangline.data.place import says_full
-from gangline.posix import RunMemory, is_full
+from gangline.posix import RunMemory
 from gangline.train.run.throughput import ThroughputMeter
 
 LOG_EVERY_S = 5.0
@@ -133,24 +133,27 @@ class RunDirectory:
         self._output_in_memory = self._place(size) != self.path
 
     def write_output(self, size: int, write: Callable[[], None]) -> None:
-        """Call `write`, which writes a result of about `size` bytes to `output`; once more on disk if memory has no room for it after
+        """Call `write`, which writes a result of about `size` bytes to `output`; once more on disk if memory does not take it after
         all."""
         self.place_output(size)
         try:
             write()
         except Exception as error:
-            full = is_full(error) if isinstance(error, OSError) else says_full(error)
-            if not (self._output_in_memory and full):
+            if not (self.memory and self._output_in_memory):
                 raise
-            shutil.rmtree(self.output)
+            if not (isinstance(error, OSError) or says_full(error) or self.memory.fault()):
+                raise
+            self.log(f"the result is written to disk: {self.memory.fault(error)} while it was written")
+            if self.output.exists():
+                shutil.rmtree(self.output)
             self._output_in_memory = False
-            self.log("the result is written to disk: memory ran full while it was written")
             write()
 
     def _place(self, size: int) -> Path:
         """Return the folder in memory if it has room for this many bytes, else the one on disk."""
-        if self.memory and lies_in_memory(size, held=self.memory.held(), free=self.memory.free()):
-            return self.memory.folder
+        memory = self.memory
+        if memory and not memory.fault() and lies_in_memory(size, held=memory.held(), free=memory.free()):
+            return memory.folder
         return self.path
 
     def read_task(self) -> Spec | SampleSpec:

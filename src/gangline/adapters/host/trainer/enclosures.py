@@ -141,8 +141,8 @@ class Sandbox(Bare):
         user = _as_user(self._user.uid) if self._user else ["--"]
         # The room comes last: it may lie below one of the others. bwrap cannot go to what is the user's.
         shown = list(self._view)
-        for folder in (self._room, self._memory):
-            shown += [*made_above(folder), "--bind", str(folder), str(folder)] if folder else []
+        for option, folder in (("--bind", self._room), ("--bind-try", self._memory)):  # memory may be deleted by now
+            shown += [*made_above(folder), option, str(folder), str(folder)] if folder else []
         return [*shown, *user, "/bin/sh", "-c", GO_THERE, str(below), *command]
 
     def take(self, directory: Path) -> Path:

@@ -4,12 +4,13 @@ import fcntl
 import os
 import secrets
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from gangline.adapters.host.trainer.enclosures import Enclosure
 from gangline.core.runs.in_memory import lies_in_memory, node_place
-from gangline.posix import RunMemory, memory_cgroups, memory_free, remove_tree, why_not_in_memory
+from gangline.posix import RunMemory, memory_cgroups, remove_tree, why_not_in_memory
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - below it, a folder of its own that others may only pass through
 PREFIX = "gangline-runs-"
@@ -19,22 +20,17 @@ PASSABLE = 0o711
 class MemoryOfRuns:
     """A folder for each run below one that is locked for as long as this worker lives, named as the run's directory below `runs` is.
 
-    What a worker leaves that was killed is removed by the next one of the same user on this machine: its lock is free.
+    What a worker leaves that was killed is removed by the next one of the same user on this machine: its lock is free. If the folder is
+    deleted while this worker lives, it uses none from then on, and tells that to `say`: a sandbox that waits for its run shows the old one.
     """
 
-    def __init__(self, tmpfs: Path, runs: Path) -> None:
+    def __init__(self, tmpfs: Path, runs: Path, say: Callable[[str], None]) -> None:
         self._runs = runs
+        self._say = say
+        self._has_said = False
         self.limits = tuple(memory_cgroups())
         _sweep(tmpfs)
-        while True:
-            self.root = tmpfs / f"{PREFIX}{secrets.token_hex(8)}"
-            self.root.mkdir(mode=0o700)
-            self._lock = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with suppress(OSError):  # another worker that starts took it for a leftover
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(self._lock), self.root.stat()):
-                    break
-            os.close(self._lock)
+        self.root, self._lock = _locked_root(tmpfs)
         self.root.chmod(PASSABLE)
         weakref.finalize(self, _give_up, self.root, self._lock)  # at the end of the process, too
 
@@ -42,8 +38,17 @@ class MemoryOfRuns:
         """Return the folder in memory of the run with this directory, whether it is there or not."""
         return self.root / directory.relative_to(self._runs).parts[0]
 
+    @property
+    def is_there(self) -> bool:
+        """Return whether the folder was not deleted. What has its name may be somebody else's by now."""
+        is_there = os.fstat(self._lock).st_nlink > 0
+        if not (is_there or self._has_said):
+            self._has_said = True
+            self._say(f"{self.root} was deleted: checkpoints are written to disk until this worker is started again")
+        return is_there
+
     def free(self) -> int:
-        return memory_free(self.root, self.limits)
+        return RunMemory(self.root, self.limits).free()
 
     @property
     def place(self) -> str:
@@ -55,10 +60,13 @@ class MemoryOfRuns:
 
     def place_for(self, directory: Path, size: int) -> Path:
         """Return the folder in which the agent places `size` bytes for a run: the one in memory if there is room, else its directory."""
-        if not lies_in_memory(size, held=0, free=self.free()):
+        if not (self.is_there and lies_in_memory(size, held=0, free=self.free())):
             return directory
         folder = self.beside(directory)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError:  # a tmpfs may have bytes, but no inodes left
+            return directory
         return folder
 
     def move(self, directory: Path, place: Path) -> Path:
@@ -71,23 +79,46 @@ class MemoryOfRuns:
             before.rmdir()
         return after
 
-    def enter(self, directory: Path, place: Path, enclosure: Enclosure) -> RunMemory:
-        """Let what runs in `enclosure`, which has taken `directory` to `place`, have its folder."""
-        enclosure.give(self.move(directory, place))
+    def enter(self, directory: Path, place: Path, enclosure: Enclosure) -> RunMemory | None:
+        """Let what runs in `enclosure`, which has taken `directory` to `place`, have its folder. Return None if that cannot be made."""
+        try:
+            if not self.is_there:
+                return None
+            enclosure.give(self.move(directory, place))
+        except OSError:
+            return None
         return RunMemory(self.beside(place), self.limits)
 
     def remove(self, directory: Path) -> None:
         remove_tree(self.beside(directory))
 
 
-def memory_of_runs(tmpfs: Path, runs: Path) -> MemoryOfRuns | str:
-    """Return the folders in memory of a worker's runs below `tmpfs`, or why there are none."""
+def memory_of_runs(tmpfs: Path, runs: Path, say: Callable[[str], None]) -> MemoryOfRuns | str:
+    """Return the folders in memory of a worker's runs below `tmpfs`, or why there are none; `say` hears it if they are deleted."""
     if why_not := why_not_in_memory(tmpfs):
         return why_not
     try:
-        return MemoryOfRuns(tmpfs, runs)
+        return MemoryOfRuns(tmpfs, runs, say)
     except OSError as error:
         return f"{tmpfs} cannot be used: {error.strerror}"
+
+
+def _locked_root(tmpfs: Path) -> tuple[Path, int]:
+    """Make a folder of this worker below `tmpfs`, and return it with its lock, a descriptor."""
+    while True:
+        root = tmpfs / f"{PREFIX}{secrets.token_hex(8)}"
+        root.mkdir(mode=0o700)
+        # Until it is locked, another worker that starts may take it for a leftover.
+        with suppress(FileNotFoundError, BlockingIOError):
+            lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock), root.stat()):
+                    return root, lock
+            except BaseException:
+                os.close(lock)
+                raise
+            os.close(lock)
 
 
 def _sweep(tmpfs: Path) -> None:

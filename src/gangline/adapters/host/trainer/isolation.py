@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gangline.adapters.host.trainer.enclosures import ROOM_TMP, SETPRIV, Bare, Enclosure, OwnUser, Sandbox, made_above
+from gangline.adapters.host.trainer.in_memory import MemoryOfRuns
 from gangline.adapters.host.trainer.users import TEMPORARY, RunsUser, UserOfProcess
 from gangline.core.errors import GanglineError, UserError
 from gangline.core.server.isolation import LEVELS, IsolationLevel
@@ -68,18 +69,22 @@ def _no_enclosure(**_: object) -> Enclosure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """A level that works here; `why` says what the stronger levels lack, if they were tried."""
+    """A level that works here; `why` says what the stronger levels lack, if they were tried, and `why_not_memory` why no run can have a
+    folder in memory at this one."""
 
     level: IsolationLevel = "none"
     make: Enclosing = _no_enclosure
     why: str = ""
+    why_not_memory: str = ""
 
 
-def find_isolation(runs: Path, wanted: IsolationLevel | None = None, *, memory: Path | None = None) -> Isolation:
+def find_isolation(
+    runs: Path, wanted: IsolationLevel | None = None, *, memory: MemoryOfRuns | None = None
+) -> Isolation:
     """Try the levels, strongest first, or only the one that is wanted. Raises `UserError` if that one does not work.
 
-    `runs` is the worker's folder with the directories of its runs; its parent is hidden from a sandbox. In `memory`, on a tmpfs, a sandbox
-    has a folder with the name of its room.
+    `runs` is the worker's folder with the directories of its runs; its parent is hidden from a sandbox. In `memory` a sandbox has a folder
+    with the name of its room.
     """
     reasons = list[str]()
     tried = tuple(reversed(LEVELS)) if wanted is None else (wanted,)
@@ -89,33 +94,25 @@ def find_isolation(runs: Path, wanted: IsolationLevel | None = None, *, memory: 
         except GanglineError as error:
             reasons.append(f"{level}: {error.message}")
         else:
-            return Isolation(level=level, make=make, why="; ".join(reasons))
+            lack = _out_of_reach(memory.root) if memory and level == "uid" else ""
+            return Isolation(level=level, make=make, why="; ".join(reasons), why_not_memory=lack)
     raise UserError(
         f"runs cannot be isolated here as it was asked: {'; '.join(reasons)}",
         hint="leave --isolation out: the strongest level that works is chosen",
     )
 
 
-def _bare(_runs: Path, _memory: Path | None) -> Enclosing:
+def _bare(_runs: Path, _memory: MemoryOfRuns | None) -> Enclosing:
     return _no_enclosure
 
 
-def _own_users(runs: Path, _memory: Path | None) -> Enclosing:
+def _own_users(runs: Path, _memory: MemoryOfRuns | None) -> Enclosing:
     """Raises `UserError` unless this is root, and a user without any rights can start Python and reach `runs`."""
     if os.geteuid() != 0:
         raise UserError("only root can start a run as another user")
     for folder in (runs, runs.parent):
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o011)
-    user = RunsUser()
-    try:
-        place = runs / f"probe-{user.uid}"
-        place.mkdir(mode=0o700)
-        user.give(place)
-        said = _try(_looking_at(place, *_added()), user)
-        place.rmdir()
-    finally:
-        user.give_back()
-    if said:
+    if said := _tried_in(runs, *_added()):
         raise UserError(f"another user cannot start Python, or reach {runs}: {said}")
 
     def make(*, fills: Path | None = None, **_: object) -> Enclosure:
@@ -127,7 +124,30 @@ def _own_users(runs: Path, _memory: Path | None) -> Enclosing:
     return make
 
 
-def _sandboxes(runs: Path, memory: Path | None) -> Enclosing:
+def _out_of_reach(memory: Path) -> str:
+    """Return why a user without any rights cannot reach a folder of its own in `memory`; "" if it can."""
+    said = _tried_in(memory)
+    return f"a user of a run cannot reach {memory}: {said}" if said else ""
+
+
+def _tried_in(parent: Path, *others: Path) -> str:
+    """Let a user without any rights start Python and list a folder of its own in `parent`, and `others`. Return what it said if that
+    failed."""
+    user = RunsUser()
+    place = parent / f"probe-{user.uid}"
+    try:
+        place.mkdir(mode=0o700)
+        user.give(place)
+        said = _try(_looking_at(place, *others), user)
+        place.rmdir()
+    except OSError as error:
+        return str(error)
+    finally:
+        user.give_back()
+    return said
+
+
+def _sandboxes(runs: Path, memory: MemoryOfRuns | None) -> Enclosing:
     """Raises `UserError` if bubblewrap is not installed, or the kernel or the container does not let it."""
     program = shutil.which(BWRAP)
     if program is None:
@@ -149,7 +169,7 @@ def _sandboxes(runs: Path, memory: Path | None) -> Enclosing:
         if user and fills:
             user.give(fills)
         view = [*begins, *view_of(runs.parent, room / ROOM_TMP), *more]
-        return Sandbox(view, room, user, memory / room.name if memory else None)
+        return Sandbox(view, room, user, memory.root / room.name if memory and memory.is_there else None)
 
     enclosure = make()
     said = _try(enclosure.wrap(_looking_at(*_added()), "/"))
@@ -169,7 +189,7 @@ def _cache_of_data() -> list[str]:
     return ["--bind-try", folder, folder]
 
 
-_MAKERS: dict[IsolationLevel, Callable[[Path, Path | None], Enclosing]] = {
+_MAKERS: dict[IsolationLevel, Callable[[Path, MemoryOfRuns | None], Enclosing]] = {
     "none": _bare,
     "uid": _own_users,
     "sandbox": _sandboxes,

@@ -44,7 +44,7 @@ def start_program(
     told: Any = None,
 ) -> ProcessRun:
     """Start any program that keeps the contract in `directory`; its working directory is `below`, else that. Its environment has `more`,
-    and names its folder in `memory`.
+    and names its folder in `memory`, if it can have one.
 
     Its standard input has `told` as JSON: what no other process may see, and what must not change how an enclosure starts. Raises
     `BadInput` if it cannot be started.

@@ -16,7 +16,7 @@ from gangline.core.specs.sample import previews_of
 from gangline.data.safetensors_header import read_header
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.export import write_diffusers, write_kohya
-from gangline.train.lora.merge import merge_lora
+from gangline.train.lora.merge import merge_loras
 from gangline.train.model.base import LoadedBase, load_base
 from gangline.train.model.denoise import drawing_of, sample_latents
 from gangline.train.model.text import embed_all, tokenize
@@ -86,7 +86,7 @@ def test_what_is_merged_draws_what_the_base_draws_with_the_lora(
     )
     with adapter.at_rest():
         together = drawn(model, spec)
-    made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float32)
+    made = merge_loras([(file, 1.0)], base, tmp_path / "merged.safetensors", torch.float32)
     merged = drawn(at(made.path), spec)
     assert made.layers == sum(len([*part.layers(), *part.products()]) for part in parts.values())
     assert float((merged - together).norm()) < 1e-4 * float((together - alone).norm())
@@ -97,7 +97,7 @@ def test_what_is_merged_holds_all_that_the_base_held_in_the_precision_that_is_as
 ) -> None:
     spec, model = spec_of(), at(base)
     file = write_diffusers(tmp_path, trained(model, spec).as_parts())
-    made = merge_lora(file, base, tmp_path / "merged.safetensors", torch.float16)
+    made = merge_loras([(file, 1.0)], base, tmp_path / "merged.safetensors", torch.float16)
     header = read_header(made.path)
     assert {tensor.dtype for tensor in header.tensors.values()} == {"F16"}
     if base.is_file():
@@ -117,7 +117,7 @@ def test_a_lora_of_modules_that_the_base_lacks_is_refused(tmp_path: Path) -> Non
     file = write_diffusers(tmp_path, trained(model, spec_of()).as_parts())
     renamed = rename(file, "down_blocks.0.", "down_blocks.7.")
     with pytest.raises(BadInput, match=r"has weights for \d+ modules that small lacks"):
-        merge_lora(renamed, small, tmp_path / "merged.safetensors", torch.float16)
+        merge_loras([(renamed, 1.0)], small, tmp_path / "merged.safetensors", torch.float16)
     assert not (tmp_path / "merged.safetensors").exists()
 
 
@@ -131,7 +131,7 @@ def test_a_base_whose_architecture_a_file_cannot_say_is_refused(tmp_path: Path) 
     model = at(BASE)
     file = write_diffusers(tmp_path, trained(model, spec_of()).as_parts())
     with pytest.raises(BadInput, match="tools would infer"):
-        merge_lora(file, BASE, tmp_path / "merged.safetensors", torch.float16)
+        merge_loras([(file, 1.0)], BASE, tmp_path / "merged.safetensors", torch.float16)
 
 
 def test_the_command_says_what_it_made_and_refuses_to_write_over_a_file(tmp_path: Path, typed: Typed) -> None:

@@ -20,7 +20,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.sample import previews_of
 from gangline.data.bases import describe_base
 from gangline.data.safetensors_header import read_header
-from gangline.train.lora.merge import merge_lora
+from gangline.train.lora.merge import merge_loras
 from gangline.train.model import original
 from gangline.train.model.base import load_base
 from gangline.train.model.denoise import drawing_of, sampler_of
@@ -233,5 +233,10 @@ def test_a_base_that_its_metadata_marks_is_still_marked_after_a_merge(marked: Pa
     save_file(tensors, tmp_path / "base.safetensors", {"modelspec.prediction_type": "v"})
     down, up = "lora_unet_time_embed_0.lora_down.weight", "lora_unet_time_embed_0.lora_up.weight"
     save_file({down: torch.ones(2, 32), up: torch.ones(128, 2)}, tmp_path / "lora.safetensors")
-    merge_lora(tmp_path / "lora.safetensors", tmp_path / "base.safetensors", tmp_path / "to.safetensors", torch.float32)
+    merge_loras(
+        [(tmp_path / "lora.safetensors", 1.0)],
+        tmp_path / "base.safetensors",
+        tmp_path / "to.safetensors",
+        torch.float32,
+    )
     assert describe_base(tmp_path / "to.safetensors").prediction_type == "v_prediction"

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from errno import EDQUOT, EIO, ENOSPC
+from errno import EIO
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, TypeVar
@@ -19,14 +19,13 @@ from gangline.core.errors import BadInput, Damaged, GanglineError, NotFound, Unr
 from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path, part_ranges
 from gangline.ports.objects import Stat, UploadPart
 from gangline.ports.server import Upload
-from gangline.posix import flush
+from gangline.posix import flush, is_full
 
 T = TypeVar("T")
 
 AT_ONCE = 4
 BUFFER_BYTES = 1 << 20
 COMING = ".coming"
-FULL = frozenset({ENOSPC, EDQUOT})
 DEAD_S = 3600.0
 """A partial file that has not grown for this long is abandoned."""
 
@@ -151,7 +150,7 @@ class FolderObjects:
         except IsADirectoryError:
             raise Damaged(f"{key} in {self.root} is a folder") from None
         except OSError as error:
-            if error.errno in FULL and not self._waits_for_room:
+            if is_full(error) and not self._waits_for_room:
                 self.was_full = True
                 raise
             raise Unreachable(f"{self.root} cannot be used: {error.strerror}") from None

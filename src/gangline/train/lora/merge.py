@@ -30,17 +30,12 @@ class Merged:
     """The number of layers whose weights differ from the base's."""
 
 
-def merge_lora(lora: Path, base: Path, target: Path, dtype: torch.dtype) -> Merged:
-    """Write the model at `base` with `lora` merged into it to `target`. Sums are computed in float32 and written in `dtype`.
-
-    Raise `BadInput` if the LoRA does not fit the base, or if no tool could read the base's architecture from a single file.
-    """
-    return merge_loras([(lora, 1.0)], base, target, dtype)
-
-
 def merge_loras(loras: Sequence[tuple[Path, float]], base: Path, target: Path, dtype: torch.dtype) -> Merged:
-    """Write the model at `base` with all `loras` merged into it, each times its weight, as a UI applies them at these strengths: a DoRA's
-    change of a weight is the one at strength 1 times its weight. Raise `BadInput` as `merge_lora` does."""
+    """Write the model at `base` with all `loras` merged into it to `target`, each times its weight, as a UI applies them at these
+    strengths: a DoRA's change of a weight is the one at strength 1 times its weight. Sums are computed in float32 and written in `dtype`.
+
+    Raise `BadInput` if a LoRA does not fit the base, or if no tool could read the base's architecture from a single file.
+    """
     model = load_base(base, torch.device("cpu"), torch.float32)
     files = [(open_lora(lora, model.family), weight) for lora, weight in loras]
     left = [dict(file.layers) for file, _ in files]

@@ -12,7 +12,7 @@ from gangline.core.models.families import FAMILIES, FamilyName
 from gangline.train.lora.adapter import Adapter
 from gangline.train.lora.export import write_diffusers
 from gangline.train.lora.files.extract import extract_lora
-from gangline.train.lora.merge import merge_lora
+from gangline.train.lora.merge import merge_loras
 from gangline.train.model.base import load_base
 from tests.train.bases import save_single, save_tiny
 from tests.train.lora.files.loras import metadata_in
@@ -34,7 +34,7 @@ def pair(
     adapter = Adapter(load_base(folder, CPU, torch.float32), spec_of(conv_rank=3, conv_alpha=5.0))
     as_if_trained(adapter)
     lora = write_diffusers(at, adapter.as_parts())
-    return family, folder, file, merge_lora(lora, folder, at / "tuned.safetensors", torch.float32).path
+    return family, folder, file, merge_loras([(lora, 1.0)], folder, at / "tuned.safetensors", torch.float32).path
 
 
 def weights(path: Path, part: str) -> dict[str, torch.Tensor]:
@@ -66,7 +66,9 @@ def test_merged_into_the_base_it_gives_the_tuned_checkpoint(
     )
     assert made.family == family and made.kept == pytest.approx(1.0, abs=1e-4)
     assert done[-1] == (len(done), len(done)) and made.layers + made.equal == len(done)
-    merged = merge_lora(tmp_path / "lora.safetensors", base, tmp_path / "merged.safetensors", torch.float32).path
+    merged = merge_loras(
+        [(tmp_path / "lora.safetensors", 1.0)], base, tmp_path / "merged.safetensors", torch.float32
+    ).path
     for part in ("unet", *FAMILIES[family].text_parts):
         wanted, found = weights(tuned, part), weights(merged, part)
         for name, weight in wanted.items():

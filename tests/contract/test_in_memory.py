@@ -186,6 +186,31 @@ def test_a_worker_whose_folder_in_memory_was_deleted_says_so_once_and_its_runs_u
     assert not host.memory.root.exists()
 
 
+WATCHES = """
+import os
+print("begins", flush=True)
+try:
+    while os.stat(os.environ["GANGLINE_IN_MEMORY"]).st_nlink:
+        os.sched_yield()
+except FileNotFoundError:
+    pass
+"""
+
+
+@EVERY_LEVEL
+def test_a_run_sees_that_its_folder_in_memory_was_deleted(
+    host: LocalHost, level: IsolationLevel, isolation: Isolation
+) -> None:
+    """As `RunMemory.is_there` looks."""
+    assert host.memory
+    run = a_run(host, "run", WATCHES, isolation=isolation)
+    until(lambda: run.printed(0, 100) == b"begins\n")
+    shutil.rmtree(host.memory.root)
+    until(lambda: run.exit_code() is not None)
+    assert run.exit_code() == 0, run.printed(0, 10_000)
+    run.kill()
+
+
 def test_where_a_user_of_a_run_cannot_reach_the_folder_in_memory_its_runs_use_the_disk(
     home: Path, unreachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

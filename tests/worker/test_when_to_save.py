@@ -75,6 +75,33 @@ def test_what_a_run_does_and_why_is_in_its_log_in_the_nodes_and_in_the_api(node:
 
 
 @dataclass
+class KilledRun(SavingRun):
+    """It is killed as soon as the node has added a line to what it printed."""
+
+    def exit_code(self) -> int | None:
+        return -9 if self.noted else super().exit_code()
+
+    def printed(self, first_byte: int, most: int) -> bytes:
+        return "\n".join(["out of memory?", "", *self.noted, ""]).encode()[first_byte : first_byte + most]
+
+
+class KilledTrainer(SavingTrainer):
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> ScriptedRun:
+        self.runs.append(KilledRun(directory, list(self.script), service=self.service))
+        return self.runs[-1]
+
+
+def test_what_the_node_adds_to_a_runs_log_is_not_taken_for_its_last_output(node: Node) -> None:  # noqa: F811
+    node.trainer = KilledTrainer(SCRIPT, service=node.service)
+    node.agent._edges = replace(node.agent._edges, trainer=node.trainer)
+    job = node.service.submit(steps=LONG_STEPS)
+    while not (attempts := node.service.store.load("attempts", job=job)) or attempts[0]["state"] != "failed":
+        node.step()
+    assert attempts[0]["because"].endswith("crashed: signal 9; its last output: out of memory?")
+    assert "saves every" in node.service.ask("GET", f"/v1/jobs/{job}/logs").json()["text"]
+
+
+@dataclass
 class SavesByItself(SavingRun):
     """It saves every five steps, whether it is asked or not; one of them may be the best so far, and after one of them it takes three more
     steps and saves again before the node looks."""

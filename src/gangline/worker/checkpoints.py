@@ -184,7 +184,7 @@ class Checkpoints:
         if saving and has_changed_much(self._told, saving):
             self._told = saving
             self._live.news.append(saving.sentence)
-            run.note(saving.sentence)
+            self._shipping.note(run, saving.sentence)
         if answer.render:
             run.ask_to_render(now=answer.now)
 

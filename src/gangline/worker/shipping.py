@@ -36,6 +36,7 @@ class Shipping:
     def __init__(self, live: LiveAttempt) -> None:
         self._live = live
         self._logged_bytes = 0
+        self._noted = set[str]()
         self._spoke_s = live.clock.now_s
         self._metrics_buffer = MetricsBuffer(live.from_step)
         self._metrics_due_s = live.clock.now_s
@@ -79,10 +80,16 @@ class Shipping:
         """Return for how many seconds nothing was printed."""
         return self._live.clock.now_s - self._spoke_s
 
+    def note(self, run: Run, line: str) -> None:
+        """Add a line of the node to what the trainer printed."""
+        self._noted.add(line)
+        run.note(line)
+
     def last_words(self, run: Printing) -> str:
-        """Return the last line that the trainer printed."""
-        lines = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")
-        return lines.strip().splitlines()[-1] if lines.strip() else "none"
+        """Return the last line that the trainer itself printed."""
+        text = run.printed(max(0, self._logged_bytes - LAST_WORDS_BYTES), LAST_WORDS_BYTES).decode(errors="replace")
+        lines = [line for line in text.strip().splitlines() if line.strip() and line not in self._noted]
+        return lines[-1] if lines else "none"
 
     # Metrics
 

@@ -100,7 +100,9 @@ print(sorted(str(path.parent) for folder in (memory.folder, disk) for path in fo
         ("64m", "no", (1, 2, 3), ""),
         ("64m", "yes", (1,), "do not fit into a quarter"),  # the node is short of memory from now on
         ("8m", "no", (), "do not fit into a quarter"),
-        ("64m,nr_inodes=12", "no", (1,), "memory ran full while one was written"),
+        ("64m,nr_inodes=12", "no", (1,), "memory ran full while one was written"),  # no second file of its tensors
+        ("64m,nr_inodes=15", "no", (1,), "memory ran full while one was written"),  # no manifest
+        ("64m,nr_inodes=16", "no", (1, 2), "memory ran full while one was written"),  # no folder for the third
     ],
 )
 def test_a_run_that_runs_out_of_memory_saves_each_step_on_disk_from_then_on(

@@ -47,24 +47,45 @@ class CheckpointPlaces:
         try:
             write(target)
         except OSError as error:
-            if self._memory is None or target.parent == self._folder:
-                raise
-            self._has_failed = True  # it has less room than it seems, also for the next ones
-            self._tell(False, f"{ON_DISK}: {self._memory.fault(error)} while one was written")
+            self._leave_memory(target, error)
             for path in target.glob(own):
                 path.unlink(missing_ok=True)
             write(self._folder / target.name)
+
+    def complete(self, target: Path, notes: Iterable[str], complete: Callable[[Path], None]) -> None:
+        """Let `complete` write the manifest in the folder that has the parts of all ranks, which go to disk if memory does not take it.
+        Only the first rank does."""
+        folder = self.gathered(target, notes)
+        try:
+            complete(folder)
+        except OSError as error:
+            self._leave_memory(folder, error)
+            complete(self._moved(folder))
 
     def gathered(self, target: Path, notes: Iterable[str]) -> Path:
         """Return the folder that has the parts of all ranks: `target`, unless one of them had to go to disk; then the others follow it."""
         if all((target / note).exists() for note in notes):
             return target
+        return self._moved(target)
+
+    def _moved(self, target: Path) -> Path:
+        """Move what is in a checkpoint's folder in memory beside what is on disk, and return that folder."""
         aside = self._folder / target.name
-        for path in target.iterdir():
-            if not (aside / path.name).exists():
-                shutil.copyfile(path, aside / path.name)
-        shutil.rmtree(target)
+        aside.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():  # memory may not even have had room for that
+            for path in target.iterdir():
+                if not (aside / path.name).exists():
+                    shutil.copyfile(path, aside / path.name)
+            shutil.rmtree(target)
         return aside
+
+    def _leave_memory(self, target: Path, error: OSError) -> None:
+        """Use the disk from now on, as writing to `target` failed: memory has less room than it seems. Raise the error if that is on disk
+        already."""
+        if self._memory is None or target.parent == self._folder:
+            raise error
+        self._has_failed = True
+        self._tell(False, f"{ON_DISK}: {self._memory.fault(error)} while one was written")
 
     @property
     def _in_memory(self) -> Path:

@@ -128,8 +128,9 @@ class ShardSaver:
         done = torch.cuda.current_stream().record_event() if any(one.is_cuda for one in tensors.values()) else None
         target = self._places.choose(checkpoint_name(step), part.bytes)
         self._step = step
-        self._complete = lambda: complete(
-            self._places.gathered(target, map(note_name, range(self._ranks.count))), step, identity, self._ranks.count
+        ranks = self._ranks.count
+        self._complete = lambda: self._places.complete(
+            target, map(note_name, range(ranks)), lambda folder: complete(folder, step, identity, ranks)
         )
         self._writing = self._thread.submit(self._write, target, part, done)
 

@@ -30,7 +30,7 @@ from uuid import uuid4
 import httpx
 from tests.servers import s3_server
 
-from gangline.adapters.host.results import LocalResults
+from gangline.adapters.host.script.results import LocalResults
 from gangline.adapters.objects.s3_wire import S3Bucket, Wire
 from gangline.core.command.layout import Rules
 from gangline.core.command.results import UploadPace

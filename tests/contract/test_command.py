@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.host.command import KEEPER, KeptCommand, find_program
+from gangline.adapters.host.script.command import KEEPER, KeptCommand, find_program
 from gangline.core.errors import UserError
 from gangline.posix import descendants
 from tests.processes import words_of
@@ -126,7 +126,7 @@ def test_a_command_is_told_of_before_it_runs() -> None:
 
 def test_who_started_it_dies_and_all_of_it_dies(tmp_path: Path) -> None:
     starter = (
-        "import os, signal\nfrom gangline.adapters.host.command import KeptCommand\n"
+        "import os, signal\nfrom gangline.adapters.host.script.command import KeptCommand\n"
         "KeptCommand(['bash', '-c', 'setsid sleep 4321 & echo $! > pid; wait'], lambda *_: None)\n"
         "while not (os.path.exists('pid') and open('pid').read().endswith('\\n')): os.sched_yield()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

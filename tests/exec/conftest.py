@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-from gangline.adapters.host.results import LocalResults
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.results import LocalResults
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import find_abilities
 from gangline.adapters.objects.s3_wire import S3Bucket, Wire

@@ -17,9 +17,9 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from standardwebhooks import Webhook
 
-from gangline.adapters.host.command import KeptCommand
-from gangline.adapters.host.results import LocalResults
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.command import KeptCommand
+from gangline.adapters.host.script.results import LocalResults
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.adapters.notifiers.nobody import Nobody
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects

@@ -6,7 +6,7 @@ from time import thread_time
 
 import pytest
 
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.core.command.layout import Rules, lacks
 from tests.exec.chain import save
 

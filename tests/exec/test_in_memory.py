@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
+from gangline.adapters.host.script.folder_in_memory import LocalFolderInMemory
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.core.errors import UserError
 from tests.disks import run_on_a_disk_of
@@ -154,7 +154,7 @@ def test_a_line_without_the_option_goes_on_with_what_a_kill_left_in_memory(line:
 
 STOPPED_AS_IT_MOVES = """
 import os, signal
-from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
+from gangline.adapters.host.script.folder_in_memory import LocalFolderInMemory
 copy = LocalFolderInMemory._copy
 def stopped(self):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -278,7 +278,7 @@ def test_pipes_stay_behind_and_links_are_moved_as_links(folder: LocalFolderInMem
 MOVES = """
 import os, sys
 from pathlib import Path
-from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
+from gangline.adapters.host.script.folder_in_memory import LocalFolderInMemory
 folder = LocalFolderInMemory(Path("/dev/shm"), Path(sys.argv[1]))
 assert folder.enter(0) == ""
 try:

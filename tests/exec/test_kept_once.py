@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.core.command.layout import Rules

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.host.command import KeptCommand
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.command import KeptCommand
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.core.command.candidate import CheckpointCandidate, SeenFile
 from gangline.core.command.layout import (
     LAYOUTS,

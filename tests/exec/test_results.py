@@ -14,8 +14,8 @@ from time import process_time
 
 import pytest
 
-from gangline.adapters.host.results import NOTES, LocalResults
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.results import NOTES, LocalResults
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_wire import S3Bucket

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gangline.adapters.host import held
-from gangline.adapters.host.workspace import LocalWorkspace
-from gangline.adapters.host.writers import has_writer
+from gangline.adapters.host.script import held
+from gangline.adapters.host.script.workspace import LocalWorkspace
+from gangline.adapters.host.script.writers import has_writer
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.core.command.candidate import ROOT, CheckpointCandidate
 from gangline.core.command.layout import Rules, is_result, lacks

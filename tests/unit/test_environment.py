@@ -10,7 +10,7 @@ from tests.sources import nodes, paths
 READERS = ("environ", "environb", "getenv", "getenvb")
 PASSES_ON = "it starts a process, which inherits of the environment what is passed on here"
 EXEMPT: Mapping[str, str] = {
-    "adapters/host/command.py": PASSES_ON,
+    "adapters/host/script/command.py": PASSES_ON,
     "adapters/host/trainer/isolation.py": PASSES_ON,
     "adapters/host/trainer/process.py": PASSES_ON,
     "adapters/host/trainer/start.py": PASSES_ON,

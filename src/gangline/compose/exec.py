@@ -58,10 +58,10 @@ def make_exec(
     host = socket.gethostname()
     rng = Random(f"{host} {os.getpid()}")  # noqa: S311 - jitter, not a secret
     with needing("exec"):
-        from gangline.adapters.host.command import KeptCommand, find_program
-        from gangline.adapters.host.folder_in_memory import LocalFolderInMemory
-        from gangline.adapters.host.results import LocalResults
-        from gangline.adapters.host.workspace import LocalWorkspace
+        from gangline.adapters.host.script.command import KeptCommand, find_program
+        from gangline.adapters.host.script.folder_in_memory import LocalFolderInMemory
+        from gangline.adapters.host.script.results import LocalResults
+        from gangline.adapters.host.script.workspace import LocalWorkspace
         from gangline.exec.data import download_data
         from gangline.exec.in_memory import ExecInMemory
         from gangline.exec.plan import Tools

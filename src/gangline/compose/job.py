@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from gangline.adapters.host.command import KeptCommand, find_program
-from gangline.adapters.host.results import LocalResults
-from gangline.adapters.host.workspace import LocalWorkspace
+from gangline.adapters.host.script.command import KeptCommand, find_program
+from gangline.adapters.host.script.results import LocalResults
+from gangline.adapters.host.script.workspace import LocalWorkspace
 from gangline.adapters.objects.folder import FolderObjects, FolderTransfer
 from gangline.compose.exec import exec_rules
 from gangline.core.command.masking import Masking

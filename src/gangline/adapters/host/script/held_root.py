@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from gangline.adapters.host.entries import Entries, entry_of, leads_out
-from gangline.adapters.host.held import HeldCheckpoint, Version
+from gangline.adapters.host.script.entries import Entries, entry_of, leads_out
+from gangline.adapters.host.script.held import HeldCheckpoint, Version
 from gangline.core.command.candidate import ROOT
 from gangline.core.command.root import newest_in_root, whole_folder
 from gangline.core.command.version import has_number

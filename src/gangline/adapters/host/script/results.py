@@ -10,7 +10,16 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from gangline.adapters.host.entries import OUTSIDE, UNREADABLE, copy, entries_at, leads_out, link, mark_of, told_at
+from gangline.adapters.host.script.entries import (
+    OUTSIDE,
+    UNREADABLE,
+    copy,
+    entries_at,
+    leads_out,
+    link,
+    mark_of,
+    told_at,
+)
 from gangline.core.command.candidate import CheckpointCandidate, SeenFile, path_below
 from gangline.core.command.completeness import is_complete_file
 from gangline.core.command.layout import Rules

@@ -1,4 +1,4 @@
-"""Run a command under a keeper (gangline.adapters.host.keeper), with threads that read its output."""
+"""Run a command under a keeper (gangline.adapters.host.script.keeper), with threads that read its output."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from gangline.core.errors import UserError
 from gangline.ports.command import ShowOutput
 from gangline.posix import descendants
 
-KEEPER = "gangline.adapters.host.keeper"
+KEEPER = "gangline.adapters.host.script.keeper"
 PIECE_BYTES = 65_536
 LAST_WORDS_S_MAX = 5.0
 PROCESSES_MAX = 4096

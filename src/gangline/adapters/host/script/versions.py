@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from gangline.adapters.host.held import Version
+from gangline.adapters.host.script.held import Version
 from gangline.core.command.results import FileMark
 from gangline.core.command.version import path_pattern
 

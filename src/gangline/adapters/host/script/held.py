@@ -20,7 +20,7 @@ from pathlib import Path
 from time import thread_time
 from typing import Any
 
-from gangline.adapters.host.entries import Entries, entries_at, is_complete_at, link, mark_of, put, told_at
+from gangline.adapters.host.script.entries import Entries, entries_at, is_complete_at, link, mark_of, put, told_at
 from gangline.core.command.candidate import ROOT, CheckpointCandidate, SeenFile
 from gangline.core.command.results import FileMark
 from gangline.core.command.version import adds_only, has_number, path_patterns, tells_nothing

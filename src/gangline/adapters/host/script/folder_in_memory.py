@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from gangline.adapters.host.entries import date_files, files_at
-from gangline.adapters.host.state_folder import lock, state_beside
-from gangline.adapters.host.workspace import ASIDE
+from gangline.adapters.host.script.entries import date_files, files_at
+from gangline.adapters.host.script.state_folder import lock, state_beside
+from gangline.adapters.host.script.workspace import ASIDE
 from gangline.core.errors import UserError
 from gangline.core.runs.in_memory import lack_of_memory, lies_in_memory
 from gangline.core.words import size_words

@@ -1,4 +1,4 @@
-"""A script's checkpoint folder on this machine (gangline.adapters.host.held), and the state folder beside it.
+"""A script's checkpoint folder on this machine (gangline.adapters.host.script.held), and the state folder beside it.
 
 The state folder is `.NAME.gangline` beside the checkpoint folder, or `.gangline` inside it if that is another disk. It contains links to
 files (`held`), downloads (`incoming`), what the last start moved out of the script's sight (`set-aside`), and the command's `log.txt`.
@@ -15,12 +15,12 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic, thread_time
 
-from gangline.adapters.host.entries import date_files, entries_at, files_at, mark_of
-from gangline.adapters.host.held import HeldCheckpoint
-from gangline.adapters.host.held_root import HeldRoot
-from gangline.adapters.host.state_folder import lock, make_folders
-from gangline.adapters.host.versions import Versions
-from gangline.adapters.host.writers import has_writer, tells_writers
+from gangline.adapters.host.script.entries import date_files, entries_at, files_at, mark_of
+from gangline.adapters.host.script.held import HeldCheckpoint
+from gangline.adapters.host.script.held_root import HeldRoot
+from gangline.adapters.host.script.state_folder import lock, make_folders
+from gangline.adapters.host.script.versions import Versions
+from gangline.adapters.host.script.writers import has_writer, tells_writers
 from gangline.core.command.candidate import ROOT, CheckpointCandidate, path_below
 from gangline.core.command.layout import Rules, is_candidate, is_in_root, is_of_its_own
 from gangline.core.command.results import FileMark

@@ -1,6 +1,6 @@
 """Races and rules about what an owner asks of a job while it runs."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from gangline.core.errors import BadInput
 from gangline.ports.server import Beaten, Committed, Refused
@@ -139,3 +139,17 @@ def a_paused_job_that_is_resumed_in_this_moment_is_finished(bench: Bench) -> Non
     bench.meanwhile("add_wish", lambda: steer.resume(bench.deployment, job, bench.now_ms))
     assert wishes.ask_to_finish(bench.deployment, job, bench.now_ms)
     assert bench.beat(node, bench.take(node, job), 5) == Beaten(finish=True)
+
+
+@probe()
+def a_heartbeat_says_how_many_wishes_its_own_job_has(bench: Bench) -> None:
+    jobs = {}
+    for number, name in enumerate("ab"):
+        job, node = bench.submit(seed=number), bench.join(name)
+        jobs[job] = {"node": node, **asdict(bench.take(node, job))}
+    wished = next(iter(jobs))
+    ask(bench, wished)
+    told = {"expires_ms": bench.now_ms, "now": bench.now_ms, "phase": "training", "step": 1, "loss": 1}
+    for job, whose in jobs.items():
+        rows = bench.store.change("renew_lease", **whose, **told, seconds_per_step=1, training_ms=1)
+        assert [row["wishes"] for row in rows] == [int(job == wished)]

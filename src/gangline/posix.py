@@ -8,8 +8,8 @@ import shutil
 import signal
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOMEM, ENOSPC
 from pathlib import Path, PurePosixPath
 from threading import Event
@@ -210,6 +210,19 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:
         subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def signals_handled_by(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Let `handler` have the signals that end a run, but for those that this process ignores, as `nohup` has it."""
+    ending = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    heeded = [each for each in ending if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handler) for each in heeded}
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
 
 
 def is_full(error: OSError) -> bool:

@@ -13,11 +13,11 @@ import pytest
 
 from gangline.adapters.host.host import LocalHost
 from gangline.adapters.host.trainer.beneath import open_of_runs
-from gangline.adapters.host.trainer.in_memory import SHARED_MEMORY
 from gangline.adapters.host.trainer.isolation import Isolation, find_isolation
 from gangline.adapters.host.trainer.run import ProcessRun
 from gangline.adapters.host.trainer.start import start_program
 from gangline.core.errors import Damaged
+from gangline.core.runs.in_memory import SHARED_MEMORY
 from gangline.core.server.isolation import IsolationLevel
 from tests.contract.test_isolation import AT_SANDBOX, AT_UID, PYTHON
 from tests.contract.test_trainer_process import until

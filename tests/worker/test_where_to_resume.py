@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gangline.adapters.host.host import LocalHost
-from gangline.adapters.host.trainer.in_memory import PREFIX, SHARED_MEMORY
+from gangline.adapters.host.trainer.in_memory import PREFIX
 from gangline.core.files import File, Signed
 from gangline.core.parsing import to_json
+from gangline.core.runs.in_memory import SHARED_MEMORY
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.command import CommandSpec, command_hash
 from gangline.core.specs.spec import spec_hash

@@ -15,6 +15,7 @@ from gangline.compose.notices import check_notice, make_notice
 from gangline.compose.settings import needing, strip_secrets
 from gangline.core.command.surroundings import one_of_several, unsupported_system
 from gangline.core.errors import UserError
+from gangline.core.runs.in_memory import SHARED_MEMORY
 
 if TYPE_CHECKING:
     from gangline.core.command.layout import Rules
@@ -106,7 +107,7 @@ def make_exec(
         )
 
     adopt_orphans()
-    tmpfs = Path(os.environ.get("GANGLINE_TMPFS") or "/dev/shm").absolute()  # noqa: S108 - below it, a folder of its own
+    tmpfs = Path(os.environ.get("GANGLINE_TMPFS") or SHARED_MEMORY).absolute()
     folder = LocalFolderInMemory(tmpfs, checkpoints)
     if in_memory:
         return ExecInMemory(plan, prefix, folder, tools_for)

@@ -1,8 +1,6 @@
 """Run a command whose checkpoints lie in memory, and continue it with its folder on disk where memory becomes short."""
 
-import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +8,12 @@ from typing import Any
 from gangline.core.errors import UserError
 from gangline.core.runs.contract import EXIT_STOPPED
 from gangline.exec.plan import EXIT_OVERTAKEN, ExecPlan, Stopped, Summary, Tools
-from gangline.exec.run import SIGNALS, Exec
+from gangline.exec.run import Exec
 from gangline.exec.run_prefix import RunPrefix
 from gangline.exec.start import newest_readable
 from gangline.ports.notifier import Notifier
 from gangline.ports.workspace import FolderInMemory
+from gangline.posix import signals_handled_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class ExecInMemory:
     def _continue(self, lack: str, ended: Summary, tools: Tools) -> Summary:
         """Continue on disk. If that is not possible, or a signal comes before it has begun, what was in memory stays there."""
         try:
-            with _stopped_by_signals():
+            with signals_handled_by(_stop):  # a run that begins meanwhile has a handler of its own
                 return self._on_disk(lack)
         except Stopped:
             pass
@@ -87,20 +86,8 @@ class ExecInMemory:
         return self.folder.is_empty and self.folder.discard()
 
 
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Raise `Stopped` at a signal that ends a run, wherever that is: a run that begins meanwhile has handlers of its own."""
-
-    def stop(number: int, frame: object) -> None:
-        raise Stopped
-
-    heeded = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, stop) for each in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _stop(number: int, frame: object) -> None:
+    raise Stopped
 
 
 class _Watch:

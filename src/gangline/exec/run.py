@@ -36,10 +36,10 @@ from gangline.exec.start import (
 )
 from gangline.exec.watch import RunMonitor, Watcher
 from gangline.ports.command import Command
+from gangline.posix import signals_handled_by
 
 WAIT_S = 0.2
 LEFTOVERS_S = 5.0
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 AGAIN_S = 1.0
 """A second signal within this time is the same signal: a tool that signals all processes of a machine, or a launcher and its child, reaches
 this process twice at once."""
@@ -62,18 +62,13 @@ class Exec:
         self._stopped_because, self.stored_all = "", False
 
     def __call__(self) -> Summary:
-        heeded = [
-            each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN
-        ]  # under `nohup`, one is ignored
-        before = {each: signal.signal(each, self._on_signal) for each in heeded}
-        try:
-            return self._prepared() or self._go()
-        except Stopped:
-            return self._report.summary(self._code_when_stopped(), "stopped before the command was started")
-        finally:
-            self._at.workspace.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with signals_handled_by(self._on_signal):
+            try:
+                return self._prepared() or self._go()
+            except Stopped:
+                return self._report.summary(self._code_when_stopped(), "stopped before the command was started")
+            finally:
+                self._at.workspace.close()
 
     # Before the command
 

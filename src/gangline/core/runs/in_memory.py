@@ -1,7 +1,10 @@
 """Decide whether a run's checkpoint or result lies in the memory of its node or on its disk, and say so."""
 
+from pathlib import Path
+
 from gangline.core.words import size_words
 
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - below it, a folder of one's own that others may only pass through
 SHARE_MAX = 0.25
 """The largest share of the memory that is free which the checkpoints and results of a run may take."""
 ON_DISK = "checkpoints are written to disk"

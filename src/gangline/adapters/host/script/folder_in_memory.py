@@ -6,6 +6,7 @@ import shutil
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from gangline.adapters.host.script.entries import date_files, files_at
@@ -28,9 +29,15 @@ class LocalFolderInMemory:
         self._tmpfs = tmpfs
         self._around = tmpfs / f"{PREFIX}{hashlib.sha256(os.fsencode(self.link)).hexdigest()[:16]}"
         self.place = self._around / self.link.name
-        self._memory = RunMemory(self._around, tuple(memory_cgroups()))
-        self._moving = self.link.with_name(f".{self.link.name}.moving") if self.link.name else self.link
         self._lock: int | None = None
+
+    @cached_property
+    def _memory(self) -> RunMemory:
+        return RunMemory(self._around, tuple(memory_cgroups()))
+
+    @property
+    def _moving(self) -> Path:
+        return self.link.with_name(f".{self.link.name}.moving")
 
     @property
     def leads_to_memory(self) -> bool:
@@ -58,14 +65,14 @@ class LocalFolderInMemory:
             return f"{self.link} is a link"
         if self.link.is_dir() and not any(self.link.iterdir()):
             return ""
-        if self._is_ours:  # of a start whose files have moved to disk, or were deleted there
+        if self._take():  # of a start whose files have moved to disk, or were deleted there
             self._leave()
         return f"{self.link} has files already"
 
     def _enter(self, size: int) -> str:
         with suppress(FileExistsError):
             self._around.mkdir(mode=0o700)
-        if not self._is_ours:
+        if not self._take():
             return f"{self._around} is somebody else's"
         if not self.leads_to_memory:  # what is still there belongs to a folder that its owner has deleted
             remove_tree(self.place)
@@ -80,9 +87,8 @@ class LocalFolderInMemory:
             self.link.symlink_to(self.place)
         return ""
 
-    @property
-    def _is_ours(self) -> bool:
-        """Return whether there is a folder of this user, which is locked from then on. Raises `UserError` if another process uses it."""
+    def _take(self) -> bool:
+        """Lock the folder around all and return True, if there is one of this user. Raises `UserError` if another process uses it."""
         with suppress(FileNotFoundError):
             found = self._around.lstat()
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
@@ -104,7 +110,7 @@ class LocalFolderInMemory:
     def move_to_disk(self) -> None:
         if self.leads_to_memory:
             try:
-                if self._is_ours and self.place.is_dir():
+                if self._take() and self.place.is_dir():
                     self._copy()
                     self.link.unlink()
                     self._finish_move()

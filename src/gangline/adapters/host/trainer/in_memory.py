@@ -12,7 +12,6 @@ from gangline.adapters.host.trainer.enclosures import Enclosure
 from gangline.core.runs.in_memory import lies_in_memory, node_place
 from gangline.posix import RunMemory, memory_cgroups, remove_tree, why_not_in_memory
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - below it, a folder of its own that others may only pass through
 PREFIX = "gangline-runs-"
 PASSABLE = 0o711
 

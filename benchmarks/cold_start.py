@@ -45,12 +45,12 @@ class Bench:
         self._box, self._line = box, line
         self._rank = 1
         names = files_needed([path.relative_to(BASE).as_posix() for path in BASE.rglob("*") if path.is_file()])
-        base = box.client.upload([BASE / name for name in names], BASE)
+        base = box.client.files.upload([BASE / name for name in names], BASE)
         paths = [folder / f"ballast-{number}" for number in range(PARTS)]
         for path in paths:
             path.write_bytes(os.urandom(size // PARTS))
-        self._base = FilesBase(files=(*base, *box.client.upload(paths, folder)))
-        self._photos = box.client.upload(sorted(SUBJECT.glob("*.png")), SUBJECT)
+        self._base = FilesBase(files=(*base, *box.client.files.upload(paths, folder)))
+        self._photos = box.client.files.upload(sorted(SUBJECT.glob("*.png")), SUBJECT)
         self.bytes = sum(file.bytes for file in self._base.files)
 
     def start_node(self, home: Path) -> None:
@@ -75,12 +75,12 @@ class Bench:
             sample_steps=1,
             sample_seeds=(1,),
         )
-        job = self._box.client.submit(spec).summary.id
-        while (found := self._box.client.job(job).summary).step == 0:
+        job = self._box.client.jobs.submit(spec).summary.id
+        while (found := self._box.client.jobs.get(job).summary).step == 0:
             assert found.state in ("queued", "running"), found.because
             Event().wait(0.05)
         start = Start(time.monotonic() - started_s, self._line.down.bytes - before)
-        while self._box.client.job(job).summary.state != "succeeded":
+        while self._box.client.jobs.get(job).summary.state != "succeeded":
             Event().wait(0.2)
         return start
 

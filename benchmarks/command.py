@@ -75,10 +75,10 @@ def by_itself(seconds: float) -> dict[str, float]:
 def as_job(box: Box, seconds: float) -> dict[str, float]:
     command = ["python", "-c", SCRIPT, "output", str(seconds), str(EVERY_S), str(CHECKPOINT_BYTES)]
     spec = parse_command({"command": command, "environment": ["OMP_NUM_THREADS=1"]}, options=True)
-    job = box.client.submit(spec).summary.id
+    job = box.client.jobs.submit(spec).summary.id
     ended = until(box, job)
     assert ended.summary.state == "succeeded", ended.summary.because
-    return rate_in(box.client.logs(job).text)
+    return rate_in(box.client.logs.get(job).text)
 
 
 def rate_in(text: str) -> dict[str, float]:
@@ -88,7 +88,7 @@ def rate_in(text: str) -> dict[str, float]:
 def until(box: Box, job: str, attempts: int = 0, step: int = 0) -> JobView:
     """Wait until the job has ended, or its so many-th attempt has come to a step."""
     while True:
-        found = box.client.job(job)
+        found = box.client.jobs.get(job)
         if found.summary.ended_ms is not None or (
             0 < attempts <= len(found.attempts) and found.attempts[-1].step >= step
         ):
@@ -101,7 +101,7 @@ def restart(rounds: int) -> None:
     with TemporaryDirectory() as home, Box(Path(home), lease_s=LEASE_S, heartbeat_interval_s=BEAT_S) as box:
         code = upload(box.client, Path(CHAIN).parent, [Path(CHAIN)], [])
         command = ["python", "chain.py", "output", "100000", "--every", "50", "--step-s", "0.02"]
-        job = box.client.submit(parse_command({"command": command, **code}, options=True)).summary.id
+        job = box.client.jobs.submit(parse_command({"command": command, **code}, options=True)).summary.id
         box.start_node("node-0")
         for number in range(rounds):
             box.start_node(f"node-{number + 1}")

@@ -49,6 +49,7 @@ from tests.shop import ShopPool, Till
 
 from gangline.adapters.store.postgres import PostgresStore
 from gangline.adapters.store.sqlite import SqliteStore
+from gangline.compose.client import Client
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.kinds import KINDS
@@ -58,7 +59,6 @@ from gangline.service import controller
 from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import AtOnce
-from gangline.wire.client import Client
 
 NODES, QUEUED, NEW = 10_000, 100_000, 1_000
 PROJECTS, WORKLOADS = 50, 200
@@ -450,10 +450,10 @@ class Spent:
 def submit(server: Server, folder: Path, jobs: int) -> None:
     client, photo = Client(server.url, server.user), folder / "photo.png"
     photo.write_bytes(b"a photo")
-    files = client.upload([photo], folder)
+    files = client.files.upload([photo], folder)
     spec = LoraSpec(base=FilesBase(files=files), photos=files, prompt="sks dog", steps=STEPS, sample_result=False)
     for first in range(0, jobs, BATCH):
-        lines = client.submit_batch([spec] * min(BATCH, jobs - first))
+        lines = client.jobs.submit_batch([spec] * min(BATCH, jobs - first))
         assert all(line.job for line in lines), lines
 
 

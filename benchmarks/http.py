@@ -41,13 +41,14 @@ from urllib.parse import urlsplit
 
 from tests.postgres import Postgres, postgres
 
+from gangline.compose.client import Client
+from gangline.compose.settings import SETTINGS_FILE
 from gangline.core.files import File
 from gangline.core.parsing import to_json
 from gangline.core.server.limits import Limits
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.server import Beat, Join, Log
-from gangline.wire.client import Client
 
 AGENTS, FOLLOWERS, AT_ONCE = 1000, 500, 32
 ROUNDS, ROUND_S, REST_S = 5, 10.0, 60.0
@@ -137,7 +138,7 @@ class Server:
         client = Client(self.url, self.user)
         photo = self._home / "photo.png"
         photo.write_bytes(b"a photo")
-        files: tuple[File, ...] = client.upload([photo], self._home)
+        files: tuple[File, ...] = client.files.upload([photo], self._home)
         body = {"spec": to_json(LoraSpec(base=FilesBase(files=files), photos=files, prompt="sks dog", steps=100_000))}
         asked = [request("POST", "/v1/jobs", self.user, body) for _ in range(jobs)]
         return [json.loads(answer)["summary"]["id"] for _, answer in asyncio.run(ask_all(self.url, asked, at_once=8))]
@@ -205,8 +206,10 @@ async def make_fleet(server: Server, nodes: int) -> list[Agent]:
 
 
 @contextmanager
-def running(database: Postgres | None, *, within: Path | None = None) -> Iterator[Server]:
+def running(database: Postgres | None, *, within: Path | None = None, settings: str = "") -> Iterator[Server]:
+    """`settings` is the text of its file of settings."""
     with tempfile.TemporaryDirectory(prefix="gangline-benchmark-", dir=within) as folder:
+        (Path(folder) / SETTINGS_FILE).write_text(settings)
         server = Server(Path(folder), database.make_database() if database else "")
         try:
             yield server
@@ -413,7 +416,7 @@ def claims(database: Postgres | None) -> None:
 def rest(database: Postgres | None) -> None:
     head("rest")
     with running(database) as server:
-        Client(server.url, server.user).project()
+        Client(server.url, server.user).projects.current()
         wait(5)
         loads, before_s = list[float](), server.cpu_s()
         for _ in range(ROUNDS):
@@ -455,7 +458,7 @@ def hostile(database: Postgres | None) -> None:
 async def beat_beside_attackers(server: Server) -> tuple[list[float], float, Counter[str]]:
     (agent,) = await make_fleet(server, 1)
     await agent.claim()
-    members = [Client(server.url, server.user).add_key(f"m{number}", "member").secret for number in range(AT_LIMIT)]
+    members = [Client(server.url, server.user).keys.add(f"m{number}", "member").secret for number in range(AT_LIMIT)]
     for _ in range(50):
         await agent.beat()
     before_mb, peak_mb, taken = server.memory_mb(), 0.0, list[float]()

@@ -28,10 +28,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 import psycopg
@@ -78,6 +78,9 @@ SETTINGS = ("shared_buffers = '1GB'", "max_wal_size = '4GB'", "max_connections =
 
 class Attesting:
     """The object store is not what is measured: it has whatever one asks for."""
+
+    def at_once(self, asks: Iterable[Callable[[], Any]]) -> list[Any]:
+        return [ask() for ask in asks]
 
     def in_parts(self, _: int) -> bool:
         return False

@@ -21,9 +21,9 @@ from statistics import median
 
 from benchmarks.http import Server, wait
 
+from gangline.compose.client import Client
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.lora import LoraSpec
-from gangline.wire.client import Client
 
 WITHIN_S = 2.0
 GIVES_UP_S = 30.0
@@ -59,7 +59,7 @@ def measure(client: Client, spec: LoraSpec, asked: Path) -> float:
     """Return the seconds from the server's answer to a submission until its provider's program runs."""
     before = set(asked.iterdir())
     wait(random.random())
-    client.submit(spec)
+    client.jobs.submit(spec)
     answered, gives_up_s = time.time(), time.monotonic() + GIVES_UP_S
     while not (new := set(asked.iterdir()) - before) or not (said := new.pop().read_text()):
         assert time.monotonic() < gives_up_s, "no node was asked for"
@@ -76,9 +76,9 @@ def main(rounds: int) -> bool:
         server = Server(folder / "home", "")
         try:
             client = Client(server.url, server.user)
-            client.add_pool("bench", "command", {"provider": "bench", "nodes_max": rounds + 1})
+            client.pools.add("bench", "command", {"provider": "bench", "nodes_max": rounds + 1})
             (folder / "photo.png").write_bytes(b"a photo")
-            files = client.upload([folder / "photo.png"], folder)
+            files = client.files.upload([folder / "photo.png"], folder)
             spec = LoraSpec(
                 base=FilesBase(files=files), photos=files, prompt="sks dog", steps=1000, sample_result=False
             )

@@ -186,13 +186,13 @@ def taught(base: Path, folder: Path) -> tuple[float, bytes, Path]:
     with Box(folder / "box", lease_s=45, heartbeat_interval_s=5) as box:
         box.start_node("node")
         spec = upload_inputs(box.client, SUBJECT, str(base), [PHOTO], read_recipe(RECIPE))
-        job, began_s = box.client.submit(spec).summary.id, time.monotonic()
+        job, began_s = box.client.jobs.submit(spec).summary.id, time.monotonic()
         found = follow_job(box.client, job)
         seconds = time.monotonic() - began_s
         assert found.summary.state == "succeeded", found.summary.because
         wait_for_pictures(box.client, job)
-        for artifact in box.client.artifacts(job):
-            box.client.download(artifact, folder / "results")
+        for artifact in box.client.artifacts.list(job):
+            box.client.files.download(artifact, folder / "results")
     return seconds, (folder / "results" / "samples" / "grid.png").read_bytes(), folder / "results"
 
 

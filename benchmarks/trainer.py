@@ -500,12 +500,12 @@ def restart(rounds: int) -> None:
 def death(box: Box) -> str:
     for name in ("node-a", "node-b"):
         box.start_node(name)
-    while len([node for node in box.client.nodes() if node.state == "ready"]) < 2:
+    while len([node for node in box.client.nodes.list() if node.state == "ready"]) < 2:
         threading.Event().wait(0.1)
     threading.Event().wait(30)  # idle, as a node is that waits for work
     settings = {"prompt": PROMPT, "steps": 100_000, "resolution": 64, "rank": 4, "checkpoint_every_steps": 50}
-    job = box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], settings)).summary.id
-    while not (view := box.client.job(job)).summary.committed_step:
+    job = box.client.jobs.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], settings)).summary.id
+    while not (view := box.client.jobs.get(job)).summary.committed_step:
         assert view.summary.state != "failed", view.summary.because
         threading.Event().wait(0.1)
     at_work = str(view.summary.node_name)

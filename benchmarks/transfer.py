@@ -36,12 +36,12 @@ from gangline.adapters.pools.local import start_node, stop_all
 from gangline.adapters.transfer.transfer import NodesTransfer
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
+from gangline.compose.client import Client
 from gangline.core.files import File, Grant, part_lengths
 from gangline.ports.objects import UploadPart
 from gangline.sim.scenario import Fleet, Jobs, Machines, Scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
-from gangline.wire.client import Client
 
 CHECKPOINT_BYTES = 66_000_000
 ROUNDS = 15
@@ -228,7 +228,7 @@ def real() -> None:
         "checkpoint_every_s": SAVE_EVERY_S,
     }
     with TemporaryDirectory() as name, Box(Path(name), lease_s=30, heartbeat_interval_s=0.5) as box:
-        job = box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], settings)).summary.id
+        job = box.client.jobs.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], settings)).summary.id
         address = urlsplit(box.url)
         with Proxy((address.hostname or "", address.port or 0), bytes_per_s=REAL_MBIT * 125_000) as line:
             home = Path(name) / "node"
@@ -246,7 +246,7 @@ def _would_be_lost(client: Client, job: str) -> list[float]:
     found: list[float] = []
     while len(found) < REAL_S:
         Event().wait(1)
-        view = client.job(job).summary
+        view = client.jobs.get(job).summary
         if view.committed_step and view.seconds_per_step:
             found.append((view.step - view.committed_step) * view.seconds_per_step)
     return found

@@ -40,6 +40,8 @@ JOB = {
     "trust": 0,
     "exact": "preferred",
     "attempts_max": 3,
+    "owner": None,
+    "fingerprint": None,
     "now": 1,
 }
 NODE = {
@@ -165,6 +167,19 @@ def test_a_statement_that_stands_twice_is_refused_with_both_its_files() -> None:
     twice = {"jobs.sql": "-- name: job\nSELECT 1", "more.sql": "-- name: node\nSELECT 2\n\n-- name: job\nSELECT 3"}
     with pytest.raises(AssertionError, match=r"job is in jobs\.sql and in more\.sql"):
         split_statements(twice)
+
+
+def test_a_part_that_statements_share_stands_in_each_of_them_and_is_none_itself() -> None:
+    texts = {
+        "jobs.sql": "-- name: job\nSELECT 1 WHERE {open}\n\n-- name: node\nSELECT 2 WHERE {open} AND '{}' = ''",
+        "more.sql": "-- part: open\n-- Why it is.\nended IS NULL",
+    }
+    assert split_statements(texts) == {
+        "job": "SELECT 1 WHERE ended IS NULL",
+        "node": "SELECT 2 WHERE ended IS NULL AND '{}' = ''",
+    }
+    with pytest.raises(AssertionError, match=r"open is in jobs\.sql and in more\.sql"):
+        split_statements({"jobs.sql": "-- name: open\nSELECT 1", "more.sql": texts["more.sql"]})
 
 
 def test_each_file_of_queries_says_what_it_holds_and_is_read_in_one_sitting() -> None:

@@ -109,7 +109,7 @@ class Shell:
 def test_every_command_of_the_page_does_what_it_says(
     service: Service, site: Site, bucket: S3Bucket, tmp_path: Path
 ) -> None:
-    first, submit, list_of_urls, follow, results, delivery, steer = SHELL
+    first, submit, list_of_urls, follow, results, delivery, steer, find = SHELL
     assert "SERVER=" in first and "KEY=" in first
     (tmp_path / "shell").mkdir()
     with serving(service.app) as served:
@@ -149,6 +149,9 @@ def test_every_command_of_the_page_does_what_it_says(
         there = SourceBucket("gangline", BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
         assert "page/results/timber/weights.safetensors" in dict(there.list("page/results/timber"))
         assert shell.run(steer).split("\n")[1:4] == ["paused", "queued", "canceled"]
+        dog, labels, team, count = shell.run(here(find, site)).split()
+        assert (dog, labels, team) == ("timber", '{"team":"audio"}', "audio")
+        assert int(count) == len(service.ask("GET", "/v1/jobs").json()["jobs"])
 
 
 def test_the_lines_of_python_run(service: Service, site: Site) -> None:
@@ -157,7 +160,7 @@ def test_the_lines_of_python_run(service: Service, site: Site) -> None:
         lines = here(PYTHON, site).replace("    for told in", "    stop(job)\n    for told in")
         printed: list[object] = []
         with Client(served.url, key) as other:
-            names = {"print": printed.append, "stop": lambda job: other.cancel(job.summary.id)}
+            names = {"print": printed.append, "stop": lambda job: other.jobs.cancel(job.id)}
             exec(lines, {"server": served.url, "key": key} | names)  # noqa: S102
     assert [getattr(told, "kind", "") for told in printed][:2] == ["submitted", "canceled"]
 
@@ -171,7 +174,7 @@ def test_photos_of_this_machine_are_uploaded_from_python(
     with serving(service.app) as served:
         key = service.key("member")
         with Client(served.url, key) as other:
-            other.add_base("pony", service.spec().base)
+            other.bases.add("pony", service.spec().base)
         names: dict[str, Any] = {"server": served.url, "key": key}
         exec(FROM_HERE, names)  # noqa: S102
     assert names["job"].spec["steps"] == 800 and names["job"].spec["train_text_encoder"]

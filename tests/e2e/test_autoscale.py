@@ -35,7 +35,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 
 def submit(box: Box, **settings: Any) -> str:
-    return box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)).summary.id
+    return box.client.jobs.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)).summary.id
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -58,15 +58,15 @@ def processes(*words: str) -> list[int]:
 
 def is_training(box: Box, job: str, *, committed: int = 0) -> Callable[[], bool]:
     def look() -> bool:
-        now = box.client.job(job).summary
-        assert now.state in ("queued", "running"), (now.because, box.client.logs(job).text)
+        now = box.client.jobs.get(job).summary
+        assert now.state in ("queued", "running"), (now.because, box.client.logs.get(job).text)
         return now.phase == "training" and now.committed_step >= committed
 
     return look
 
 
 def has_ended(box: Box, job: str) -> Callable[[], bool]:
-    return lambda: box.client.job(job).summary.ended_ms is not None
+    return lambda: box.client.jobs.get(job).summary.ended_ms is not None
 
 
 def test_a_node_is_rented_within_two_seconds_of_the_job_however_seldom_the_server_ticks(tmp_path: Path) -> None:
@@ -84,19 +84,19 @@ def test_a_node_is_rented_within_two_seconds_of_the_job_however_seldom_the_serve
 
 @pytest.mark.tenths
 def test_nodes_come_with_the_work_are_replaced_when_they_die_and_go_without_it(box: Box) -> None:
-    assert box.client.nodes() == []
+    assert list(box.client.nodes.list()) == []
     jobs = [submit(box, steps=90), submit(box), submit(box)]
     until(is_training(box, jobs[0], committed=10))
-    (killed,) = [node for node in box.client.nodes() if [each.job for each in node.jobs] == [jobs[0]]]
+    (killed,) = [node for node in box.client.nodes.list() if [each.job for each in node.jobs] == [jobs[0]]]
     (pid,) = processes("worker", killed.id)
     os.kill(pid, signal.SIGKILL)
     for job in jobs:
         until(has_ended(box, job))
-    ended = [box.client.job(job) for job in jobs]
+    ended = [box.client.jobs.get(job) for job in jobs]
     assert [job.summary.state for job in ended] == ["succeeded"] * 3, [job.summary.because for job in ended]
     assert [attempt.state for attempt in ended[0].attempts] == ["interrupted", "succeeded"]
     assert ended[0].attempts[1].node != killed.id and ended[0].attempts[1].from_step >= 10
-    until(lambda: box.client.nodes() == [] and processes("worker", str(box.home)) == [])
+    until(lambda: list(box.client.nodes.list()) == [] and processes("worker", str(box.home)) == [])
     assert len(list((box.home / "server" / "nodes").iterdir())) == 2
     until(lambda: "ends: idle for" in (box.home / "server.log").read_text())
     assert box.stop_server() == 0
@@ -110,8 +110,8 @@ def test_a_server_that_is_told_to_stop_takes_its_nodes_with_it_and_no_step_is_lo
     assert box.stop_server() == 0
     assert processes(str(box.home)) == []
     box.start_server()
-    (attempt, *_) = box.client.job(job).attempts
-    assert (attempt.state, attempt.step) == ("released", box.client.job(job).summary.committed_step)
+    (attempt, *_) = box.client.jobs.get(job).attempts
+    assert (attempt.state, attempt.step) == ("released", box.client.jobs.get(job).summary.committed_step)
 
 
 @pytest.mark.tenths
@@ -122,8 +122,8 @@ def test_a_server_that_is_killed_takes_its_nodes_with_it_and_has_new_ones_when_i
     box.kill_server()
     until(lambda: processes(str(box.home)) == [])
     box.start_server()
-    until(lambda: len(box.client.job(job).attempts) == 2)
+    until(lambda: len(box.client.jobs.get(job).attempts) == 2)
     until(is_training(box, job))
-    first, second = box.client.job(job).attempts
+    first, second = box.client.jobs.get(job).attempts
     assert (first.state, second.from_step >= 10) == ("interrupted", True)
     assert first.node != second.node

@@ -135,7 +135,7 @@ def test_a_recipe_with_a_misspelt_setting(gangline, tmp_path: Path) -> None:
 
 
 def test_nothing_was_half_made(gangline, box: Box) -> None:
-    assert list(box.client.jobs()) == []
+    assert list(box.client.jobs.list()) == []
 
 
 def test_a_port_in_use(gangline, tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_a_gated_base_is_copied_once_and_fetched_once(box: Box, gangline: Gangli
 def until(box: Box, job: str, wanted: str) -> None:
     """Look again and again; pytest's time-out ends it."""
     while True:
-        found = box.client.job(job).summary
-        assert found.state != "failed", (found.because, box.client.logs(job).text)
+        found = box.client.jobs.get(job).summary
+        assert found.state != "failed", (found.because, box.client.logs.get(job).text)
         if found.state == wanted or (wanted == "training" and found.step > 0):
             return
         Event().wait(0.1)
@@ -96,4 +96,4 @@ def test_files_have_names_too(box: Box, gangline: Gangline) -> None:
     assert (added["name"], added["family"], added["licence"]) == ("tiny-sdxl", "sdxl", "mine")
     assert gangline("bases", "show", "tiny-sdxl") == added
     job = gangline("train", str(SUBJECT), "--base", "tiny-sdxl", *SETTINGS, "--detach")["id"]
-    assert box.client.job(job).spec["base"] == added["base"]
+    assert box.client.jobs.get(job).spec["base"] == added["base"]

@@ -60,7 +60,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
 def submit(box: Box, *command: str, **settings: object) -> str:
     code = upload(box.client, CHAIN.parent, [CHAIN], [])
     spec = parse_command({"command": ["python", "chain.py", *command], **code, **settings}, options=True)
-    return box.client.submit(spec).summary.id
+    return box.client.jobs.submit(spec).summary.id
 
 
 def killed_twice(box: Box, job: str, *, steps: int) -> JobView:
@@ -81,15 +81,15 @@ def test_a_command_that_is_killed_twice_on_two_nodes_ends_as_if_nothing_had_been
     ended = killed_twice(box, job, steps=30)
     assert [attempt.state for attempt in ended.attempts] == ["interrupted", "interrupted", "succeeded"]
     assert [attempt.from_step for attempt in ended.attempts][1] >= 30
-    (result,) = box.client.artifacts(job)
-    assert box.client.download(result, tmp_path).read_text() == state_after(steps)
-    log = box.client.logs(job).text
+    (result,) = list(box.client.artifacts.list(job))
+    assert box.client.files.download(result, tmp_path).read_text() == state_after(steps)
+    log = box.client.logs.get(job).text
     assert "run 3 resumes from checkpoint-" in log and "cannot resume" not in log
 
 
 def as_ended(box: Box, job: str) -> JobView:
     """Return a job that may have failed."""
-    while not has_ended(found := box.client.job(job)):
+    while not has_ended(found := box.client.jobs.get(job)):
         pass
     return found
 
@@ -98,25 +98,28 @@ def test_a_secret_reaches_the_command_and_is_masked_in_its_log_and_in_the_reason
     box: Box, tmp_path: Path
 ) -> None:
     secret = "hf_abcdefgh-0123"
-    box.client.set_secret("HF_TOKEN", secret)
+    box.client.secrets.set("HF_TOKEN", secret)
     shows = "echo 'Steps: 10%|x| 4/40 [00:01<00:09]'"
     ends = f"test -e again && {shows} && sleep 1 && exit; echo no $HF_TOKEN; exit 3"
     script = f"echo token $HF_TOKEN; printf %s $HF_TOKEN | sha256sum > output/sum; {ends}"
     brought = {"secrets": ["HF_TOKEN"], "attempts_max": 1}
     spec = parse_command({"command": ["sh", "-c", f"mkdir output; {script}"], **brought}, options=True)
     box.start_node("node-1")
-    failed = as_ended(box, box.client.submit(spec).summary.id)
+    failed = as_ended(box, box.client.jobs.submit(spec).summary.id)
     assert failed.summary.state == "failed" and "its last output: no ***" in failed.summary.because
     (tmp_path / "again").touch()
     code = upload(box.client, tmp_path, [tmp_path / "again"], [])
     spec = parse_command({"command": ["sh", "-c", f"mkdir output; {script}"], **brought, **code}, options=True)
-    job = box.client.submit(spec).summary.id
+    job = box.client.jobs.submit(spec).summary.id
     succeeded = until(box, job, has_ended).summary
     assert (succeeded.state, succeeded.steps_done) == ("succeeded", "4/40")
-    assert "token ***" in box.client.logs(job).text
-    (result,) = box.client.artifacts(job)
-    assert box.client.download(result, tmp_path).read_text().split()[0] == hashlib.sha256(secret.encode()).hexdigest()
-    seen = [box.client.logs(each.id).text + repr(box.client.job(each.id)) for each in box.client.jobs()]
+    assert "token ***" in box.client.logs.get(job).text
+    (result,) = list(box.client.artifacts.list(job))
+    assert (
+        box.client.files.download(result, tmp_path).read_text().split()[0]
+        == hashlib.sha256(secret.encode()).hexdigest()
+    )
+    seen = [box.client.logs.get(each.id).text + repr(box.client.jobs.get(each.id)) for each in box.client.jobs.list()]
     assert not any(secret in each for each in seen)
 
 
@@ -131,9 +134,9 @@ def test_packages_are_installed_for_the_first_job_that_wants_them_and_kept_for_t
         logs = []
         for _ in range(2):
             spec = parse_command({"command": ["python", "-c", script], "attempts_max": 1, **brought}, options=True)
-            job = box.client.submit(spec).summary.id
+            job = box.client.jobs.submit(spec).summary.id
             assert "No module named 'torch'" in as_ended(box, job).summary.because, "it has its packages alone"
-            logs.append(box.client.logs(job).text)
+            logs.append(box.client.logs.get(job).text)
         assert index.downloads == 1
     assert "Successfully installed smallest-1.0" in logs[0] and "installed" not in logs[1]
     assert all(f"its program says: {VALUE}" in log for log in logs)
@@ -145,12 +148,12 @@ def test_packages_that_cannot_be_installed_fail_the_job_with_pips_own_words(box:
         brought = upload(box.client, tmp_path, [], [], tmp_path / "packages.txt")
         spec = parse_command({"command": ["true"], "attempts_max": 1, **brought}, options=True)
         box.start_node("node-1")
-        job = box.client.submit(spec).summary.id
+        job = box.client.jobs.submit(spec).summary.id
         because = as_ended(box, job).summary.because
     assert (
         "the requirements cannot be installed: ERROR: No matching distribution found for nowhere-to-be-found" in because
     )
-    assert "Could not find a version" in box.client.logs(job).text
+    assert "Could not find a version" in box.client.logs.get(job).text
 
 
 def test_an_installation_that_gives_no_sign_of_life_is_ended_and_leaves_nothing(box: Box, tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_an_installation_that_gives_no_sign_of_life_is_ended_and_leaves_nothing(
         brought = upload(box.client, tmp_path, [], [], tmp_path / "packages.txt")
         spec = parse_command({"command": ["true"], "attempts_max": 1, "silent_s": 6, **brought}, options=True)
         box.start_node("node-1")
-        job = box.client.submit(spec).summary.id
+        job = box.client.jobs.submit(spec).summary.id
         assert "the installation of the requirements has printed nothing for 6 s" in as_ended(box, job).summary.because
     kept = tmp_path / "box" / "node-1" / "environments"
     while [path for path in kept.iterdir() if path.suffix != ".lock"]:
@@ -175,17 +178,17 @@ def test_the_stock_script_is_killed_twice_on_two_nodes_and_its_losses_continue(b
     spec = parse_command(
         {"command": ["python", "train.py", *what.split(), *prompt], "steps": 80, **brought}, options=True
     )
-    job = box.client.submit(spec).summary.id
+    job = box.client.jobs.submit(spec).summary.id
     ended = killed_twice(box, job, steps=20)
     assert ended.summary.step == 80 and len(ended.attempts) == 3
     losses = dict[int, set[float]]()
-    for line in box.client.logs(job).text.splitlines():
+    for line in box.client.logs.get(job).text.splitlines():
         if line.startswith('{"step"'):
             said = json.loads(line)
             losses.setdefault(said["step"], set()).add(said["loss"])
     again = [each for each in losses.values() if max(each) - min(each) > 2e-5]
     assert not again, "a step that was done again has the same loss"
-    assert max(losses) == 80 and any(each.path.endswith(".safetensors") for each in box.client.artifacts(job))
+    assert max(losses) == 80 and any(each.path.endswith(".safetensors") for each in box.client.artifacts.list(job))
 
 
 def test_a_lightning_script_is_killed_twice_on_two_nodes_and_finishes(box: Box, tmp_path: Path) -> None:
@@ -194,9 +197,9 @@ def test_a_lightning_script_is_killed_twice_on_two_nodes_and_finishes(box: Box, 
     script.write_text(LIGHTNING)
     brought = upload(box.client, script.parent, [script], [])
     spec = parse_command({"command": ["python", "train.py", "{checkpoint}"], **brought}, options=True)
-    job = box.client.submit(spec).summary.id
+    job = box.client.jobs.submit(spec).summary.id
     ended = killed_twice(box, job, steps=30)
     assert len(ended.attempts) == 3 and ended.attempts[2].from_step >= 60
-    (result,) = [each for each in box.client.artifacts(job) if each.path.endswith("result.txt")]
-    assert box.client.download(result, tmp_path).read_text() == "120"
-    assert box.client.logs(job).text.count("resumes from /") == 2
+    (result,) = [each for each in box.client.artifacts.list(job) if each.path.endswith("result.txt")]
+    assert box.client.files.download(result, tmp_path).read_text() == "120"
+    assert box.client.logs.get(job).text.count("resumes from /") == 2

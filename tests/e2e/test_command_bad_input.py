@@ -97,25 +97,25 @@ class Place:
         settings = dict(case.settings)
         environment = [mark, *settings.pop("environment", ())]
         spec = {"kind": "command", "attempts_max": 1, "environment": environment} | command | settings
-        self.jobs[case] = self.box.client.submit(spec).summary.id, mark
+        self.jobs[case] = self.box.client.jobs.submit(spec).summary.id, mark
 
     def ended(self, case: Case) -> Ended:
         """Return a job whose attempt has ended, once no process and no file of it is left on its node."""
         if case not in self.jobs:
             self.submit(case)
         job, mark = self.jobs[case]
-        found = self.box.client.job(job)
+        found = self.box.client.jobs.get(job)
         while not any(each.ended_ms for each in found.attempts):
             Event().wait(0.05)
-            found = self.box.client.job(job)
+            found = self.box.client.jobs.get(job)
         if found.summary.ended_ms is None:  # a second machine is to confirm what this one says, and there is none
-            self.box.client.cancel(job)
+            self.box.client.jobs.cancel(job)
         while self.has_process(mark) or self.has_run(mark):
             Event().wait(0.05)
         with tempfile.TemporaryDirectory() as to:
-            artifacts = self.box.client.artifacts(job)
-            results = {each.path: self.box.client.download(each, Path(to)).read_text() for each in artifacts}
-        return Ended(found, self.box.client.logs(job).text, results)
+            artifacts = list(self.box.client.artifacts.list(job))
+            results = {each.path: self.box.client.files.download(each, Path(to)).read_text() for each in artifacts}
+        return Ended(found, self.box.client.logs.get(job).text, results)
 
     @property
     def home(self) -> Path:
@@ -173,7 +173,7 @@ def places() -> Iterator[dict[str, Place]]:
 @pytest.fixture(params=LEVELS)
 def place(request: pytest.FixtureRequest, places: dict[str, Place]) -> Place:
     found = places[request.param]
-    while not any(each.state == "ready" for each in found.box.client.nodes()):
+    while not any(each.state == "ready" for each in found.box.client.nodes.list()):
         assert found.node.process.poll() is None, (found.home / LOG).read_text()
         Event().wait(0.05)
     return found
@@ -207,9 +207,9 @@ def test_a_file_outside_of_the_run_is_refused_by_the_server(place: Place, path: 
     file = {"path": path, "bytes": 1, "sha256": "0" * 64}
     for brought in ({"code": [file]}, {"data": [{"name": "images", "files": [file]}]}):
         with pytest.raises(UserError, match=r"path: is not acceptable here .* a path that leaves its folder"):
-            place.box.client.submit({"kind": "command", "command": ["true"]} | brought)
+            place.box.client.jobs.submit({"kind": "command", "command": ["true"]} | brought)
     with pytest.raises(UserError, match="must be a path below the working directory"):
-        place.box.client.submit({"kind": "command", "command": ["true"], "results": [path]})
+        place.box.client.jobs.submit({"kind": "command", "command": ["true"], "results": [path]})
 
 
 def test_links_out_of_the_run_are_not_followed_and_a_line_says_so(place: Place) -> None:

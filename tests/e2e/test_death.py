@@ -42,14 +42,14 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 def submit(box: Box, **settings: Any) -> str:
     spec = upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)
-    return box.client.submit(spec).summary.id
+    return box.client.jobs.submit(spec).summary.id
 
 
 def until(box: Box, job: str, condition: Callable[[JobView], bool]) -> JobView:
     """Look again and again, as a user would; pytest's time-out ends it."""
     while True:
-        found = box.client.job(job)
-        assert found.summary.state != "failed", (found.summary.because, box.client.logs(job).text)
+        found = box.client.jobs.get(job)
+        assert found.summary.state != "failed", (found.summary.because, box.client.logs.get(job).text)
         if condition(found):
             return found
         Event().wait(0.05)
@@ -74,8 +74,8 @@ def trainers_below(home: Path) -> list[int]:
 
 
 def digest_of(box: Box, job: str, folder: Path) -> str:
-    for artifact in box.client.artifacts(job):
-        box.client.download(artifact, folder)
+    for artifact in box.client.artifacts.list(job):
+        box.client.files.download(artifact, folder)
     return tensors_digest(folder / DIFFUSERS_FILE)
 
 
@@ -95,7 +95,7 @@ def killed_at_random(box: Box, job: str, node: LocalNode) -> JobView:
     node.kill()
     while trainers_below(box.home / node.name):
         Event().wait(0.01)
-    return box.client.job(job)
+    return box.client.jobs.get(job)
 
 
 def test_a_job_whose_node_is_killed_ends_with_the_same_bits_on_another(box: Box, tmp_path: Path, expected: str) -> None:
@@ -120,9 +120,9 @@ def test_a_job_that_is_extended_and_whose_node_is_killed_then_ends_with_the_bits
     first = box.start_node("node-a")
     old = submit(box, steps=60)
     until(box, old, has_ended)
-    shown = box.client.extension(old, SETTINGS["steps"])
+    shown = box.client.jobs.extension(old, SETTINGS["steps"])
     assert 0 < shown.from_step < shown.reached_step == 60
-    new = box.client.extend(old, SETTINGS["steps"]).summary.id
+    new = box.client.jobs.extend(old, SETTINGS["steps"]).summary.id
     until(box, new, lambda found: found.summary.committed_step > shown.from_step)
     first.kill()
     box.start_node("node-b")
@@ -140,7 +140,7 @@ def test_a_checkpoint_that_was_damaged_in_the_store_is_rejected_and_the_one_befo
     job = submit(box)
     until(box, job, lambda found: found.summary.committed_step >= 30)
     first.kill()
-    newest = box.client.job(job).summary.committed_step
+    newest = box.client.jobs.get(job).summary.committed_step
     (weights,) = (box.home / "server" / "store" / "objects").rglob(
         f"checkpoints/{newest:06d}/weights-00000.safetensors"
     )
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_was_damaged_in_the_store_is_rejected_and_the_one_befo
     weights.write_bytes(content)
     box.start_node("node-b")
     ended = until(box, job, has_ended)
-    rejected = [event.because for event in box.client.events(job) if event.kind == "rejected"]
+    rejected = [event.because for event in box.client.events.list(job) if event.kind == "rejected"]
     assert len(rejected) == 1 and f"step {newest} is damaged" in rejected[0]
     assert 0 < ended.attempts[1].from_step < newest
     assert digest_of(box, job, tmp_path / "results") == expected
@@ -166,7 +166,7 @@ def test_a_node_that_froze_past_its_lease_and_wakes_changes_nothing(box: Box, tm
         os.kill(pid, signal.SIGSTOP)
     box.start_node("node-b")
     ended = until(box, job, has_ended)
-    facts = (ended, box.client.events(job), box.client.logs(job))
+    facts = (ended, list(box.client.events.list(job)), box.client.logs.get(job))
     for pid in asleep:
         os.kill(pid, signal.SIGCONT)
     log = box.home / "node-a" / "worker.log"
@@ -175,7 +175,7 @@ def test_a_node_that_froze_past_its_lease_and_wakes_changes_nothing(box: Box, tm
     while trainers_below(box.home / "node-a"):
         Event().wait(0.05)
     assert list((box.home / "node-a" / "runs").iterdir()) == []
-    assert (box.client.job(job), box.client.events(job), box.client.logs(job)) == facts
+    assert (box.client.jobs.get(job), list(box.client.events.list(job)), box.client.logs.get(job)) == facts
     assert [attempt.state for attempt in ended.attempts] == ["interrupted", "succeeded"]
     assert digest_of(box, job, tmp_path / "results") == expected
 
@@ -187,7 +187,7 @@ def test_a_node_that_is_told_to_stop_loses_no_step(box: Box, tmp_path: Path, exp
     until(box, job, lambda found: found.summary.step >= 10)
     first.process.terminate()
     assert first.process.wait(60) == 0
-    handed_back = box.client.job(job)
+    handed_back = box.client.jobs.get(job)
     assert handed_back.summary.state == "queued" and handed_back.attempts[0].state == "released"
     assert handed_back.summary.committed_step >= handed_back.attempts[0].step >= 10
     box.start_node("node-b")
@@ -206,7 +206,7 @@ def test_a_node_whose_provider_gives_notice_hands_its_job_back_and_says_why(box:
     until(box, job, lambda found: found.summary.step >= 5)
     notice.touch()
     assert node.process.wait(60) == 0
-    handed_back = box.client.job(job)
+    handed_back = box.client.jobs.get(job)
     assert handed_back.summary.state == "queued" and handed_back.attempts[0].state == "released"
     assert handed_back.summary.committed_step >= handed_back.attempts[0].step >= 5
     assert f"{notice} has appeared; saving, and handing back all jobs" in (
@@ -219,10 +219,10 @@ def test_a_canceled_job_leaves_no_process_and_no_photo_on_its_node(box: Box) -> 
     box.start_node("node-a")
     job = submit(box, steps=100_000)
     until(box, job, lambda found: found.summary.step > 0)
-    assert box.client.cancel(job).summary.state == "canceled"
+    assert box.client.jobs.cancel(job).summary.state == "canceled"
     while trainers_below(box.home / "node-a") or list((box.home / "node-a" / "runs").iterdir()):
         Event().wait(0.05)
-    assert box.client.job(job).summary.state == "canceled"
+    assert box.client.jobs.get(job).summary.state == "canceled"
 
 
 @pytest.mark.tenths

@@ -16,7 +16,7 @@ import pytest
 
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
-from gangline.wire.client import Client
+from gangline.compose.client import Client
 from tests.conftest import BASE, SUBJECT
 from tests.postgres import Postgres
 
@@ -93,7 +93,7 @@ def test_nodes_of_a_box_read_no_other_file_of_settings_than_their_server(tmp_pat
     (tmp_path / "gangline.toml").write_text("[worker]\nslots = 3")
     access = ready(start(tmp_path / "home", "--nodes", "1", kind="up", GANGLINE_HOME=str(tmp_path)))
     with Client(access["url"], access["operator_key"]) as client:
-        while not (nodes := [node for node in client.nodes() if node.state == "ready"]):
+        while not (nodes := [node for node in client.nodes.list() if node.state == "ready"]):
             Event().wait(0.1)
     assert [node.slots for node in nodes] == [1]
 
@@ -133,14 +133,14 @@ def test_what_lies_in_a_home_is_for_its_owner_alone_whatever_the_umask(tmp_path:
     home.mkdir(mode=0o755)
     try:
         with Box(tmp_path, lease_s=20, heartbeat_interval_s=0.5) as box:
-            job = box.client.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
+            job = box.client.jobs.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
             node = box.start_node("node")
             runs, found = tmp_path / "node" / "runs", set[Path]()
-            while box.client.job(job).summary.state not in {"succeeded", "failed"}:
+            while box.client.jobs.get(job).summary.state not in {"succeeded", "failed"}:
                 inputs = {path for path in below(runs) if path.parent.parent.name == "inputs"}
                 assert not inputs or open_to_others(tmp_path / "node") == []
                 found |= inputs
-            assert box.client.job(job).summary.state == "succeeded" and found
+            assert box.client.jobs.get(job).summary.state == "succeeded" and found
             while any(path.name == "spec.json" for path in below(runs)):
                 os.sched_yield()  # the worker removes the run
             assert node.process.poll() is None

@@ -89,7 +89,7 @@ def test_a_kill_in_the_midst_of_a_streamed_upload_loses_nothing_that_was_safe_an
         again = until(box, job, lambda found: found.attempts[-1].node_name == "node-b" and found.summary.step > safe)
         assert again.attempts[0].state == ("interrupted" if victim == "agent" else "failed")
         assert again.attempts[-1].from_step >= safe
-        box.client.finish(job)
+        box.client.jobs.finish(job)
         ended = until(box, job, has_ended)
         assert ended.summary.state == "succeeded"
         while held_in(memory):  # the run is removed once its end is known

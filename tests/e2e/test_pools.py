@@ -47,13 +47,13 @@ def test_a_pool_is_added_checked_trains_and_is_removed_without_a_trace(box: Box)
     (bill,) = found["bills"]
     assert found["left"] == [] and bill["settled"] and bill["billed"][0]["to_ms"]
     assert "training" in {time["cause"] for time in bill["times"]}
-    assert box.client.nodes() == [] and processes("worker", str(box.home)) == []
-    assert all(each.billed_to_ms for each in box.client.pool_instances("here"))
+    assert list(box.client.nodes.list()) == [] and processes("worker", str(box.home)) == []
+    assert all(each.billed_to_ms for each in box.client.pools.instances("here"))
 
     job = submit(box, needs={"pool": "here"})
     until(has_ended(box, job))
-    assert box.client.job(job).summary.state == "succeeded", box.client.job(job).summary.because
+    assert box.client.jobs.get(job).summary.state == "succeeded", box.client.jobs.get(job).summary.because
     code, _, said = gangline(box, "pools", "rm", "here")
     assert code == 0, said
-    until(lambda: box.client.pools() == [])
-    assert box.client.nodes() == [] and processes("worker", str(box.home)) == []
+    until(lambda: list(box.client.pools.list()) == [])
+    assert list(box.client.nodes.list()) == [] and processes("worker", str(box.home)) == []

@@ -37,7 +37,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def steps_shown(box: Box, job: str) -> list[int]:
-    found = (SHOWN.fullmatch(artifact.path) for artifact in box.client.artifacts(job))
+    found = (SHOWN.fullmatch(artifact.path) for artifact in box.client.artifacts.list(job))
     return sorted({int(match[1]) for match in found if match})
 
 
@@ -58,7 +58,7 @@ def test_one_node_renders_between_its_steps_and_ends_with_the_same_bits(
     assert shown and (ended.samples.pictures, ended.samples.waiting) == (len(shown), 1)
     assert digest_of(box, job, tmp_path / "results") == expected
     grid = asked_for(box, job, tmp_path / "pictures")
-    after = box.client.job(job)
+    after = box.client.jobs.get(job)
     assert (after.summary, after.samples.pictures, after.samples.waiting) == (ended.summary, len(shown) + 2, 0)
     assert grid.width > 256 * (len(shown) + 1), "the base, each step, the end"
     for step in shown:
@@ -84,9 +84,9 @@ def test_another_node_renders_while_training_goes_on(box: Box) -> None:
     shown = until(box, job, lambda found: found.samples.pictures > 0)
     assert shown.summary.state == "running" and has_pictures(box, job)
     assert len(shown.attempts) == 1, "nobody took the training away"
-    rendered = [event.because for event in box.client.events(job) if event.kind == "rendered"]
+    rendered = [event.because for event in box.client.events.list(job) if event.kind == "rendered"]
     assert rendered[0].endswith("by node-b") or rendered[0].endswith("by node-a")
-    box.client.cancel(job)
+    box.client.jobs.cancel(job)
 
 
 def test_a_job_succeeds_while_pictures_of_it_are_still_to_come(box: Box, tmp_path: Path, expected: str) -> None:

@@ -53,12 +53,12 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def submit(box: Box, data: DataSet, base: Path, **changes: Any) -> str:
     plan = plan_scratch(SETTINGS | {"data": [data.place.uri], "base": str(base)} | changes)
-    return box.client.submit(plan.upload(box.client)).summary.id
+    return box.client.jobs.submit(plan.upload(box.client)).summary.id
 
 
 def results(box: Box, job: str, folder: Path) -> Path:
-    for artifact in box.client.artifacts(job):
-        box.client.download(artifact, folder)
+    for artifact in box.client.artifacts.list(job):
+        box.client.files.download(artifact, folder)
     return folder
 
 
@@ -116,7 +116,7 @@ def test_a_node_reads_a_bucket_with_a_key_of_its_own_and_keeps_what_it_read(
     monkeypatch.setenv("GANGLINE_DATA_SECRET_ACCESS_KEY", "wrong")
     box.start_node("node-a")
     until(box, job, lambda found: len(found.attempts) > 0 and found.attempts[0].state == "failed")
-    assert "an input could not be downloaded: s3://" in box.client.job(job).attempts[0].because
+    assert "an input could not be downloaded: s3://" in box.client.jobs.get(job).attempts[0].because
     box.nodes["node-a"].kill()
     monkeypatch.setenv("GANGLINE_DATA_SECRET_ACCESS_KEY", bucket.credentials.secret_key)
     box.start_node("node-b")

@@ -42,10 +42,10 @@ class ClusterBox(Box):
 
     def add_pool(self) -> None:
         settings = {"partition": PARTITION, "gpu_memory_gb": 24.0, "price_usd_per_hour": 0.36}
-        self.client.add_pool("lab", "slurm", {"provider": "lab", "settings": settings, "nodes_max": 1})
+        self.client.pools.add("lab", "slurm", {"provider": "lab", "settings": settings, "nodes_max": 1})
 
     def submit(self) -> str:
-        return self.client.submit(upload_inputs(self.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
+        return self.client.jobs.submit(upload_inputs(self.client, SUBJECT, str(BASE), [], SETTINGS)).summary.id
 
     def output(self) -> str:
         """Return what the workers and the server printed."""
@@ -77,12 +77,12 @@ def in_slurm(cluster: Slurm) -> list[str]:
 
 
 def has_ended(box: ClusterBox, job: str) -> Callable[[], bool]:
-    return lambda: box.client.job(job).summary.ended_ms is not None
+    return lambda: box.client.jobs.get(job).summary.ended_ms is not None
 
 
 def is_safe_at(box: ClusterBox, job: str, step: int) -> Callable[[], bool]:
     def look() -> bool:
-        now = box.client.job(job).summary
+        now = box.client.jobs.get(job).summary
         assert now.state in ("queued", "running"), (now.because, box.output())
         return now.phase == "training" and now.committed_step >= step
 
@@ -94,12 +94,12 @@ def test_a_job_is_trained_on_a_node_that_comes_with_it_and_goes_after_it(box: Cl
     assert in_slurm(cluster) == []
     job = box.submit()
     until(has_ended(box, job))
-    ended = box.client.job(job)
+    ended = box.client.jobs.get(job)
     assert ended.summary.state == "succeeded", (ended.summary.because, box.output())
     (attempt,) = ended.attempts
     assert (attempt.state, attempt.step) == ("succeeded", STEPS)
-    until(lambda: box.client.nodes() == [] and in_slurm(cluster) == [])
-    assert box.client.job(job).summary.cost_usd > 0
+    until(lambda: list(box.client.nodes.list()) == [] and in_slurm(cluster) == [])
+    assert box.client.jobs.get(job).summary.cost_usd > 0
 
 
 @pytest.mark.timeout(180)
@@ -109,9 +109,9 @@ def test_a_job_whose_node_is_canceled_in_slurm_resumes_on_the_next_one(box: Clus
     (node,) = in_slurm(cluster)
     cluster.run("scancel", f"--name={node}")
     until(has_ended(box, job))
-    ended = box.client.job(job)
+    ended = box.client.jobs.get(job)
     assert ended.summary.state == "succeeded", (ended.summary.because, box.output())
     first, second = ended.attempts
     assert first.state in ("released", "interrupted") and first.node == node != second.node
     assert second.from_step >= 10 and (second.state, second.step) == ("succeeded", STEPS)
-    until(lambda: box.client.nodes() == [] and in_slurm(cluster) == [])
+    until(lambda: list(box.client.nodes.list()) == [] and in_slurm(cluster) == [])

@@ -83,6 +83,6 @@ def test_ctrl_c_ends_the_watching_and_not_the_job_and_says_so_to_scripts(box: Bo
     watching.send_signal(signal.SIGINT)
     said = watching.stderr.read()
     assert watching.wait(60) == 130
-    job = box.client.find_job("watched")
+    job = box.client.jobs.find("watched")
     assert f"the job continues; `gangline jobs show {job}` shows it again" in said
-    assert box.client.job(job).summary.state == "queued"
+    assert box.client.jobs.get(job).summary.state == "queued"

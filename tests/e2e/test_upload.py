@@ -29,7 +29,7 @@ def test_captions_masks_and_a_lora_are_uploaded_with_the_photos(tmp_path: Path) 
         command = [sys.executable, "-m", "gangline.cli.main", "train", str(photos), *words, *files, *where]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
-        spec = parse_spec(box.client.job(ended.stdout.strip()).spec)
+        spec = parse_spec(box.client.jobs.get(ended.stdout.strip()).spec)
     assert {path.split("/", 1)[0] for path in spec.input_files()} == {
         "base",
         "photos",

@@ -65,7 +65,7 @@ def join_and_stop(box: Box, name: str, environment: dict[str, str], log: Path) -
     """Run the script until its worker has joined, and stop it; return what it said."""
     running = started(box, name, environment, log)
     try:
-        while name not in {node.name for node in box.client.nodes()}:
+        while name not in {node.name for node in box.client.nodes.list()}:
             assert running.poll() is None, log.read_text()
             Event().wait(0.1)
         running.terminate()

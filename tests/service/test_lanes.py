@@ -63,7 +63,7 @@ BEAT = {"phase": "training", "step": 1}
 @pytest.mark.parametrize(
     ("lane", "query", "blocked", "answered"),
     [
-        (USERS, "jobs_page", ("GET", "/v1/jobs"), ("heartbeat", "claim", "health")),
+        (USERS, "jobs_by_time", ("GET", "/v1/jobs"), ("heartbeat", "claim", "health")),
         (WORKERS, "node", ("POST", "/v1/claims"), ("heartbeat", "jobs", "health")),
         (HEARTBEATS, "credential", ("POST", "{attempt}/heartbeats?fencing=1"), ("health",)),
     ],

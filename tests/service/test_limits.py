@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gangline.api.app import make_app
 from gangline.api.limits.rates import SENDERS_MAX, RateLimiter
+from gangline.compose.client import Client
 from gangline.core.parsing import to_json
 from gangline.core.server.limits import Limits
-from gangline.wire.client import Client
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.served import Served, serving
 from tests.service.test_http import problem
@@ -111,7 +111,7 @@ def test_a_key_that_asks_too_often_is_told_when_to_ask_again_and_others_are_not(
 @pytest.mark.parametrize("served", [Limits(key_rate_per_s=2, key_burst=1)], indirect=True)
 def test_a_client_that_asks_too_often_waits_and_asks_again(served: Served) -> None:
     client = Client(served.url, OPERATOR)
-    assert [list(client.jobs()) for _ in range(3)] == [[], [], []]
+    assert [list(client.jobs.list()) for _ in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize("served", [SELDOM], indirect=True)
@@ -155,7 +155,7 @@ def test_a_line_is_no_longer_than_a_request_may_be(served: Served) -> None:
 @pytest.mark.parametrize("served", [Limits()], indirect=True)
 def test_a_client_submits_a_batch_in_one_request(service: Service, served: Served) -> None:
     specs = [service.spec(seed=seed) for seed in range(3)]
-    submitted = Client(served.url, OPERATOR).submit_batch(specs)
+    submitted = Client(served.url, OPERATOR).jobs.submit_batch(specs)
     assert [line.line for line in submitted] == [1, 2, 3] and len({line.job for line in submitted}) == 3
 
 

@@ -11,6 +11,7 @@ import pytest
 from gangline.core.errors import BadInput
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.fleet.nodes import NodeView
+from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.money.budget import reservation
 from gangline.core.money.cost import HOUR_MS
 from gangline.core.parsing import InvalidSpec, to_json
@@ -27,6 +28,7 @@ from gangline.service.fleet.nodes import leave_pool
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.finish import finish
+from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.renew import renew
 from gangline.service.jobs.submit import submit
 from tests.service.conftest import JOIN, POLICY, PRICE, PROJECT, Service
@@ -582,7 +584,7 @@ def test_two_claims_at_once_cannot_spend_the_same_money(service: Service) -> Non
     assert project(service.deployment, PROJECT).reserved_usd == 2 * RESERVED / 1e6
     why = [
         view.because
-        for view in query.jobs(service.deployment, PROJECT, service.now_ms, limit=100, cursor=None).jobs
+        for view in page_of_jobs(service.deployment, PROJECT, JobFilters(), service.now_ms, limit=100).jobs
         if view.state == "queued"
     ]
     assert len(why) == 6
@@ -626,6 +628,7 @@ def test_when_the_budget_runs_out_the_next_heartbeats_say_stop_and_the_job_waits
     release(service, node, hold)
     assert (service.state(job), failures(service, job)) == ("queued", 0)
     assert because(service, job) == stop
+    assert kinds(service, job)[-2:] == ["over budget", "released"]
     assert query.job(service.deployment, PROJECT, job, service.now_ms).summary.because.startswith(
         "the budget of default, $0.27,"
     )
@@ -936,7 +939,7 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
 
     def why() -> str:
         shown = view(service, job).summary.because
-        assert shown == query.jobs(service.deployment, PROJECT, service.now_ms, limit=9, cursor=None).jobs[0].because
+        assert shown == page_of_jobs(service.deployment, PROJECT, JobFilters(), service.now_ms, limit=9).jobs[0].because
         return shown
 
     start = "; start a worker that has an A10: `gangline worker`"

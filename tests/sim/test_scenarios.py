@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gangline.service.jobs import query
+from gangline.core.jobs.lists.filters import JobFilters
+from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.sim.scenario import load_scenario, names
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
@@ -137,7 +138,7 @@ def test_while_the_provider_is_away_jobs_run_on_or_say_that_they_wait_for_it_and
     simulation = Simulation(load_scenario("provider_down_10_min"), 0)
     simulation.play(until_ms=START_MS + 1_200_000)
     now_ms = simulation.world.now_ms
-    told = query.jobs(simulation.service.deployment, "default", now_ms, limit=9, cursor=None).jobs
+    told = page_of_jobs(simulation.service.deployment, "default", JobFilters(), now_ms, limit=9).jobs
     waiting = [job.because for job in told if job.state == "queued"]
     assert len(waiting) == 2 and all("needs 40 GB of GPU memory" in because for because in waiting)
     assert all(

@@ -47,14 +47,20 @@ def requests() -> list[type]:
             get_type_hints(method, include_extras=True)[each] for each in signature(method).parameters if each != "self"
         )
     ]
-    modules = [import_module(f"gangline.api.{each.name}") for each in pkgutil.iter_modules(gangline.api.__path__)]
+    modules = [
+        import_module(each.name)
+        for each in pkgutil.walk_packages(gangline.api.__path__, "gangline.api.")
+        if not each.ispkg
+    ]
     ours = [
         value
         for module in modules
         for value in vars(module).values()
-        if dataclasses.is_dataclass(value) and getattr(value, "__module__", "") == module.__name__
+        if isinstance(value, type)
+        and dataclasses.is_dataclass(value)
+        and getattr(value, "__module__", "") == module.__name__
     ]
-    bodies = [each for each in ours if each.__module__.endswith("_routes")]
+    bodies = [each for each in ours if each.__module__.endswith("routes") and not each.__name__.startswith("_")]
     return [*asked, *bodies, LoraSpec, ScratchSpec]
 
 

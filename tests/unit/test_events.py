@@ -1,6 +1,7 @@
 """Events and failures are closed lists: nobody records another kind, each kind is recorded by somebody, and all are documented."""
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any, cast, get_args
 
@@ -67,7 +68,12 @@ def test_one_function_records_events() -> None:
     ]
     assert not [path for path, call in calls("guard") if constants(*call.args[:1]) == {"add_event"}]
     sql = [*statements().items(), *((str(name), text) for name, text in migrations())]
-    assert [name for name, text in sql if "INTO event " in text or "UPDATE event " in text] == ["add_event"]
+    assert [name for name, text in sql if "INTO event " in text] == ["add_event"]
+    assert [name for name, text in sql if "UPDATE event " in text] == ["number_facts"]
+    (changed,) = re.findall(r"UPDATE event SET (.*)", statements()["number_facts"])
+    assert changed == "numbered = 1, project = sequenced.project, fact = sequenced.fact, state = sequenced.state", (
+        "what happened is never rewritten, but a state that an older server left out is added"
+    )
 
 
 def test_every_kind_of_event_is_recorded_by_somebody_and_no_other_kind() -> None:

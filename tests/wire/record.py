@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gangline.adapters.objects.local import LocalObjects
 from gangline.api.app import make_app
+from gangline.compose.client import Client
 from gangline.core.errors import UserError
 from gangline.core.files import PART_BYTES, Beginning, Beginnings, File
 from gangline.core.runs.contract import Prepared
@@ -46,8 +47,7 @@ from gangline.ports.server import (
 )
 from gangline.wire import protocol
 from gangline.wire.agent import HttpServer
-from gangline.wire.client import Client
-from gangline.wire.stream import messages
+from gangline.wire.stream import MessageParser
 from tests.conftest import as_upload
 from tests.service.conftest import JOIN, OPERATOR, Service, a_service
 from tests.service.served import serving
@@ -144,11 +144,11 @@ class Conversation:
     def hold(self) -> None:
         photo = self.folder / "a.png"
         photo.write_bytes(b"a photo that was not here before")
-        (file,) = self.user.upload([photo], self.folder)
-        self.user.set_project("default", share=2.0, budget_usd=50.0)
+        (file,) = self.user.files.upload([photo], self.folder)
+        self.user.projects.set("default", share=2.0, budget_usd=50.0)
         spec = self.service.spec(photos=(file,))
-        self.user.place(spec)
-        succeeds = self.user.submit(spec, name="recorded", key="once").summary.id
+        self.user.jobs.place(spec)
+        succeeds = self.user.jobs.submit(spec, name="recorded", key="once").summary.id
         self.node.join(
             Join(
                 machine="machine",
@@ -172,42 +172,56 @@ class Conversation:
         self.node.leave()
 
     def administer(self) -> None:
-        self.user.add_base("a-base", self.service.spec().base, family="sdxl", prediction_type="epsilon", licence="mit")
-        self.user.base("a-base")
-        self.user.bases()
-        self.user.forget_base("a-base")
-        self.user.set_secret("HF_TOKEN", "hf_abcdefgh")
-        self.user.secrets()
-        self.user.remove_secret("HF_TOKEN")
-        self.user.add_project("team")
-        self.user.projects()
-        self.user.revoke_key(self.user.add_key("a colleague").key.id)
-        self.user.keys()
-        self.user.revoke_join_token(self.user.add_join_token("at home", lasts_s=3600).join_token.id)
-        self.user.join_tokens()
+        self.user.bases.add("a-base", self.service.spec().base, family="sdxl", prediction_type="epsilon", licence="mit")
+        self.user.bases.get("a-base")
+        list(self.user.bases.list())
+        self.user.bases.remove("a-base")
+        self.user.secrets.set("HF_TOKEN", "hf_abcdefgh")
+        list(self.user.secrets.list())
+        self.user.secrets.remove("HF_TOKEN")
+        self.notify()
+        self.user.projects.add("team")
+        list(self.user.projects.list())
+        self.user.keys.revoke(self.user.keys.add("a colleague").key.id)
+        list(self.user.keys.list())
+        self.user.join_tokens.revoke(self.user.join_tokens.add("at home", lasts_s=3600).join_token.id)
+        list(self.user.join_tokens.list())
         self.rent()
 
+    def notify(self) -> None:
+        made = self.user.endpoints.add("https://hooks.example/gangline", name="hooks", kinds=("submitted", "succeeded"))
+        list(self.user.endpoints.list())
+        self.user.endpoints.set("hooks", kinds=("succeeded",), quiet="22:00-07:00 Europe/Berlin")
+        self.user.endpoints.get(made.endpoint.id)
+        self.user.endpoints.rotate("hooks", old_s=3600)
+        self.user.endpoints.test("hooks")
+        list(self.user.endpoints.log("hooks"))
+        self.user.endpoints.replay_facts("hooks", after=1)
+        with suppress(UserError):  # the log is empty
+            self.user.endpoints.replay_message("hooks", f"msg_{made.endpoint.id}_1")
+        self.user.endpoints.remove("hooks")
+
     def rent(self) -> None:
-        self.user.pool_drivers()
-        self.user.job_offers(self.user.find_job("last"))
-        self.user.add_pool("a-pool", "shop", {"nodes_max": 2, "offers": ["small"], "settings": {"town": "Ulm"}})
-        self.user.set_pool("a-pool", {"price_max_usd_per_hour": 1.5})
-        self.user.pause_pool("a-pool")
-        self.user.resume_pool("a-pool")
-        self.user.sync_pool("a-pool")
-        self.user.pool("a-pool")
-        self.user.pools()
-        self.user.pool_instances("a-pool")
-        self.user.remove_pool("a-pool")
-        node = self.user.nodes()[0]
-        self.user.node(node.id)
-        self.user.drain_node(node.id)
-        self.user.quarantine_node(node.id, lasts_s=60)
-        self.user.release_node(node.id)
+        list(self.user.pools.drivers())
+        self.user.jobs.offers(self.user.jobs.find("last"))
+        self.user.pools.add("a-pool", "shop", {"nodes_max": 2, "offers": ["small"], "settings": {"town": "Ulm"}})
+        self.user.pools.set("a-pool", {"price_max_usd_per_hour": 1.5})
+        self.user.pools.pause("a-pool")
+        self.user.pools.resume("a-pool")
+        self.user.pools.sync("a-pool")
+        self.user.pools.get("a-pool")
+        list(self.user.pools.list())
+        list(self.user.pools.instances("a-pool"))
+        self.user.pools.remove("a-pool")
+        node = next(iter(self.user.nodes.list()))
+        self.user.nodes.get(node.id)
+        self.user.nodes.drain(node.id)
+        self.user.nodes.quarantine(node.id, lasts_s=60)
+        self.user.nodes.release(node.id)
         with suppress(UserError):  # it was not rented
-            self.user.node_logs(node.id)
+            self.user.nodes.logs(node.id)
         with suppress(UserError):
-            self.user.node_bill(node.id)
+            self.user.nodes.bill(node.id)
 
     def claim(self) -> Assignment:
         assignment = self.node.claim()
@@ -228,10 +242,10 @@ class Conversation:
         )
         self.node.begin(hold, Beginnings(step=30, files=(begun,)))
         self.save(assignment, 30)
-        self.user.pin_checkpoint(assignment.job, 30)
-        self.user.pin_checkpoint(assignment.job, 30, pinned=False)
-        self.user.checkpoints(assignment.job)
-        self.user.checkpoint(assignment.job, 30)
+        self.user.checkpoints.pin(assignment.job, 30)
+        self.user.checkpoints.pin(assignment.job, 30, pinned=False)
+        list(self.user.checkpoints.list(assignment.job))
+        self.user.checkpoints.get(assignment.job, 30)
         self.upload(assignment, Uploads(folder="samples", files=(as_upload(PICTURE, b"a picture"),)), b"a picture")
         self.node.show(hold, Show(step=30, files=(PICTURE,)))
         self.node.finish(hold, Failed(kind="crashed", because="the trainer crashed"))
@@ -274,46 +288,51 @@ class Conversation:
         assert httpx.put(self.url + signed.url, content=content, headers=signed.headers).is_success
 
     def look_at(self, job: str) -> None:
-        self.user.job(job)
-        list(self.user.jobs())
-        self.user.events(job)
-        self.user.logs(job)
-        self.user.metrics(job)
-        list(self.user.follow_events(job, after=2))
-        list(self.user.follow_logs(job))
-        self.user.nodes()
-        self.user.project()
-        artifact = self.user.artifacts(job)[0]
-        self.user.download(artifact, self.folder)
+        self.user.jobs.get(job)
+        self.user.jobs.label(job, {"team": "vision"})
+        list(self.user.jobs.list())
+        list(self.user.jobs.list(state=["succeeded"], label=["team=vision"], owner="me", limit=1))
+        list(self.user.events.list(job))
+        self.user.logs.get(job)
+        self.user.metrics.get(job)
+        list(self.user.events.follow(job, after=2))
+        list(self.user.facts.list())
+        key = {"Authorization": f"Bearer {OPERATOR}"}
+        assert httpx.get(f"{self.url}/v1/facts/stream?after=end", headers=key).is_success  # it has no end otherwise
+        list(self.user.logs.follow(job))
+        list(self.user.nodes.list())
+        self.user.projects.current()
+        artifact = next(iter(self.user.artifacts.list(job)))
+        self.user.files.download(artifact, self.folder)
 
     def steer(self, spec: Any, photo: File) -> None:
-        job = self.user.submit(spec, key="twice").summary.id
+        job = self.user.jobs.submit(spec, key="twice").summary.id
         assignment = self.claim()
-        self.user.save(job)
-        self.user.sample(job)
-        self.user.finish(job)
-        self.user.pause(job)
+        self.user.jobs.save(job)
+        self.user.jobs.sample(job)
+        self.user.jobs.finish(job)
+        self.user.jobs.pause(job)
         self.node.beat(assignment.hold, Beat(phase="saving", step=1, training_s=1.0))
         self.save(assignment, 1)
         self.node.finish(assignment.hold, Released())
-        self.user.resume(job)
-        self.user.cancel(job)
-        self.user.cancel(self.user.retry(job).summary.id)
-        self.user.extension(job, 200)
-        self.user.cancel(self.user.extend(job, 200).summary.id)
-        (line,) = self.user.submit_batch([spec], key="lines")
-        self.user.cancel(str(line.job))
+        self.user.jobs.resume(job)
+        self.user.jobs.cancel(job)
+        self.user.jobs.cancel(self.user.jobs.retry(job).summary.id)
+        self.user.jobs.extension(job, 200)
+        self.user.jobs.cancel(self.user.jobs.extend(job, 200).summary.id)
+        (line,) = self.user.jobs.submit_batch([spec], key="lines")
+        self.user.jobs.cancel(str(line.job))
 
     def clean_up(self, job: str) -> None:
-        self.user.storage()
-        self.user.what_goes(job)
-        self.user.remove(job)
+        self.user.storage.get()
+        self.user.jobs.removal(job)
+        self.user.jobs.remove(job)
 
 
 def meant(text: str) -> Any:
     """JSON as its value, server-sent events as a list of those, anything else as it is."""
     if "\ndata: " in text:
-        told = [(message.event, json.loads(message.data)) for message in messages(iter(text.splitlines()))]
+        told = [(message.event, json.loads(message.data)) for message in MessageParser().feed(text.encode())]
         return [{"event": event, "data": data} for event, data in told]
     try:
         return json.loads(text)

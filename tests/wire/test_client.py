@@ -3,7 +3,7 @@
 import socket
 from threading import Thread
 
-from gangline.wire.client import Client
+from gangline.compose.client import Client
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"
 
@@ -23,7 +23,7 @@ def test_a_client_leaves_no_connection_open_when_it_is_closed() -> None:
         server = Thread(target=answer_once, args=(listening,))
         server.start()
         with Client(f"http://127.0.0.1:{listening.getsockname()[1]}", "a-key") as client:
-            assert client.bases() == []
+            assert list(client.bases.list()) == []
             assert after == []
         server.join()
     assert after == [b""]

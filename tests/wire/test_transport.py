@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from gangline.compose.client import Client
 from gangline.core.errors import GanglineError, NotFound, Unreachable
 from gangline.tls import trusted
 from gangline.train.scratch.launch import free_port
-from gangline.wire.client import Client
 from gangline.wire.problem import of_error
 from gangline.wire.transport import proxy_for
 from tests.strangers import somebody, speaking_tls
@@ -25,7 +25,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said_of(server: str) -> GanglineError:
     with pytest.raises(GanglineError) as refused:
-        Client(server, KEY).nodes()
+        list(Client(server, KEY).nodes.list())
     assert KEY not in refused.value.message + refused.value.hint
     return refused.value
 

@@ -1,6 +1,7 @@
 """Secrets as JWE in compact form (RFC 7516): `dir` with A256GCM, under the first of several keys; the others only open."""
 
 import hashlib
+import hmac
 import json
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ class JweSealer:
 
     def __init__(self, keys: Sequence[str]) -> None:
         found = [hashlib.sha256(key.encode()).digest() for key in keys]
-        self._keys = {hashlib.sha256(key).hexdigest()[:16]: OctKey.import_key(key) for key in found}
+        self._bytes = {hashlib.sha256(key).hexdigest()[:16]: key for key in found}
+        self._keys = {name: OctKey.import_key(key) for name, key in self._bytes.items()}
         self._current = next(iter(self._keys))
 
     def seal(self, project: str, name: str, value: str) -> str:
@@ -37,6 +39,14 @@ class JweSealer:
 
     def is_current(self, sealed: str) -> bool:
         return _key_id(sealed) == self._current
+
+    @property
+    def current(self) -> str:
+        return self._current
+
+    def derive(self, key: str, *parts: str) -> bytes | None:
+        found = self._bytes.get(key)
+        return None if found is None else hmac.digest(found, json.dumps(["derived", *parts]).encode(), "sha256")
 
 
 def _key_id(sealed: str) -> str:

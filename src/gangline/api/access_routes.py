@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le, MaxLen
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import WithJsonSchema
 
+from gangline.api.answers.paging import PartAfter, PartLimit, as_part, part_after
+from gangline.api.answers.repeats import EVERY_PROJECT, Repeat
 from gangline.api.lanes import UserRoute
 from gangline.api.who import Admin, AdminOf, AdminReach, MemberOf, Now, Operator, ThisDeployment, ViewerOf
 from gangline.core import display
@@ -65,17 +67,27 @@ class Allowance:
 
 
 @router.post("/keys", status_code=201)
-def add_key(deployment: ThisDeployment, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey) -> NewKey:
+def add_key(
+    deployment: ThisDeployment, now: Now, admin: Admin, project: AdminOf, wanted: WantedKey, repeat: Repeat
+) -> NewKey:
     """Create a key. Only this answer has its secret. An operator's key belongs to no project. Needs an admin's key."""
-    return access.create_key(
-        deployment, admin.role, project, wanted.role, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now
-    )
+    given = {"name": wanted.name, "lasts_s": wanted.lasts_s, "now_ms": now, "request": repeat.within(project)}
+    with repeat.alone(project):
+        return access.create_key(deployment, admin.role, project, wanted.role, **given)
 
 
 @router.get("/keys")
-def list_keys(deployment: ThisDeployment, now: Now, reach: AdminReach) -> list[KeyView]:
+def list_keys(
+    request: Request,
+    deployment: ThisDeployment,
+    now: Now,
+    reach: AdminReach,
+    after: PartAfter = None,
+    limit: PartLimit = None,
+) -> list[KeyView]:
     """List the keys of the project; all keys if an operator names no project. Needs an admin's key."""
-    return access.keys(deployment, reach, now)
+    found = part_after(access.keys(deployment, reach, now), after, lambda key: key.id)
+    return as_part(request, found, limit, lambda key: key.id)  # type: ignore[return-value]
 
 
 @router.delete("/keys/{key}", status_code=204)
@@ -119,10 +131,13 @@ def show_project(deployment: ThisDeployment, project: ViewerOf) -> ProjectView:
 
 
 @router.post("/projects", status_code=201)
-def add_project(deployment: ThisDeployment, _: Operator, wanted: WantedProject) -> ProjectView:
+def add_project(
+    deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedProject, repeat: Repeat
+) -> ProjectView:
     """Create a project. An existing one stays as it is. Needs an operator's key."""
-    projects.create_project(deployment, wanted.project)
-    return projects.project(deployment, wanted.project)
+    with repeat.alone(EVERY_PROJECT):
+        projects.create_project(deployment, wanted.project, now, repeat.within(EVERY_PROJECT))
+        return projects.project(deployment, wanted.project)
 
 
 @router.get("/projects")
@@ -142,7 +157,9 @@ def set_project(deployment: ThisDeployment, _: Operator, project: str, allowance
 
 
 @router.post("/join-tokens", status_code=201)
-def add_join_token(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedJoinToken) -> NewJoinToken:
+def add_join_token(
+    deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedJoinToken, repeat: Repeat
+) -> NewJoinToken:
     """Create a join token. Only this answer has its secret. Needs an operator's key."""
     terms = access.Terms(
         price_usd_per_hour=wanted.price_usd_per_hour,
@@ -150,15 +167,23 @@ def add_join_token(deployment: ThisDeployment, now: Now, _: Operator, wanted: Wa
         nodes_max=wanted.nodes_max,
         nodes_per_hour=wanted.nodes_per_hour,
     )
-    return access.create_join_token(
-        deployment, wanted.pool, name=wanted.name, lasts_s=wanted.lasts_s, now_ms=now, terms=terms
-    )
+    given = {"name": wanted.name, "lasts_s": wanted.lasts_s, "now_ms": now, "request": repeat.within(EVERY_PROJECT)}
+    with repeat.alone(EVERY_PROJECT):
+        return access.create_join_token(deployment, wanted.pool, terms=terms, **given)
 
 
 @router.get("/join-tokens")
-def list_join_tokens(deployment: ThisDeployment, now: Now, _: Operator) -> list[JoinTokenView]:
+def list_join_tokens(
+    request: Request,
+    deployment: ThisDeployment,
+    now: Now,
+    _: Operator,
+    after: PartAfter = None,
+    limit: PartLimit = None,
+) -> list[JoinTokenView]:
     """List all join tokens. Needs an operator's key."""
-    return access.join_tokens(deployment, now)
+    found = part_after(access.join_tokens(deployment, now), after, lambda token: token.id)
+    return as_part(request, found, limit, lambda token: token.id)  # type: ignore[return-value]
 
 
 @router.delete("/join-tokens/{join_token}", status_code=204)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 
-from gangline import __version__
 from gangline.api import (
     access_routes,
     base_routes,
@@ -17,11 +16,15 @@ from gangline.api import (
 )
 from gangline.api.answers import problems
 from gangline.api.answers.openapi import serve_document
+from gangline.api.answers.repeats import InFlight
 from gangline.api.answers.streams import Followers
 from gangline.api.by_hand import StraightWay
 from gangline.api.install.routes import install_routes
+from gangline.api.jobs import list_routes, submit_routes
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
+from gangline.api.notices import notice_routes
+from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.object_routes import object_routes
 from gangline.api.retention import routes as retention_routes
 from gangline.api.who import RememberedNodes
@@ -30,6 +33,7 @@ from gangline.ports.install.package import Package
 from gangline.ports.object_server import ObjectServer
 from gangline.service.access.access import recognize
 from gangline.service.deployment import Deployment
+from gangline.version import VERSION
 from gangline.wire import protocol
 
 
@@ -52,11 +56,13 @@ def make_app(
     `url` is the server's address as other machines reach it.
     """
     limits = limits or Limits()
-    app = FastAPI(title="Gangline", version=__version__, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Gangline", version=VERSION, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
     app.state.deployment = deployment
     app.state.remembered_nodes = nodes = RememberedNodes(deployment)
     app.state.limits = limits
+    app.state.in_flight = InFlight()
+    app.state.notice_tests = NoticeTests()
     app.state.followers = Followers(deployment, limits)
     problems.install(app)
     about_attempts = [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]
@@ -72,6 +78,8 @@ def make_app(
     if objects:  # first, as routers are tried in order
         app.include_router(object_routes(objects, deployment.store))
     app.include_router(worker_routes.router)
+    app.include_router(list_routes.router)
+    app.include_router(submit_routes.router)
     app.include_router(user_routes.router)
     app.include_router(retention_routes.router)
     app.include_router(base_routes.router)
@@ -80,7 +88,9 @@ def make_app(
     app.include_router(pool_routes.of_providers)
     app.include_router(node_routes.router)
     app.include_router(node_routes.of_providers)
+    app.include_router(follow_routes.of_facts)
     app.include_router(follow_routes.router)
+    app.include_router(notice_routes.router)
     app.include_router(metric_routes.of_users)
     if package:
         app.include_router(install_routes(package, url))
@@ -89,7 +99,7 @@ def make_app(
     def healthz() -> Health:
         """Check that the server and its database answer. Needs no key."""
         deployment.store.load("queue_length", limit=1)
-        return Health(version=__version__, protocol=protocol.VERSION)
+        return Health(version=VERSION, protocol=protocol.VERSION)
 
     serve_document(app)
     return app

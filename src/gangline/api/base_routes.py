@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from annotated_types import MaxLen, Predicate
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
+from gangline.api.answers.paging import PartAfter, PartLimit, as_part, part_in_order
+from gangline.api.answers.repeats import Repeat
 from gangline.api.lanes import UserRoute
 from gangline.api.who import MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.display import Label, is_printable
@@ -35,7 +37,7 @@ class WantedBase:
 
 
 @router.post("/bases", status_code=201)
-def add_base(deployment: ThisDeployment, now: Now, project: MemberOf, wanted: WantedBase) -> BaseView:
+def add_base(deployment: ThisDeployment, now: Now, project: MemberOf, wanted: WantedBase, repeat: Repeat) -> BaseView:
     """Add a base under a name. Adding the same one again changes nothing. 422 if the name stands for another base."""
     said = bases.BaseStatement(
         family=wanted.family,
@@ -43,13 +45,22 @@ def add_base(deployment: ThisDeployment, now: Now, project: MemberOf, wanted: Wa
         licence=wanted.licence,
         because=wanted.because,
     )
-    return bases.add(deployment, project, wanted.name, wanted.base, wanted.vae, said, now)
+    request = repeat.within(project)
+    with repeat.alone(project):
+        return bases.add(deployment, project, wanted.name, wanted.base, wanted.vae, said, now, request)
 
 
 @router.get("/bases")
-def list_bases(deployment: ThisDeployment, project: ViewerOf) -> list[BaseView]:
+def list_bases(
+    request: Request,
+    deployment: ThisDeployment,
+    project: ViewerOf,
+    after: PartAfter = None,
+    limit: PartLimit = None,
+) -> list[BaseView]:
     """List the project's bases."""
-    return bases.bases_of(deployment, project)
+    found = part_in_order(bases.bases_of(deployment, project), after, lambda base: base.name)
+    return as_part(request, found, limit, lambda base: base.name)  # type: ignore[return-value]
 
 
 @router.get("/bases/{base}")

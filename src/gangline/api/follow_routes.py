@@ -1,18 +1,32 @@
-"""Routes that follow a job by server-sent events. A client resumes with the last `id`; `end` says that nothing more will come."""
+"""Routes that follow a job or a project by server-sent events. A client resumes with the last `id`; `end` says that no more
+will come."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from gangline.api.answers.paging import next_link
 from gangline.api.answers.streams import END, Followers
-from gangline.api.lanes import USERS
-from gangline.api.who import ThisDeployment, ViewerOfLater
-from gangline.service.jobs.follow import EVENTS, LOG, Channel, StreamPage, position_of, read_stream
+from gangline.api.lanes import USERS, UserRoute, json_response
+from gangline.api.who import NUMBER_MAX, ThisDeployment, ViewerLater, ViewerOf, ViewerOfLater
+from gangline.core.views import FactView
+from gangline.service.facts import FACTS_MAX, facts_after, last_fact, newest_facts
+from gangline.service.jobs.follow import (
+    EVENTS,
+    FACTS,
+    LOG,
+    Channel,
+    StreamPage,
+    position_of,
+    read_stream,
+    refuse_beyond,
+)
 from gangline.service.jobs.query import owned
 
 NO_MORE = 204
 router = APIRouter(prefix="/v1", tags=["users"], default_response_class=StreamingResponse)
+of_facts = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 LastEventId = Annotated[
     str | None, Header(description="The id of the last message that was received; it overrides `after`.")
 ]
@@ -27,12 +41,26 @@ async def follow_events(
     request: Request,
     deployment: ThisDeployment,
     project: ViewerOfLater,
+    viewer: ViewerLater,
     job: str,
     after: str | None = None,
     last_event_id: LastEventId = None,
 ) -> Response:
     """Follow the events of a job. Messages `event` have an EventView, `progress` a ProgressView, `end` an EndView."""
-    return await _follow(request, deployment, project, EVENTS, job, last_event_id or after)
+    return await _follow(request, deployment, project, viewer, EVENTS, job, last_event_id or after)
+
+
+@router.get("/facts/stream", responses=TOLD)
+async def follow_facts(
+    request: Request,
+    deployment: ThisDeployment,
+    project: ViewerOfLater,
+    viewer: ViewerLater,
+    after: str | None = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Follow the events of all jobs of the project in one stream, which never ends. Messages `fact` have a FactView."""
+    return await _follow(request, deployment, project, viewer, FACTS, None, last_event_id or after)
 
 
 @router.get("/jobs/{job}/logs/stream", responses=TOLD)
@@ -40,6 +68,7 @@ async def follow_log(
     request: Request,
     deployment: ThisDeployment,
     project: ViewerOfLater,
+    viewer: ViewerLater,
     job: str,
     after: str | None = None,
     last_event_id: LastEventId = None,
@@ -47,15 +76,16 @@ async def follow_log(
     progress: bool = False,
 ) -> Response:
     """Follow the log of a job. Messages `log` have a LogView, `end` an EndView and, with `progress=true`, `progress` a ProgressView."""
-    return await _follow(request, deployment, project, LOG, job, last_event_id or after, progress=progress)
+    return await _follow(request, deployment, project, viewer, LOG, job, last_event_id or after, progress=progress)
 
 
 async def _follow(
     request: Request,
     deployment: ThisDeployment,
     project: ViewerOfLater,
+    viewer: ViewerLater,
     channel: Channel,
-    job: str,
+    job: str | None,
     told: str | None,
     *,
     progress: bool = True,
@@ -63,12 +93,39 @@ async def _follow(
     followers: Followers = request.app.state.followers
     position = position_of(channel, None if told == END else told)
 
-    def first() -> tuple[str, StreamPage]:
-        owner = project.get()
-        owned(deployment, owner, job)
-        return owner, read_stream(deployment, channel, job, position)
+    def first() -> tuple[str, str, str, StreamPage]:
+        key, owner = viewer.get().id, project.get()
+        if job:
+            owned(deployment, owner, job)
+        of = job or owner
+        found = read_stream(deployment, channel, of, position)
+        refuse_beyond(position, found.newest)
+        return key, owner, of, found
 
-    owner, found = await USERS.run(first)
+    key, owner, of, found = await USERS.run(first)
     if told == END:
         return Response(status_code=NO_MORE)
-    return followers.follow(channel, owner, job, found, progress=progress)
+    return followers.follow(channel, owner, of, found, key=key, progress=progress)
+
+
+@of_facts.get("/facts")
+def list_facts(
+    deployment: ThisDeployment,
+    project: ViewerOf,
+    after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+    last: Annotated[int | None, Query(ge=0, le=FACTS_MAX)] = None,
+) -> list[FactView]:
+    """List the events of all jobs of the project after the fact number `after`, 500 at most; with `last`, at most this many of the newest.
+
+    Each event has its number within a second. With `last`, the header `Link` names what follows: what is `after` the newest number, also
+    where the job that had it is deleted.
+    """
+    if last is None:
+        found = facts_after(deployment, project, after)
+        if not found:
+            refuse_beyond((after,), (last_fact(deployment, project),))
+        return found
+    found, newest = newest_facts(deployment, project, last)
+    answer = json_response(found)
+    answer.headers["Link"] = next_link([("after", str(newest))])
+    return cast(list[FactView], answer)

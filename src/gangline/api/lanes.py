@@ -21,8 +21,10 @@ from fastapi.params import Body
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
 
+from gangline.api.tags.entity_tags import entity_tag, unless_known
 from gangline.core.errors import Unreachable
 from gangline.core.parsing import EXACT_NUMBERS
+from gangline.core.views import JobView
 
 T = TypeVar("T")
 FORM, JSON = b"application/x-www-form-urlencoded", b"application/json"
@@ -108,7 +110,8 @@ class UserRoute(LaneRoute):
 
         async def answer_json(request: Request) -> Response:
             headers = [(name, JSON if value == FORM else value) for name, value in request.scope["headers"]]
-            return await answer(Request({**request.scope, "headers": headers}, request.receive))
+            asked = Request({**request.scope, "headers": headers}, request.receive)
+            return unless_known(request, await answer(asked))
 
         return answer_json
 
@@ -128,10 +131,12 @@ class OperationsRoute(LaneRoute):
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """Return the response of one of our own values, serialized once and without validation."""
+    """Return the response of one of our own values, serialized once and without validation. That of a job has its tag."""
     if value is None:
         return Response(status_code=status)
-    return Response(to_json(value, inf_nan_mode="null"), status, media_type="application/json")
+    body = to_json(value, inf_nan_mode="null")
+    headers = {"ETag": entity_tag(body, value.summary.id, value.version)} if isinstance(value, JobView) else None
+    return Response(body, status, headers, media_type="application/json")
 
 
 def _in_lane(lane: Lane, endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:

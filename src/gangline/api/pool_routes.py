@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 from fastapi import APIRouter, Query
 
+from gangline.api.answers.repeats import EVERY_PROJECT, Repeat
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment
 from gangline.core.display import NAME_MAX, Label, is_printable
@@ -88,10 +89,12 @@ def list_pools(deployment: ThisDeployment, _: Operator) -> list[PoolView]:
 
 
 @of_providers.post("/pools", status_code=201)
-def add_pool(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedPool) -> PoolView:
+def add_pool(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedPool, repeat: Repeat) -> PoolView:
     """Make a pool, once its provider has answered. Needs an operator's key."""
     known = {name: getattr(wanted, name) for name in PoolWish.__slots__ if name != "settings"}
-    return pools.make_pool(deployment, wanted.name, PoolWish(**known, settings=wanted.settings or {}), now)
+    wish, request = PoolWish(**known, settings=wanted.settings or {}), repeat.within(EVERY_PROJECT)
+    with repeat.alone(EVERY_PROJECT):
+        return pools.make_pool(deployment, wanted.name, wish, now, request)
 
 
 @router.get("/pools/{pool}")

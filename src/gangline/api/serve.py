@@ -1,7 +1,8 @@
 """Run a server's loops, which decide nothing: the application, the controller's ticks, and the threads that verify checkpoints, mirror
-gated models, download photos, deliver results and feed trackers.
+gated models, download photos, deliver results, feed trackers and send notices.
 """
 
+import asyncio
 import faulthandler
 import gc
 import logging
@@ -10,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -28,6 +30,7 @@ from gangline.service.controller import Controller
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.track import Tracking
 from gangline.service.jobs.verify import verify
+from gangline.service.notices.send import NoticeSender, Sending
 
 log = logging.getLogger("gangline.controller")
 KEEP_ALIVE_S = 75
@@ -38,8 +41,14 @@ TELLING_ENDS_S = 15.0
 """Seconds to wait for a tracker at the end. What it did not get by then, the next server sends."""
 
 
-GLANCE_S = 0.5
-"""Seconds between two looks for work that has just come, for which a node is rented at once."""
+GLANCE_S = 0.25
+"""Seconds between two looks for what has just come: facts without a number, and work for which a node is rented at once."""
+NOTICE_S = 0.2
+"""Seconds between two looks for notices that are due."""
+NOTICES_TOGETHER_S = 0.05
+"""Seconds after a notice has been sent in which the results of others are collected, to be recorded together."""
+NOTICES_END_S = 2.0
+"""Seconds to wait at the end for notices that are on their way. The next server sends those again that are not there by then."""
 SIGNAL_S = 1.0
 """Seconds between two checks for a signal.
 
@@ -118,7 +127,8 @@ def serve(
         for name, keep in (("fetcher", _keep_fetching), ("deliverer", _keep_delivering))
         for number in range(deployment.fetching.at_once_max)
     ]
-    for thread in (answering, ticking, verifying, copying, *placing, *telling):
+    sending = threading.Thread(target=_keep_sending, args=(deployment, stop), name="notices", daemon=True)
+    for thread in (answering, ticking, verifying, copying, sending, *placing, *telling):
         thread.start()
     try:
         ready()
@@ -132,6 +142,7 @@ def serve(
         faulthandler.dump_traceback_later(ENDING_S, exit=True)
         ticking.join()
         answering.join()
+        sending.join(2 * NOTICES_END_S)
         for thread in telling:
             thread.join(TELLING_ENDS_S)
 
@@ -200,3 +211,37 @@ def _keep_telling(deployment: Deployment, tracker: Tracker, stopping: threading.
         except Exception:
             log.exception("sending metrics to %s failed; it will be retried", tracker.name)
     tracking.close()
+
+
+def _keep_sending(deployment: Deployment, stopping: threading.Event) -> None:
+    """Send notices in an event loop of their own, many at the same time: no receiver delays another, or anything else."""
+    with asyncio.Runner() as runner:
+        runner.run(_send_notices(deployment, stopping))
+
+
+async def _send_notices(deployment: Deployment, stopping: threading.Event) -> None:
+    """Let the store be used by a thread beside the loop, so that a transaction that waits for the disk holds up no request."""
+    sender = NoticeSender(deployment, Random())  # noqa: S311 - jitter, not a secret
+    loop, storing = asyncio.get_running_loop(), ThreadPoolExecutor(1, thread_name_prefix="notices")
+    sending = set[asyncio.Task[None]]()
+
+    def turn() -> list[Sending]:
+        return sender.turn(deployment.store.now_ms())  # the clock is the store's, so reading it may wait, too
+
+    def settle() -> None:
+        sender.settle(deployment.store.now_ms())
+
+    while not stopping.is_set():
+        try:
+            for each in await loop.run_in_executor(storing, turn):
+                sending.add(asyncio.create_task(sender.send(each)))
+        except Exception:
+            log.exception("sending notices failed; it will be retried")
+        pause_s = NOTICES_TOGETHER_S if sending else NOTICE_S
+        if sending:
+            _, sending = await asyncio.wait(sending, timeout=NOTICE_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(pause_s)
+    if sending:
+        await asyncio.wait(sending, timeout=NOTICES_END_S)
+    await loop.run_in_executor(storing, settle)
+    storing.shutdown()

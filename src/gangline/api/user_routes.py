@@ -1,34 +1,31 @@
-"""Routes for a project's jobs: viewers read, members submit and steer."""
+"""Routes for a project's jobs and files: viewers read, members upload and steer."""
 
-from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
-from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import Discriminator, Tag, TypeAdapter, ValidationError, WithJsonSchema
-from pydantic_core import to_json
+from fastapi import APIRouter, Query, Request
 
-from gangline.api.answers.problems import APART, PLAIN, of_body
-from gangline.api.lanes import USERS, UserRoute
-from gangline.api.who import NUMBER_MAX, MemberOf, MemberOfLater, Now, ThisDeployment, ViewerOf
-from gangline.core.display import NAME_MAX, Label
-from gangline.core.errors import GanglineError, TooLarge
+from gangline.api.answers.paging import PartAfter, PartLimit, as_part, part_in_order
+from gangline.api.answers.repeats import Repeat
+from gangline.api.lanes import UserRoute
+from gangline.api.tags.entity_tags import AsSeen
+from gangline.api.who import NUMBER_MAX, Member, MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.fleet.explained import JobOffers
+from gangline.core.jobs.lists.labels import LABELS_MAX, LabelKey, LabelValue
 from gangline.core.jobs.placement import PlacementView
-from gangline.core.parsing import InvalidSpec, parse_as, problems
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
-from gangline.core.server.limits import Limits
-from gangline.core.views import ArtifactView, BatchLineView, BlobView, EventView, JobPage, JobView, LogView
-from gangline.service.deployment import Deployment
+from gangline.core.views import ArtifactView, BlobView, EventView, JobView, LogView
 from gangline.service.jobs import query, steer, submit, wishes
 from gangline.service.jobs.extension import extend as extension
+from gangline.service.jobs.lists.labels import change_labels
 from gangline.service.jobs.placing import explaining, placement
-from gangline.wire.problem import of_error
+from gangline.service.jobs.submit import Asker
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
+LABEL_CHANGES_MAX = 2 * LABELS_MAX
+"""Labels of one request: all that a job has may go, and as many come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,40 +38,6 @@ class Blob:
 
     def __post_init__(self) -> None:
         check_parts(self.bytes, self.parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A spec (see `LoraSpec`) and a name for people; the default name is its prompt."""
-
-    spec: dict[str, Any]
-    name: Label = ""
-
-
-def _shape(body: Any) -> str:
-    """Return the shape of a body: one without `spec`, as people type by hand, has the settings and the name side by side."""
-    return APART if isinstance(body, Submission) or not isinstance(body, dict) or "spec" in body else PLAIN
-
-
-PLAIN_SCHEMA = {
-    "type": "object",
-    "description": "The settings of a spec (see `LoraSpec`), and `name`.",
-    "not": {"required": ["spec"]},
-    "additionalProperties": True,
-}
-AnySubmission = Annotated[
-    Annotated[Submission, Tag(APART)] | Annotated[dict[str, Any], Tag(PLAIN), WithJsonSchema(PLAIN_SCHEMA)],
-    Discriminator(_shape),
-]
-
-
-def _parts(submission: Submission | dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the spec and the name. Raise `InvalidSpec` for an invalid name."""
-    if not isinstance(submission, Submission):
-        spec = {field: value for field, value in submission.items() if field != "name"}
-        read: Submission = parse_as(Submission, {"spec": spec, "name": submission.get("name", "")})
-        return read.spec, read.name
-    return submission.spec, submission.name
 
 
 @router.post("/blobs")
@@ -105,102 +68,6 @@ def explain_offers(deployment: ThisDeployment, now: Now, project: ViewerOf, job:
     return explaining.explain(deployment, project, job, now)
 
 
-@router.post("/jobs", status_code=201)
-def submit_job(
-    deployment: ThisDeployment,
-    now: Now,
-    project: MemberOf,
-    submission: AnySubmission,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
-) -> JobView:
-    """Submit a job: a `Submission`, or the settings of its spec and `name` side by side.
-
-    `base` may be the name of a base (`/v1/bases`) or ORGANISATION/NAME on the hub. `photos` may say where they are, and the server
-    downloads them (docs/http.md). A repeated request with the same `Idempotency-Key` returns the same job.
-    """
-    spec, name = _parts(submission)
-    job = submit.submit(deployment, project, spec, name=name, request=idempotency_key, now_ms=now)
-    return query.job(deployment, project, job, now)
-
-
-LINES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "content": {"application/jsonl": {"schema": {"type": "string"}}},
-        "description": "A BatchLineView for each line.",
-    }
-}
-IdempotencyKey = Annotated[str | None, Header(max_length=190)]
-
-
-@router.post("/jobs/batch", responses=LINES)
-async def submit_batch(
-    request: Request, deployment: ThisDeployment, project: MemberOfLater, idempotency_key: IdempotencyKey = None
-) -> Response:
-    """Submit a job for each line of a body in JSON lines (application/jsonl), each a `Submission`.
-
-    Lines are parsed one by one as they arrive, and a refused line does not affect the others. With an `Idempotency-Key`, the complete
-    request can be repeated safely.
-    """
-    limits: Limits = request.app.state.limits
-    owner, answers, number = await USERS.run(project.get), list[bytes](), 0
-    async for line in _lines(request, limits):
-        number += 1
-        answer = await USERS.run(partial(_submit_line, deployment, owner, line, number, idempotency_key))
-        answers.append(to_json(asdict(answer)))
-    return Response(b"".join(answer + b"\n" for answer in answers), media_type="application/jsonl")
-
-
-async def _lines(request: Request, limits: Limits) -> AsyncIterator[bytes]:
-    """Yield the lines that are not blank. Raise `TooLarge` for one longer than the JSON of a request may be, and for too many lines."""
-    rest, count = b"", 0
-    async for piece in request.stream():
-        # the last piece is empty and completes a line without a line end
-        *lines, rest = (rest + (piece or b"\n")).split(b"\n")
-        if max(map(len, (*lines, rest))) > limits.json_bytes_max:
-            raise TooLarge(f"a line after line {count} is longer than {limits.json_bytes_max:,} bytes")
-        for line in filter(bytes.strip, lines):
-            count += 1
-            if count > limits.batch_lines_max:
-                hint = "send the others in another request"
-                raise TooLarge(f"there are more than {limits.batch_lines_max:,} lines", hint=hint)
-            yield line
-
-
-def _submit_line(deployment: Deployment, project: str, line: bytes, number: int, key: str | None) -> BatchLineView:
-    try:
-        spec, name = _parts(SUBMISSION.validate_json(line))
-        request = None if key is None else f"{key}/{number}"
-        now_ms = deployment.store.now_ms()
-        job = submit.submit(deployment, project, spec, name=name, request=request, now_ms=now_ms)
-    except ValidationError as error:
-        invalid = InvalidSpec(problems(list(error.errors(include_url=False)), of_body))
-        return BatchLineView(line=number, problem=asdict(of_error(invalid)))
-    except GanglineError as error:
-        return BatchLineView(line=number, problem=asdict(of_error(error)))
-    return BatchLineView(line=number, job=job)
-
-
-SUBMISSION: TypeAdapter[Submission | dict[str, Any]] = TypeAdapter(AnySubmission)
-
-
-@router.get("/jobs")
-def list_jobs(
-    deployment: ThisDeployment,
-    now: Now,
-    project: ViewerOf,
-    limit: Annotated[int, Query(ge=1, le=query.PAGE_MAX)] = 50,
-    cursor: str | None = None,
-    named: Annotated[str | None, Query(min_length=1, max_length=NAME_MAX)] = None,
-) -> JobPage:
-    """List the project's jobs, newest first.
-
-    With `named`, only those with this name, or whose id is this, or begins or ends with it; at most `limit`.
-    """
-    if named is not None:
-        return query.jobs_named(deployment, project, named, now, limit=limit)
-    return query.jobs(deployment, project, now, limit=limit, cursor=cursor)
-
-
 @router.get("/jobs/{job}")
 def show_job(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> JobView:
     """Show a job with its spec, its attempts, its progress and its cost."""
@@ -208,59 +75,76 @@ def show_job(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) 
 
 
 @router.post("/jobs/{job}/cancel")
-def cancel_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+def cancel_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
     """Cancel a job. A job that has ended stays as it is."""
     query.owned(deployment, project, job)
-    steer.cancel(deployment, job, now)
+    steer.cancel(deployment, job, now, seen)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/pause")
-def pause_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+def pause_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
     """Pause a job. A node at work saves and releases it first. 422 if the job has ended."""
     query.owned(deployment, project, job)
-    steer.pause(deployment, job, now)
+    steer.pause(deployment, job, now, seen)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/resume")
-def resume_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+def resume_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
     """Resume a paused job. A job that was not paused stays as it is. 422 if the job has ended."""
     query.owned(deployment, project, job)
-    steer.resume(deployment, job, now)
+    steer.resume(deployment, job, now, seen)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/save")
-def save_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+def save_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
     """Have the job save a checkpoint now. Its node hears it with its next heartbeat; after an interruption the next one does it.
 
     A second request before that changes nothing. 422 if no node works on the job.
     """
     query.owned(deployment, project, job)
-    wishes.ask_to_save(deployment, job, now)
+    wishes.ask_to_save(deployment, job, now, seen)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/sample")
-def sample_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+def sample_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
     """Have pictures rendered of what the job has now, by another node if one has time: it saves a checkpoint for them first.
 
     A second request before they have come changes nothing. 422 if the job has ended, or has nothing to show.
     """
     query.owned(deployment, project, job)
-    wishes.ask_for_samples(deployment, job, now)
+    wishes.ask_for_samples(deployment, job, now, seen)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/finish")
-def finish_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> JobView:
+def finish_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
     """Have the job end now, with the result of the steps that it has taken. One that no node works on goes to a node that writes it.
 
     422 if the job has ended, if it runs a command, or if it has neither a node nor a checkpoint.
     """
     query.owned(deployment, project, job)
-    wishes.ask_to_finish(deployment, job, now)
+    wishes.ask_to_finish(deployment, job, now, seen)
+    return query.job(deployment, project, job, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelChanges:
+    """The labels to set; null removes one, and a label that is not named stays."""
+
+    labels: Annotated[dict[LabelKey, LabelValue | None], MaxLen(LABEL_CHANGES_MAX)]
+
+
+@router.patch("/jobs/{job}/labels")
+def label_job(
+    deployment: ThisDeployment, now: Now, project: MemberOf, job: str, changes: LabelChanges, seen: AsSeen
+) -> JobView:
+    """Change the labels of a job, also of one that has ended. Its spec stays as it is."""
+    query.owned(deployment, project, job)
+    change_labels(deployment, job, changes.labels, seen)
     return query.job(deployment, project, job, now)
 
 
@@ -269,18 +153,23 @@ def retry_job(
     deployment: ThisDeployment,
     now: Now,
     project: MemberOf,
+    member: Member,
     job: str,
+    repeat: Repeat,
     from_checkpoint: bool = False,
     from_step: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
 ) -> JobView:
-    """Submit the spec of a job that has ended as a new job; with `from_checkpoint`, from its newest checkpoint, with `from_step` from that
-    of this step.
+    """Submit the spec of a job that has ended as a new job with its labels; with `from_checkpoint`, from its newest checkpoint, with
+    `from_step` from that of this step.
 
     422 if the job has not ended, or keeps no checkpoint to begin from; 404 if it keeps none of that step.
     """
     query.owned(deployment, project, job)
-    made = steer.submit_again(deployment, project, job, now, from_checkpoint=from_checkpoint, from_step=from_step)
-    return query.job(deployment, project, made, now)
+    asker = Asker(owner=member.id, fingerprint=repeat.fingerprint)
+    begin = {"from_checkpoint": from_checkpoint, "from_step": from_step}
+    with repeat.alone(project):
+        made = steer.submit_again(deployment, project, job, now, **begin, request=repeat.request_of_job, asker=asker)
+        return query.job(deployment, project, made, now)
 
 
 StepsInAll = Annotated[int, Query(ge=1, le=NUMBER_MAX)]
@@ -307,7 +196,9 @@ def extend_job(
     deployment: ThisDeployment,
     now: Now,
     project: MemberOf,
+    member: Member,
     job: str,
+    repeat: Repeat,
     steps: StepsInAll,
     schedule: ExtensionSchedule = "stretch",
 ) -> JobView:
@@ -316,16 +207,25 @@ def extend_job(
     With `stretch` the learning rate follows the schedule of a job of as many steps; with `keep` it follows the old one, and then stays what
     it was at the last step. 422 as `GET /v1/jobs/{job}/extension`.
     """
-    made = extension.extend(deployment, project, query.owned(deployment, project, job), steps, schedule, now)
-    return query.job(deployment, project, made, now)
+    old, asker = query.owned(deployment, project, job), Asker(owner=member.id, fingerprint=repeat.fingerprint)
+    request = repeat.request_of_job
+    with repeat.alone(project):
+        made = extension.extend(deployment, project, old, steps, schedule, now, request=request, asker=asker)
+        return query.job(deployment, project, made, now)
 
 
 @router.get("/jobs/{job}/events")
 def list_events(
-    deployment: ThisDeployment, project: ViewerOf, job: str, after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0
+    request: Request,
+    deployment: ThisDeployment,
+    project: ViewerOf,
+    job: str,
+    after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+    limit: PartLimit = None,
 ) -> list[EventView]:
     """List the events of a job after the event number `after`."""
-    return query.events_after(deployment, project, job, after)
+    found = query.events_after(deployment, project, job, after)
+    return as_part(request, found, limit, lambda event: str(event.number))  # type: ignore[return-value]
 
 
 @router.get("/jobs/{job}/logs")
@@ -335,6 +235,15 @@ def read_logs(deployment: ThisDeployment, project: ViewerOf, job: str, after: st
 
 
 @router.get("/jobs/{job}/artifacts")
-def list_artifacts(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> list[ArtifactView]:
+def list_artifacts(
+    request: Request,
+    deployment: ThisDeployment,
+    now: Now,
+    project: ViewerOf,
+    job: str,
+    after: PartAfter = None,
+    limit: PartLimit = None,
+) -> list[ArtifactView]:
     """List the results of a job, each with a signed URL to download it."""
-    return query.artifacts_of(deployment, project, job, now)
+    found = part_in_order(query.artifacts_of(deployment, project, job, now), after, lambda artifact: artifact.path)
+    return as_part(request, found, limit, lambda artifact: artifact.path)  # type: ignore[return-value]

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gangline import __version__
 from gangline.cli.lazy import LazyCommand, LazyGroup
 from gangline.cli.output import say, say_error
 from gangline.core.errors import BadInput, GanglineError
+from gangline.version import VERSION
 
 EXIT_USER_ERROR = 2
 EXIT_ABORTED = 1
@@ -31,6 +31,10 @@ COMMANDS = {
     "storage": LazyCommand(
         "gangline.cli.jobs.kept.storage:storage_command",
         "Show the project's stored files by kind, how long they are kept, what they cost, and the largest jobs.",
+    ),
+    "events": LazyCommand(
+        "gangline.cli.jobs.events:events_command",
+        "Show what happened to the jobs of the project, in one numbered stream, or follow it.",
     ),
     "logs": LazyCommand(
         "gangline.cli.jobs.logs:logs_command",
@@ -72,6 +76,10 @@ COMMANDS = {
     "keys": LazyCommand("gangline.cli.admin.keys:app", "Add, list and revoke the keys of a project."),
     "secrets": LazyCommand(
         "gangline.cli.admin.secrets:app", "Set, list and remove values that commands get in their environment."
+    ),
+    "notify": LazyCommand(
+        "gangline.cli.notices.notify:app",
+        "Send webhooks and messages when jobs succeed, fail or need attention: add, list and test endpoints.",
     ),
     "projects": LazyCommand(
         "gangline.cli.admin.projects:app", "Add, list and change projects, their shares and budgets (for operators)."
@@ -162,7 +170,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(__version__)
+        typer.echo(VERSION)
         raise typer.Exit
 
 

@@ -129,12 +129,18 @@ def say_error(error: GanglineError) -> None:
         err.print(Text("hint:", style="bold cyan"), error.hint)
 
 
+OF_WORDS = ("about", "name", "why", "value", "source", "meaning", "receives", "because", "what happened")
+"""Columns that break their lines where a table is too wide; the others are cut only where even that does not suffice."""
+
+
 def table(*columns: str) -> Table:
     """Make a table. Columns whose header begins with `>` are right-aligned, for numbers."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        right, words = column.startswith(">"), column in ("about", "name", "why", "value", "source", "meaning")
-        made.add_column(column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=not words)
+        right = column.startswith(">")
+        made.add_column(
+            column.lstrip(">"), justify="right" if right else "left", overflow="fold", no_wrap=column not in OF_WORDS
+        )
     return made
 
 

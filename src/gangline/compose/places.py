@@ -1,4 +1,4 @@
-"""Where photos are fetched from: the guarded web, and buckets with the keys that the operator named."""
+"""Places of users that the server reaches: the guarded web, buckets with the keys that the operator named, receivers of notices."""
 
 import os
 import sys
@@ -12,10 +12,14 @@ from gangline.core.access import as_secret
 from gangline.core.errors import UserError
 from gangline.core.places.places import PhotoSource
 from gangline.core.places.urls import parse_networks
+from gangline.core.server.mail import MailSettings
+from gangline.core.server.notices import NoticeSettings
 from gangline.core.server.settings import ServerSettings
 from gangline.core.server.sources import SourceSettings
 
 if TYPE_CHECKING:
+    from gangline.adapters.notifiers.mail import Mailer
+    from gangline.adapters.notifiers.poster import GuardedPoster
     from gangline.adapters.places.bucket import SourceBucket
     from gangline.adapters.places.deliverer import PlacesDeliverer
     from gangline.adapters.places.fetcher import PlacesFetcher
@@ -49,6 +53,19 @@ def make_deliverer(settings: ServerSettings) -> "PlacesDeliverer":
         return HubRepository(repo, source_keys(source.name, of)[0], of.endpoint)
 
     return PlacesDeliverer(sources_of(settings), bucket_opener(settings.sources), opened)
+
+
+def make_poster(settings: NoticeSettings) -> "GuardedPoster":
+    from gangline.adapters.notifiers.poster import GuardedPoster
+
+    return GuardedPoster(parse_networks(settings.networks), answer_s=settings.answer_s)
+
+
+def make_mailer(settings: MailSettings, now_ms: Callable[[], int]) -> "Mailer | None":
+    """Return what sends mail, if the settings name a mail server."""
+    from gangline.adapters.notifiers.mail import Mailer
+
+    return Mailer(settings, now_ms) if settings.host else None
 
 
 def sources_of(settings: ServerSettings) -> dict[str, PhotoSource]:

@@ -17,7 +17,7 @@ from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_cards
-from gangline.compose.places import make_deliverer, make_fetcher
+from gangline.compose.places import make_deliverer, make_fetcher, make_mailer, make_poster
 from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.compose.settings import needing, strip_secrets
 from gangline.core.errors import UserError
@@ -91,6 +91,7 @@ def _deployed(
     from gangline.service.access.access import ensure_secret
     from gangline.service.access.secrets import reseal
     from gangline.service.deployment import Deployment
+    from gangline.service.notices.endpoints import reseal_endpoints
 
     home = settings.server.home
     store = open_store(settings.server.database_url or str(home / "gangline.sqlite"))
@@ -114,12 +115,16 @@ def _deployed(
             deliverer=make_deliverer(settings),
             fetching=settings.fetching,
             sealer=JweSealer(keep_sealing_keys(home, settings.server.secrets_key)),
+            poster=make_poster(settings.notices),
+            mailer=make_mailer(settings.mail, store.now_ms),
+            notices=settings.notices,
         )
         if not settings.server.objects:
             _refuse_two_folders(deployment)
         ensure_secret(deployment, access.operator_key, "operator", now_ms=store.now_ms())
         ensure_secret(deployment, access.join_token, "join", now_ms=store.now_ms())
         reseal(deployment)
+        reseal_endpoints(deployment)
         yield deployment
     finally:
         store.close()

@@ -46,7 +46,6 @@ def hide_token(token: str) -> None:
 def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callable[[], None] = lambda: None) -> "Agent":
     """Make a worker of this machine; a `patient` one waits where the server refuses it, and `wake` is called, by any thread, when it has
     something to do at once. Raises `UserError` where another one is at work in its home."""
-    from gangline import __version__
     from gangline.adapters.cards import describe_gpu, gpu_memory_gb
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
     from gangline.adapters.host.trainer.beneath import open_of_runs
@@ -57,6 +56,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
     from gangline.core.runs.proof import CHECKPOINTS_IN, ISOLATION, shortages
     from gangline.core.server.isolation import isolation_sentence
     from gangline.ports.server import Join
+    from gangline.version import VERSION
     from gangline.wire.agent import HttpServer
     from gangline.worker.agent import Agent
     from gangline.worker.edges import Edges
@@ -102,7 +102,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
         slots=slots,
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
-        capabilities={"gangline": __version__, "python": sys.version.split()[0]}
+        capabilities={"gangline": VERSION, "python": sys.version.split()[0]}
         | describe_numerics(threads=trainer_threads(), with_gpu=bool(gpu))
         | gpu,
         bases=host.bases(),

@@ -1,6 +1,7 @@
 """Define access control: the roles of keys, valid project names, and when a secret has expired or was revoked."""
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from gangline.core.display import is_text
@@ -77,3 +78,11 @@ def standing(expires_ms: int | None, revoked_ms: int | None, now_ms: int) -> Sta
     if revoked_ms is not None:
         return "revoked"
     return "expired" if expires_ms is not None and expires_ms <= now_ms else "valid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerView:
+    """The key that asked for a job; it keeps its name when it is revoked."""
+
+    id: str
+    name: str

@@ -6,11 +6,15 @@
     │   ├── Denied       … a key or token is unknown, expired or revoked               HTTP 401
     │   ├── Forbidden    … the role of a key or token does not permit this             HTTP 403
     │   ├── NotFound     … a name or an id does not exist
+    │   ├── InProgress   … the same request is being answered already                  HTTP 409
+    │   ├── Changed      … what it is about is no longer as its sender saw it          HTTP 412
     │   ├── TooLarge     … a request has more bytes than allowed                       HTTP 413
     │   └── TooSlow      … a request did not arrive completely in time                 HTTP 408
     ├── Unreachable      a peer does not answer; a retry may help           exit 2, HTTP 503
     │   └── TooMany      … or is asked too often: the error says when to retry         HTTP 429
-    └── Damaged          bytes do not match their SHA-256
+    ├── Damaged          bytes do not match their SHA-256
+    ├── JobFailed        a job that somebody waits for failed or was canceled
+    └── WaitTimeout      … has not got so far in the time that they allow; also a `TimeoutError`
 
 Expected refusals (`Stale`, `NoWork`) are values, not errors; broken invariants are assertions.
 """
@@ -49,6 +53,14 @@ class NotFound(UserError):
     code = "not-found"
 
 
+class InProgress(UserError):
+    code = "in-progress"
+
+
+class Changed(UserError):
+    code = "changed"
+
+
 class TooLarge(UserError):
     code = "too-large"
 
@@ -73,3 +85,11 @@ class TooMany(Unreachable):
 
 class Damaged(GanglineError):
     code = "damaged"
+
+
+class JobFailed(GanglineError):
+    code = "job-failed"
+
+
+class WaitTimeout(GanglineError, TimeoutError):
+    code = "wait-timeout"

@@ -37,9 +37,10 @@ def last_bytes(name: str, bytes_max: int) -> str:
     return name.encode()[-bytes_max:].decode(errors="ignore")
 
 
-def partial_name(name: str) -> str:
-    """Return the name that a file has on disk while it is being downloaded."""
-    return f".{last_bytes(name, NAME_BYTES_MAX - len('..partial'))}.partial"
+def partial_name(name: str, download: str = "") -> str:
+    """Return the name that a file has on disk while it is being downloaded. Downloads that may overlap differ by `download`."""
+    ending = f".{download}.partial" if download else ".partial"
+    return f".{last_bytes(name, NAME_BYTES_MAX - 1 - len(ending))}{ending}"
 
 
 def is_sha256(text: str) -> bool:

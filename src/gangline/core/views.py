@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from gangline.core.access import KeyRole, Standing
+from gangline.core.access import KeyRole, OwnerView, Standing
 from gangline.core.events import Described, RecordedKind, markdown_list
 from gangline.core.files import Grant
 from gangline.core.job import AttemptState, JobState
@@ -47,7 +47,8 @@ class AttemptView:
 class JobSummary:
     """A job without its spec and attempts. `step` is the last step that is known to be done, and never less than `committed_step`, which no
     interruption can undo; `steps` are all, 0 if that is unknown. One that succeeded with fewer was finished early. `phase` is what
-    its node is doing, or `pausing` until it has saved. `cost_usd` is the known part of the cost, without the parts in `cost_lacks`."""
+    its node is doing, or `pausing` until it has saved. `cost_usd` is the known part of the cost, without the parts in `cost_lacks`.
+    `owner` is None for a job of an older version."""
 
     id: str
     name: str
@@ -68,6 +69,8 @@ class JobSummary:
     cost_lacks: tuple[CostPart, ...] = ()
     submitted_ms: int
     ended_ms: int | None
+    owner: OwnerView | None = None
+    labels: dict[str, str] = field(default_factory=dict)
 
     @property
     def steps_done(self) -> str:
@@ -100,7 +103,8 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job. `asked` is what its owner asked of it that is not done yet."""
+    """A job. `asked` is what its owner asked of it that is not done yet. `version` rises with every change of its state, its reason and its
+    labels, but not with its progress."""
 
     summary: JobSummary
     spec: dict[str, object]
@@ -110,6 +114,22 @@ class JobView:
     samples: SamplesView
     delivery: DeliveryView | None = None
     asked: tuple[WishKind, ...] = ()
+    version: int = 0
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.summary.id
+
+    @property
+    def state(self) -> JobState:
+        """The job's state."""
+        return self.summary.state
+
+    @property
+    def because(self) -> str:
+        """Why the job is in this state."""
+        return self.summary.because
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +143,22 @@ class BatchLineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """A page of a list of jobs. `next` asks for the following page; it is None on the last one."""
+    """A page of a list of jobs. `next` asks for the following page; it is None on the last one. A page of several filters may have
+    fewer jobs than were asked for, or none, and a next one."""
 
     jobs: tuple[JobSummary, ...]
     next: str | None
 
 
 FAILURES = markdown_list({kind: f"{meaning.says}. {meaning.sentence}" for kind, meaning in MEANING.items()})
+
+
+JobStateAfter = Annotated[
+    str,
+    Described(
+        "The state of the job after it: a failed attempt has ended the job if this is `failed`. Empty if it was not recorded."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +169,23 @@ class EventView:
     attempt: str | None
     node: str | None
     because: Annotated[str, Described(f"Why. After a failure it has the words of its kind:\n\n{FAILURES}")]
+    state: JobStateAfter = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactView:
+    """An event of a job in the stream of its project. `number` is its place there: greater ones came later, and one that is missing was of
+    a job that its owner has deleted."""
+
+    number: int
+    at_ms: int
+    job: str
+    job_name: str
+    kind: RecordedKind
+    attempt: str | None
+    node: str | None
+    because: str
+    state: JobStateAfter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

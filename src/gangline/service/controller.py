@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 
+from gangline.service.access.requests import forget_requests
 from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.deployment import Deployment
+from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
 from gangline.service.fleet.nodes import give_up_silent
 from gangline.service.fleet.terms import refresh_pools
 from gangline.service.jobs.checkpoint import prune
+from gangline.service.jobs.lists.labels import forget_labels
 from gangline.service.jobs.placing.waiting import fail_unmatched, yield_bans
 from gangline.service.jobs.samples import drop_late, give_way
+from gangline.service.notices.log import bound_backlogs, shorten_logs
 from gangline.service.outage import has_turn, take_turn
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 
@@ -35,6 +39,7 @@ class Controller:
         if not take_turn(deployment, now_ms):
             refresh_pools(deployment, asks=False)
             return
+        number_facts(deployment, now_ms)
         end_overdue(deployment, now_ms)
         end_unheeded(deployment, now_ms)
         give_up_silent(deployment, now_ms)
@@ -46,13 +51,16 @@ class Controller:
         self._every(policy.scale_interval_s, now_ms, tend)
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
-        self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads)
+        self._every(PRUNE_S, now_ms, forget_requests, forget_labels)
+        self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads, bound_backlogs, shorten_logs)
 
     def glance(self, now_ms: int) -> None:
-        """Between two ticks: rent at once for work that has just come, and act on what a provider or an operator has just said."""
+        """Between two ticks: number new facts, rent at once for work that has just come, and act on what a provider or an operator has just
+        said."""
         deployment, last_ms = self._deployment, self._last_ms.get(tend.__name__)
         if last_ms is None or not has_turn(deployment, now_ms):
             return
+        number_facts(deployment, now_ms)
         store, said = deployment.store, any(pool.driving.has_news for pool in deployment.pools.values())
         if said or store.load("queued_since", since=last_ms) or store.load("changed_pools", since=last_ms):
             self._last_ms[tend.__name__] = now_ms

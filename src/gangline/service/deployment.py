@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.fleet.pools import PoolState, PoolTerms
 from gangline.core.policy import Policy
+from gangline.core.server.notices import NoticeSettings
 from gangline.core.server.settings import PoolSettings
 from gangline.core.server.sources import FetchingSettings
 from gangline.ports.access.sealer import Sealer
 from gangline.ports.hub import Hub
+from gangline.ports.notices.notices import NoticeMailer, NoticePoster
 from gangline.ports.objects import Objects
 from gangline.ports.places.deliverer import Deliverer
 from gangline.ports.places.fetcher import Fetcher
@@ -45,7 +47,8 @@ class Deployment:
     `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name, and
     `open_pools` brings them up to date with their rows. `server` identifies this server among several over one store, and stays the same
     across restarts; `url` is where rented nodes reach it. A server without a `fetcher` fetches no photos, one without a `deliverer`
-    delivers no results, one without a `sealer` keeps no secrets.
+    delivers no results, one without a `sealer` keeps no secrets; one without a `poster` sends no notices over HTTP, one without a `mailer`
+    no mail.
     """
 
     store: Store
@@ -66,4 +69,7 @@ class Deployment:
     deliverer: Deliverer | None = None
     sealer: Sealer | None = None
     fetching: FetchingSettings = field(default_factory=FetchingSettings)
+    poster: NoticePoster | None = None
+    mailer: NoticeMailer | None = None
+    notices: NoticeSettings = field(default_factory=NoticeSettings)
     recent: Recent = field(default_factory=Recent)

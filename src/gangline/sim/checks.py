@@ -16,6 +16,7 @@ from gangline.ports.server import Hold
 from gangline.ports.store import Write
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.objects import SimObjects
+from gangline.sim.promises.followed import FollowedFacts
 from gangline.sim.promises.kept import KeptChecks
 from gangline.sim.promises.violation import fail, object_hashes
 from gangline.sim.store import SimStore
@@ -64,6 +65,7 @@ class Checks:
         self._keys_of: dict[str, dict[str, str]] = {}
         self._job_of: dict[str, str] = {}
         self.kept = KeptChecks(world, store, objects, policy)
+        self.facts = FollowedFacts(world, store)
         store.applied = self._heard
 
     def _heard(self, writes: tuple[Write, ...]) -> None:
@@ -87,6 +89,7 @@ class Checks:
 
     _HEAR: dict[str, Callable[["Checks", dict[str, Any]], None]] = {  # noqa: RUF012 - never written
         "add_event": _hear_event,
+        "number_facts": lambda self, _: self.facts.read_on(),
         "add_attempt": _hear_claim,
         "add_checkpoint": lambda self, values: self._committed.append(values["id"]),
         "reject_checkpoint": lambda self, values: self._rejected.add(values["job"]),

@@ -18,8 +18,10 @@ from gangline.core.specs.fields import FilesBase, Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.ports.store import Write
 from gangline.service.access.projects import set_allowance
+from gangline.service.facts import number_facts
 from gangline.service.jobs import steer
 from gangline.service.jobs.submit import blob_here, submit
+from gangline.service.outage import take_turn
 from gangline.sim.checks import Checks
 from gangline.sim.cleaning import age_all, sweep_all
 from gangline.sim.cloud.cloud import Cloud
@@ -151,6 +153,9 @@ class Simulation:
         age_all(deployment, self.world, self.store, self.objects)
         self.checks.after_event()
         self.checks.kept.at_the_end()
+        take_turn(deployment, self.world.now_ms)
+        number_facts(deployment, self.world.now_ms)
+        self.checks.facts.at_the_end()
 
     def _resume(self, job: str) -> None:
         with suppress(BadInput):  # the job has ended

@@ -31,7 +31,8 @@ from gangline.ports.server import (
     Uploads,
     Urls,
 )
-from gangline.wire.http import Http, parse_answer
+from gangline.wire.client.http import Http
+from gangline.wire.http import parse_answer
 from gangline.wire.problem import Refusal
 
 T = TypeVar("T")

@@ -1,8 +1,7 @@
-"""Send HTTP requests: typed bodies out, typed answers in, problems raised as errors."""
+"""What both clients know of HTTP: paths, headers, timeouts, typed answers, and problems as errors."""
 
 import json
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
@@ -12,9 +11,9 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter
 
-from gangline.core.access import as_secret, is_project_name
-from gangline.core.errors import GanglineError, NotFound, Unreachable
-from gangline.tls import trusted
+from gangline.core.access import is_project_name
+from gangline.core.errors import GanglineError, NotFound, Unreachable, UserError
+from gangline.core.server.idempotency import write_key
 from gangline.wire import protocol, transport
 from gangline.wire.problem import is_from_gangline, to_error
 
@@ -43,127 +42,58 @@ def path_of(*parts: str) -> str:
     return "/".join(("/v1", *(quote(part, safe="", errors="surrogateescape").replace(".", "%2E") for part in parts)))
 
 
-class Http:
-    def __init__(
-        self,
-        server: str,
-        token: str,
-        client: httpx.Client | None = None,
-        *,
-        project: str | None = None,
-        patience_s: float = 0,
-    ) -> None:
-        """Create a connection. A request refused with 429 is repeated when the server allows, for at most `patience_s` seconds in all.
-
-        Raise `BadInput` for an invalid token, `NotFound` for an invalid project.
-        """
-        if project and not is_project_name(project):
-            raise NotFound(
-                f"there is no project {project}", hint="an operator can list the projects with `gangline projects ls`"
-            )
-        self.server = server.rstrip("/")
-        self.token = as_secret(token, "the key")
-        self._project = project
-        self._patience_s = patience_s
-        try:
-            with self._reaching():
-                self._client = client or httpx.Client(
-                    base_url=self.server, verify=trusted(), timeout=TIMEOUT, limits=LIMITS
-                )
-        except (ImportError, OSError) as error:
-            raise transport.no_client(self.server, error) from None
-
-    def close(self) -> None:
-        self._client.close()
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        params: dict[str, Any] | None = None,
-        key: str = "",
-        timeout: httpx.Timeout = TIMEOUT,
-    ) -> httpx.Response:
-        """Return a successful answer. Raise the error of a problem, or `Unreachable`."""
-        content = json.dumps(body if isinstance(body, dict) else asdict(body)) if body is not None else None
-        return self._send(method, path, content, "application/json", params=params, key=key, timeout=timeout)
-
-    def send_lines(self, path: str, lines: Iterable[str], *, key: str) -> httpx.Response:
-        """Send JSON lines as they are generated. Raise as `ask` does."""
-        content = (line.encode() + b"\n" for line in lines)
-        return self._send("POST", path, content, "application/jsonl", key=key, timeout=LINES_TIMEOUT)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        content: str | Iterable[bytes] | None,
-        media_type: str,
-        *,
-        params: dict[str, Any] | None = None,
-        key: str = "",
-        timeout: httpx.Timeout = TIMEOUT,
-    ) -> httpx.Response:
-        headers = self._headers()
-        if key:
-            headers["Idempotency-Key"] = key
-        if content is not None:
-            headers["Content-Type"] = media_type
-        left_s = self._patience_s
-        while True:
-            with self._reaching():
-                answer = self._client.request(
-                    method, path, content=content, headers=headers, params=params, timeout=timeout
-                )
-            if answer.is_success:
-                return answer
-            wait_s = _retry_after_s(answer)
-            # JSON lines are generated while they are sent, so they cannot be sent a second time.
-            if answer.status_code != TOO_MANY or wait_s > left_s or not isinstance(content, str | None):
-                raise self._refusal(answer)
-            left_s -= wait_s
-            threading.Event().wait(wait_s)
-
-    @contextmanager
-    def stream(self, path: str, last_event_id: str, *, silent_s_max: float) -> Iterator[httpx.Response]:
-        """Open an answer to be read while it arrives. Raise as `ask` does, also in the middle."""
-        headers = self._headers() | ({"Last-Event-ID": last_event_id} if last_event_id else {})
-        timeout = httpx.Timeout(silent_s_max, connect=5)
-        with self._reaching(), self._client.stream("GET", path, headers=headers, timeout=timeout) as answer:
-            if not answer.is_success:
-                answer.read()
-                raise self._refusal(answer)
-            yield answer
-
-    def _headers(self) -> dict[str, str]:
-        headers = {protocol.HEADER: str(protocol.VERSION)}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        if self._project:
-            headers["Gangline-Project"] = self._project
-        return headers
-
-    @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        try:
-            yield
-        except (httpx.InvalidURL, UnicodeError) as error:  # an address may have characters that no encoding has
-            raise transport.not_an_address(self.server, error) from None
-        except httpx.HTTPError as error:
-            raise transport.not_reached(self.server, error) from None
-
-    def _refusal(self, answer: httpx.Response) -> GanglineError:
-        problem = problem_of(answer)
-        return (
-            to_error(answer.status_code, problem)
-            if is_from_gangline(problem)
-            else transport.not_ours(self.server, answer)
+def check_project(project: str | None) -> None:
+    """Raise `NotFound` for a text that no project has as its name: it would be a header."""
+    if project and not is_project_name(project):
+        raise NotFound(
+            f"there is no project {project}", hint="an operator can list the projects with `gangline projects ls`"
         )
 
 
-def _retry_after_s(answer: httpx.Response) -> int:
+def headers_of(token: str, project: str | None) -> dict[str, str]:
+    """Return the headers of every request."""
+    headers = {protocol.HEADER: str(protocol.VERSION)}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    if project:
+        headers["Gangline-Project"] = project
+    return headers
+
+
+def conditions_of(key: str, tag: str = "") -> dict[str, str]:
+    """Return the headers that let a server answer a request only once, and only if what it is about has this entity tag."""
+    conditions = {"Idempotency-Key": write_key(key)} if key else {}
+    return conditions | ({"If-Match": tag} if tag else {})
+
+
+def content_of(body: Any) -> str | None:
+    """Return the JSON of a request's body, which is a dict or a dataclass."""
+    return None if body is None else json.dumps(body if isinstance(body, dict) else asdict(body))
+
+
+@contextmanager
+def reaching(server: str) -> Iterator[None]:
+    """Raise what went wrong on the way to a server as `Unreachable`, in words."""
+    try:
+        yield
+    except (httpx.InvalidURL, UnicodeError) as error:  # an address may have characters that no encoding has
+        raise transport.not_an_address(server, error) from None
+    except httpx.HTTPError as error:
+        raise transport.not_reached(server, error) from None
+
+
+def refusal_of(server: str, answer: httpx.Response) -> GanglineError:
+    """Return the error of an answer that is no success."""
+    problem = problem_of(answer)
+    if is_from_gangline(problem):
+        return to_error(answer.status_code, problem)
+    return transport.not_ours(server, answer)
+
+
+def retry_after_s(answer: httpx.Response) -> int | None:
+    """Return after how many seconds the server allows a request that it refused as one too many; None for any other answer."""
+    if answer.status_code != TOO_MANY:
+        return None
     said = answer.headers.get("retry-after", "")
     return max(1, int(said)) if said.isdecimal() and len(said) < 9 else 1
 
@@ -185,14 +115,34 @@ def parse_lines(kind: type[T], answer: httpx.Response) -> list[T]:
     return [_parse(kind, line, answer) for line in answer.content.splitlines()]
 
 
+def tag_of(answer: httpx.Response) -> str:
+    """Return the entity tag of an answer. Raise `UserError` if it has none."""
+    tag = str(answer.headers.get("etag", ""))
+    if not tag:
+        raise UserError(f"{answer.request.url} has no entity tag", hint="update the server, or leave out `version`")
+    return tag
+
+
+def number_after(answer: httpx.Response) -> int:
+    """Return the number after which the next page of an answer begins, from its header `Link`."""
+    after = httpx.URL(answer.links.get("next", {}).get("url", "")).params.get("after", "")
+    if not after.isdecimal():
+        raise _not_as_expected(answer)
+    return int(after)
+
+
 def _parse(kind: type[T], content: bytes, answer: httpx.Response) -> T:
     try:
         return _adapter(kind).validate_json(content)
     except ValueError:
-        raise Unreachable(
-            f"{answer.request.url.copy_with(query=None)} did not answer as a Gangline server does",
-            hint="check the address of the server",
-        ) from None
+        raise _not_as_expected(answer) from None
+
+
+def _not_as_expected(answer: httpx.Response) -> Unreachable:
+    return Unreachable(
+        f"{answer.request.url.copy_with(query=None)} did not answer as a Gangline server does",
+        hint="check the address of the server",
+    )
 
 
 @cache

@@ -6,10 +6,12 @@ from typing import Any
 from gangline.core.display import printable
 from gangline.core.errors import (
     BadInput,
+    Changed,
     Damaged,
     Denied,
     Forbidden,
     GanglineError,
+    InProgress,
     NotFound,
     TooLarge,
     TooMany,
@@ -31,6 +33,8 @@ TITLES: dict[str, tuple[int, str]] = {
     Denied.code: (401, "Not authenticated"),
     Forbidden.code: (403, "Not allowed"),
     NotFound.code: (404, "Not found"),
+    InProgress.code: (409, "The same request is being answered"),
+    Changed.code: (412, "Changed since it was read"),
     UserError.code: (400, "The request cannot be served"),
     STALE: (409, "The lease is lost"),
     REFUSED: (422, "Refused"),
@@ -42,7 +46,10 @@ TITLES: dict[str, tuple[int, str]] = {
 }
 ERRORS: dict[str, type[GanglineError]] = {
     kind.code: kind
-    for kind in (BadInput, Damaged, Denied, Forbidden, NotFound, TooLarge, TooMany, TooSlow, UserError, Unreachable)
+    for kind in (
+        *(BadInput, Changed, Damaged, Denied, Forbidden, InProgress, NotFound, TooLarge, TooMany, TooSlow, UserError),
+        Unreachable,
+    )
 }
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from gangline.compose.access import ACCESS, keep_access, read_access
 from gangline.compose.buckets import data_place
+from gangline.compose.client import Client
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, Denied, NotFound, UserError
 from gangline.ports.server import Join
 from gangline.wire.agent import HttpServer
-from gangline.wire.client import Client
 from tests.conftest import Typed
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.served import serving
@@ -37,7 +37,7 @@ def test_a_key_works_with_the_line_break_of_its_file(
     monkeypatch.setenv("GANGLINE_SERVER", f"{url}\n")
     monkeypatch.setenv("GANGLINE_PROJECT", "default\n")
     assert typed("jobs", "ls")[0] == 0
-    assert Client(url, secret).nodes() == []
+    assert list(Client(url, secret).nodes.list()) == []
     assert HttpServer(url, around.format(JOIN)).join(Join(machine="m", name="n")).node
 
 
@@ -61,13 +61,13 @@ def test_whatever_goes_wrong_on_the_way_the_key_is_not_printed(url: str) -> None
     client = Client(url, OPERATOR)
     client._http.token = "gl_member_abc\ndef"  # as a server might answer it to a node
     with pytest.raises(Exception, match=r"no request was sent to .*: HTTP does not allow it") as raised:
-        client.nodes()
+        list(client.nodes.list())
     assert "abc" not in str(raised.value) and "def" not in str(raised.value)
 
 
 def test_a_project_that_can_be_none_is_not_found(url: str) -> None:
     with pytest.raises(NotFound, match="there is no project"):
-        Client(url, OPERATOR, "ä\n").jobs()
+        list(Client(url, OPERATOR, "ä\n").jobs.list())
 
 
 def test_the_keys_of_a_server_may_have_a_line_break_in_its_file(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ ROUTES = {
     "GET /v1/jobs/{job}/artifacts": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{ended}/events/stream": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
+    "GET /v1/facts": Entry("viewer"),
+    "GET /v1/facts/stream": Entry("viewer", 204, query="?after=end"),
     "GET /v1/nodes": Entry("viewer"),
     "GET /v1/nodes/{node}": Entry("viewer"),
     "GET /v1/nodes/{node}/bill": Entry("operator", 422),  # it was not rented
@@ -66,6 +68,7 @@ ROUTES = {
     "POST /v1/jobs/{job}/save": Entry("member", 422, elsewhere=404),
     "POST /v1/jobs/{job}/finish": Entry("member", 422, elsewhere=404),
     "POST /v1/jobs/{job}/sample": Entry("member", 422, elsewhere=404),
+    "PATCH /v1/jobs/{job}/labels": Entry("member", body={"labels": {"team": "a"}}, elsewhere=404),
     "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
     "GET /v1/jobs/{ended}/extension": Entry("viewer", 422, elsewhere=404, query="?steps=200"),  # it has no checkpoint
     "POST /v1/jobs/{ended}/extend": Entry("member", 422, elsewhere=404, query="?steps=200"),
@@ -86,6 +89,15 @@ ROUTES = {
     "PUT /v1/secrets/{secret}": Entry("member", body={"value": "hf_abcdefgh"}),
     "GET /v1/secrets": Entry("viewer"),
     "DELETE /v1/secrets/{secret}": Entry("member", 204),
+    "POST /v1/notices/endpoints": Entry("member", 201, body={"address": "https://hooks.example/"}),
+    "GET /v1/notices/endpoints": Entry("viewer"),
+    "GET /v1/notices/endpoints/{endpoint}": Entry("viewer", elsewhere=404),
+    "PATCH /v1/notices/endpoints/{endpoint}": Entry("member", body={"quiet": ""}, elsewhere=404),
+    "DELETE /v1/notices/endpoints/{endpoint}": Entry("member", 204),
+    "POST /v1/notices/endpoints/{endpoint}/rotate": Entry("member", elsewhere=404),
+    "POST /v1/notices/endpoints/{endpoint}/test": Entry("member", elsewhere=404),
+    "GET /v1/notices/endpoints/{endpoint}/log": Entry("viewer", elsewhere=404),
+    "POST /v1/notices/endpoints/{endpoint}/replay": Entry("member", body={"after": 0}, elsewhere=404),
     "POST /v1/projects": Entry("operator", 201, body={"project": "new"}),
     "GET /v1/projects": Entry("operator"),
     "PUT /v1/projects/{project}": Entry("operator", body={}),
@@ -167,6 +179,8 @@ class House:
         service.ask("PUT", "/v1/secrets/HF_TOKEN", json={"value": "hf_abcdefgh"})
         service.ask("POST", f"/v1/jobs/{job}/pause")
         service.ask("POST", f"/v1/jobs/{ended}/cancel")
+        endpoint = {"name": "ours", "address": "https://hooks.example/"}
+        assert service.ask("POST", "/v1/notices/endpoints", json=endpoint).status_code == 201
         revoked, expired = service.make_key("operator"), service.make_key("operator", lasts_s=1)
         service.ask("DELETE", f"/v1/keys/{revoked['key']['id']}")
         service.wait(1)
@@ -193,6 +207,7 @@ class House:
             "node": joined["another node"]["node"],
             "step": "10",
             "secret": "HF_TOKEN",
+            "endpoint": "ours",
             "name": "gangline-0.0.1-py3-none-any.whl",
         }
         self.bodies = {

@@ -11,6 +11,7 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.objects.s3 import S3Objects
 from gangline.adapters.objects.s3_abilities import Abilities, find_abilities
 from gangline.adapters.objects.s3_wire import S3Bucket, Wire
+from gangline.compose.client import Client
 from gangline.core.files import PART_BYTES, File, Grant
 from gangline.core.jobs.keys import attempt_prefix, blob_key
 from gangline.ports.objects import Objects
@@ -30,7 +31,6 @@ from gangline.ports.server import (
 from gangline.service.jobs import checkpoint
 from gangline.service.jobs.finish import finish
 from gangline.service.jobs.verify import verify
-from gangline.wire.client import Client
 from tests.conftest import as_upload
 from tests.servers import Lesser, before, served
 from tests.service.conftest import OPERATOR, POLICY, PROJECT, Service
@@ -165,8 +165,8 @@ def test_a_result_is_there_and_its_owner_gets_it(service: Service) -> None:
     assert finish(service.deployment, node, hold, result(service, node, hold), service.now_ms) == Done()
     [artifact] = service.ask("GET", f"/v1/jobs/{job}/artifacts").json()
     with served(service.app) as url:
-        found = Client(url, OPERATOR).artifacts(job)[0]
-        assert Client(url, OPERATOR).download(found, Path(service.database).parent).read_bytes() == b"result"
+        found = next(iter(Client(url, OPERATOR).artifacts.list(job)))
+        assert Client(url, OPERATOR).files.download(found, Path(service.database).parent).read_bytes() == b"result"
     assert artifact["bytes"] == len(b"result")
 
 
@@ -176,7 +176,7 @@ def test_photos_and_bases_of_any_length_are_uploaded_once(service: Service, tmp_
     paths = [tmp_path / name for name in ("empty", "photo", "base", "exact")]
     with served(service.app) as url:
         for _ in range(2):
-            handed = Client(url, OPERATOR).upload(paths, tmp_path)
+            handed = Client(url, OPERATOR).files.upload(paths, tmp_path)
     for path, file in zip(paths, handed, strict=True):
         assert service.objects.read(blob_key(PROJECT, file.sha256)) == path.read_bytes()
         assert service.store.load("blob", project=PROJECT, sha256=file.sha256)[0]["bytes"] == file.bytes
@@ -192,7 +192,7 @@ def test_what_a_user_began_to_upload_resumes_where_it_was(service: Service, tmp_
     again = service.ask("POST", "/v1/blobs", json=body).json()["grant"]["parts"]
     assert [part is None for part in again] == [True, False]
     with served(service.app) as url:
-        Client(url, OPERATOR).upload([tmp_path / "base"], tmp_path)
+        Client(url, OPERATOR).files.upload([tmp_path / "base"], tmp_path)
     assert service.objects.read_back(blob_key(PROJECT, file.sha256)) == file.sha256
 
 

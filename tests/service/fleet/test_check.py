@@ -15,12 +15,12 @@ import typer
 from gangline.adapters.objects.local import LocalObjects
 from gangline.cli.tools.check import run_check
 from gangline.cli.tools.pool_check import PoolCheck
+from gangline.compose.client import Client
 from gangline.core.errors import BadInput, Denied
 from gangline.core.fleet.check import STAGES, CheckLimits
 from gangline.ports.server import Assignment, Hold
 from gangline.service.fleet.fleet import tend
 from gangline.service.jobs.claim import claim
-from gangline.wire.client import Client
 from tests.service.conftest import OPERATOR, Service, a_service
 from tests.service.fleet.test_pools import add, join, rented
 from tests.service.served import serving

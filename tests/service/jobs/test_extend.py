@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import BadInput
+from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.parsing import InvalidSpec, to_json
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.specs.command import CommandSpec
@@ -20,6 +21,7 @@ from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.checkpoint import reject_damaged, sign_downloads
 from gangline.service.jobs.extension.extend import extend, what_extends
 from gangline.service.jobs.finish import finish as finish_attempt
+from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.submit import submit
 from gangline.service.retention.ages import expire_checkpoints
 from gangline.service.retention.removal import remove
@@ -107,7 +109,7 @@ def test_it_has_the_old_jobs_settings_and_name_but_for_its_length(service: Servi
 
 
 def newest(service: Service) -> list[str]:
-    page = query.jobs(service.deployment, PROJECT, service.now_ms, limit=2, cursor=None)
+    page = page_of_jobs(service.deployment, PROJECT, JobFilters(), service.now_ms, limit=2)
     return [job.id for job in page.jobs]
 
 
@@ -388,7 +390,7 @@ def test_it_takes_more_steps_than_before_and_not_more_than_there_can_be(service:
         longer(service, old, STEPS_MAX + 1)
     with pytest.raises(InvalidSpec, match="steps"):
         longer(service, old, 10_000_001)
-    assert len(query.jobs(service.deployment, PROJECT, service.now_ms, limit=9, cursor=None).jobs) == 1
+    assert len(page_of_jobs(service.deployment, PROJECT, JobFilters(), service.now_ms, limit=9).jobs) == 1
 
 
 def test_settings_that_do_not_allow_as_few_steps_are_named(service: Service) -> None:

@@ -16,14 +16,14 @@ from gangline.api.app import make_app
 from gangline.api.lanes import USERS
 from gangline.cli import main
 from gangline.cli.jobs import follow as cli_follow
+from gangline.compose.client import Client
 from gangline.core.errors import NotFound, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.core.views import EndView, EventView, JobView, ProgressView
 from gangline.ports.server import LOG_CHUNK_BYTES_MAX, Beat, Hold, Log
 from gangline.ports.store import Row, write
 from gangline.service.jobs import query, renew, steer
-from gangline.wire.client import Client
-from gangline.wire.stream import Message, messages
+from gangline.wire.stream import MessageParser, StreamMessage
 from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.served import Served, serving
 from tests.service.test_lanes import holding_up
@@ -57,10 +57,11 @@ class Follower:
 
     def __init__(self, answer: httpx.Response) -> None:
         self.answer = answer
-        self._messages = messages(answer.iter_lines())
+        parser = MessageParser()
+        self._messages = (message for chunk in answer.iter_bytes() for message in parser.feed(chunk))
 
     def next(self) -> tuple[str, Any]:
-        message: Message = next(self._messages)
+        message: StreamMessage = next(self._messages)
         return message.id or message.event, json.loads(message.data)
 
     def rest(self) -> list[str]:
@@ -172,7 +173,7 @@ def test_a_log_tells_of_progress_where_that_is_asked_for(service: Service, serve
     job = service.submit()
     steer.cancel(service.deployment, job, service.now_ms)
     heard: list[ProgressView] = []
-    assert list(Client(served.url, OPERATOR).follow_logs(job, progress=heard.append)) == []
+    assert list(Client(served.url, OPERATOR).logs.follow(job, progress=heard.append)) == []
     assert [progress.state for progress in heard] == ["canceled"]
 
 
@@ -210,7 +211,7 @@ def test_a_stream_needs_none_of_the_threads_that_users_queries_hold(
     job = service.submit()
     follower = follow(job, last="1")
     follower.next()
-    with holding_up(service, "jobs_page") as store:
+    with holding_up(service, "jobs_by_time") as store:
         askers = [threading.Thread(target=list_jobs, args=(served,)) for _ in range(USERS.threads)]
         for asker in askers:
             asker.start()
@@ -222,7 +223,7 @@ def test_a_stream_needs_none_of_the_threads_that_users_queries_hold(
 
 
 def list_jobs(served: Served) -> None:
-    assert list(Client(served.url, OPERATOR).jobs())
+    assert list(Client(served.url, OPERATOR).jobs.list())
 
 
 def test_a_slow_reader_misses_nothing_and_nothing_is_kept_for_him(service: Service, app: FastAPI, follow: Any) -> None:
@@ -297,7 +298,7 @@ def test_a_client_follows_across_a_restart_and_hears_everything_once(service: Se
     first = Served(app)
     client = Client(first.url, OPERATOR)
     told: list[object] = []
-    following = client.follow_events(job, waiting=lambda error: away.append(error.message))
+    following = client.events.follow(job, waiting=lambda error: away.append(error.message))
     told += [next(following), next(following)]
     assert first.stop()
     happen(service, job, 1)
@@ -313,17 +314,17 @@ def test_a_client_follows_across_a_restart_and_hears_everything_once(service: Se
 
 def test_a_client_hears_at_once_that_there_is_no_server_or_no_job(service: Service, served: Served) -> None:
     with pytest.raises(NotFound):
-        next(Client(served.url, OPERATOR).follow_logs("none"))
+        next(Client(served.url, OPERATOR).logs.follow("none"))
     served.stop()
     with pytest.raises(Unreachable):
-        next(Client(served.url, OPERATOR).follow_logs("none"))
+        next(Client(served.url, OPERATOR).logs.follow("none"))
 
 
 def test_a_client_is_given_the_log_until_the_job_ends(service: Service, served: Served) -> None:
     job, node = service.submit(), service.join()
     print_log(service, node, service.claim(node).hold, ["one\n", "two\n"])
     steer.cancel(service.deployment, job, service.now_ms)
-    assert "".join(piece.text for piece in Client(served.url, OPERATOR).follow_logs(job)) == "one\ntwo\n"
+    assert "".join(piece.text for piece in Client(served.url, OPERATOR).logs.follow(job)) == "one\ntwo\n"
 
 
 def test_the_command_prints_the_log_as_it_comes_until_the_job_ends(service: Service, served: Served) -> None:
@@ -367,7 +368,10 @@ def test_a_message_that_was_cut_off_does_not_count_and_comments_are_nothing() ->
         "id: 9",
         "data: cut",
     ]
-    assert list(messages(iter(lines))) == [Message("log", "a\nb", "1.2"), Message("message", "x", "")]
+    assert list(MessageParser().feed("\n".join(lines).encode())) == [
+        StreamMessage("log", "a\nb", "1.2"),
+        StreamMessage("message", "x", ""),
+    ]
 
 
 def test_a_lost_piece_of_a_log_is_passed_over_with_a_line_that_says_so(service: Service, served: Served) -> None:
@@ -383,4 +387,4 @@ def test_a_lost_piece_of_a_log_is_passed_over_with_a_line_that_says_so(service: 
     assert found["text"] == expected
     assert service.ask("GET", f"/v1/jobs/{job}/logs?after={found['next']}").json()["text"] == ""
     steer.cancel(service.deployment, job, service.now_ms)
-    assert "".join(piece.text for piece in Client(served.url, OPERATOR).follow_logs(job)) == expected
+    assert "".join(piece.text for piece in Client(served.url, OPERATOR).logs.follow(job)) == expected

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from gangline.compose.client import Client
 from gangline.core.errors import BadInput, NotFound
+from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.runs.contract import MANIFEST, parse_manifest
 from gangline.ports.server import Done, Downloads, Reject, Urls
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.checkpoint import reject_damaged, sign_downloads
+from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.retention.ages import expire_checkpoints
 from gangline.service.retention.removal import remove, what_goes
 from gangline.service.retention.storage import checkpoints
-from gangline.wire.client import Client
 from tests.service.conftest import OPERATOR, PROJECT, Before, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
 from tests.service.retention.test_ages import after, steps, stored, trained
@@ -113,7 +115,7 @@ def test_a_job_without_a_checkpoint_is_refused(service: Service) -> None:
     old = canceled(service)
     with pytest.raises(BadInput, match=f"{old} keeps no checkpoint"):
         again(service, old)
-    assert len(query.jobs(service.deployment, PROJECT, service.now_ms, limit=9, cursor=None).jobs) == 1
+    assert len(page_of_jobs(service.deployment, PROJECT, JobFilters(), service.now_ms, limit=9).jobs) == 1
 
 
 def test_checkpoints_that_are_inherited_in_the_moment_of_their_deletion_stay(service: Service) -> None:
@@ -189,9 +191,9 @@ def test_a_step_that_is_not_kept_is_no_beginning(service: Service) -> None:
 def test_a_checkpoint_is_downloaded_with_its_manifest(service: Service, tmp_path: Path) -> None:
     job, _, _ = trained(service, 10)
     with serving(service.app) as served, Client(served.url, OPERATOR) as client:
-        folder = client.download_checkpoint(job, 10, tmp_path)
+        folder = client.checkpoints.download(job, 10, tmp_path)
         with pytest.raises(NotFound, match="keeps no checkpoint of step 11"):
-            client.checkpoint(job, 11)
+            client.checkpoints.get(job, 11)
     manifest = parse_manifest(json.loads((folder / MANIFEST).read_text()))
     assert folder == tmp_path / "000010" and manifest.step == 10
     (file,) = manifest.files

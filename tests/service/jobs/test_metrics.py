@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 
 from gangline.cli import main
 from gangline.cli.jobs.metrics import sparkline
+from gangline.compose.client import Client
 from gangline.core.errors import NotFound
 from gangline.core.runs.metrics import POINTS_MAX, Point
 from gangline.core.views import MetricsView
 from gangline.ports.server import Committed, Done, Failed, Hold, Points, Stale
 from gangline.service.jobs import metrics, steer
 from gangline.service.jobs.finish import finish
-from gangline.wire.client import Client
 from tests.service.conftest import OPERATOR, POLICY, PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
 from tests.service.served import serving
@@ -139,7 +139,7 @@ def test_users_see_the_newest_values_and_how_the_loss_went(service: Service, mon
         assert shown.exit_code == 0 and "smoothed_loss" in shown.stdout
         found = json.loads(CliRunner().invoke(main.app, ["metrics", job, "-o", "json"]).stdout)
         assert (found["points"][-1]["step"], found["points"][-1]["values"]["loss"]) == (40, 0.025)
-        assert Client(served.url, OPERATOR).metrics(job, after=39).points[0].step == 40
+        assert Client(served.url, OPERATOR).metrics.get(job, after=39).points[0].step == 40
 
 
 def test_a_line_of_bars_has_a_width_and_shows_what_is_flat() -> None:

@@ -98,7 +98,7 @@ def test_what_this_workload_took_is_found_by_the_content_of_a_base_here(service:
 def test_the_price_stands_before_the_upload(service: Service, train: Any) -> None:
     service.join(gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
     _, _, said = train("--base", BASE, "--detach")
-    assert 0 < said.index("at $0.36 an hour") < said.index("uploading file")
+    assert 0 < said.index("at $0.36 an hour") < said.index("uploaded ")
 
 
 @pytest.mark.parametrize("gated", [False, True])

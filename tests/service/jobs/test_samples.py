@@ -10,6 +10,7 @@ import pytest
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.fleet.autoscale import PoolLimits
+from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import GRID, LORA, PICTURES, picture_name
@@ -35,14 +36,16 @@ from gangline.ports.server import (
     Urls,
 )
 from gangline.ports.store import write
-from gangline.service.deployment import RentedPool
+from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.driving import AtOnce
 from gangline.service.fleet.demand import load_needs
 from gangline.service.fleet.nodes import join_pool
 from gangline.service.jobs import checkpoint, query, samples, steer
 from gangline.service.jobs.finish import finish
+from gangline.service.jobs.lists.page import page_of_jobs
+from gangline.service.jobs.submit import Asker
 from tests.conftest import as_upload
-from tests.service.conftest import POLICY, PRICE, PROJECT, Service
+from tests.service.conftest import POLICY, PRICE, PROJECT, Before, Service
 from tests.service.jobs.test_one_at_a_time import upload, view
 from tests.service.test_rules import beat, because, kinds, release, succeed
 from tests.unit.fleet.test_autoscale_found import Shop
@@ -414,6 +417,26 @@ def test_a_result_that_was_not_shown_can_be_rendered_once_more(service: Service)
     assert (view(service, training.job).samples.failed, view(service, training.job).samples.because) == (0, "")
 
 
+def test_two_servers_that_get_the_same_retry_of_a_missed_result_render_it_once(service: Service) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None, sample_result=True)
+    report_result(service, node, training)
+    missed = service.store.load("open_samples", parent=training.job)[0]["id"]
+    steer.cancel(service.deployment, missed, service.now_ms)
+    theirs = list[str]()
+
+    def retry(deployment: Deployment) -> str:
+        asker = Asker(fingerprint="f")
+        return steer.submit_again(deployment, PROJECT, missed, service.now_ms, request="once", asker=asker)
+
+    def other_server() -> None:
+        if not theirs:
+            theirs.append(retry(service.deployment))
+
+    mine = retry(replace(service.deployment, store=Before(service.store, "apply", other_server)))
+    assert [mine] == theirs
+
+
 def test_of_a_job_that_failed_there_is_no_result_to_show(service: Service) -> None:
     node = service.join()
     training = train(service, node, sample_every_steps=None, sample_result=True, attempts_max=1)
@@ -593,7 +616,7 @@ def test_they_are_in_no_list_of_jobs_and_found_by_their_name(service: Service) -
     training = train(service, first)
     commit(service, first, training, 10)
     rendering = service.claim(second)
-    page = query.jobs(service.deployment, PROJECT, service.now_ms, limit=50, cursor=None)
+    page = page_of_jobs(service.deployment, PROJECT, JobFilters(), service.now_ms, limit=50)
     assert [job.id for job in page.jobs] == [training.job]
     assert view(service, rendering.job).summary.kind == "sample"
 

@@ -16,9 +16,11 @@ from gangline.ports.server import Beat, Failed, Hold, Log, Point, Points
 from gangline.ports.store import write
 from gangline.service.content import bases
 from gangline.service.content.bases import BaseStatement
+from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
 from gangline.service.jobs import metrics, renew
 from gangline.service.jobs.finish import finish
+from gangline.service.outage import take_turn
 from tests.conftest import BASE
 from tests.service.conftest import PROJECT, Service
 
@@ -46,9 +48,12 @@ BELOW_THE_DOOR = (
     "UPDATE event SET because = :text, kind = kind || :text",
     "UPDATE credential SET name = :text",
     "UPDATE credential SET pool = :text WHERE pool IS NOT NULL AND revoked_ms IS NULL",
+    "INSERT INTO label (job, key, value, project, submitted_ms) SELECT id, 'team', :text, project, submitted_ms FROM job",
     "UPDATE base SET family = :text, prediction_type = :text, licence = :text, because = :text",
     "UPDATE base SET name = :text WHERE name = 'other'",
     "UPDATE secret SET name = :text WHERE name = 'OTHER'",
+    "UPDATE endpoint SET name = :text, shown = :text, because = :text, made_by = :text",
+    "UPDATE notice SET because = :text",
     "UPDATE mirror SET because = :text",
     "UPDATE tracked SET tracker = tracker || :text, because = :text",
     "UPDATE metric SET points = replace(points, 'own', :json)",
@@ -63,6 +68,8 @@ def fill(service: Service, folder: Path) -> dict[str, str]:
     """Make a job in each state, what belongs to it, and files; then replace every text that a row holds. The words of the table
     `commands.py`, by their names."""
     words = _jobs(service) | _others(service) | {"node": service.store.load("nodes")[0]["id"]}
+    take_turn(service.deployment, service.now_ms)
+    number_facts(service.deployment, service.now_ms)
     with closing(sqlite3.connect(service.database)) as rows, rows:
         texts = {
             "text": STORED,
@@ -127,9 +134,19 @@ def _others(service: Service) -> dict[str, str]:
             BaseStatement(because="it"),
             service.now_ms,
         )
+    endpoint = {"name": "hooks", "address": "https://hooks.example/", "kinds": ["submitted", "failed"]}
+    made = service.ask("POST", "/v1/notices/endpoints", json=endpoint)
+    assert made.status_code == 201, made.text
+    service.wait(0)
+    number_facts(service.deployment, service.now_ms)
     service.ask("PUT", "/v1/secrets/OTHER", json={"value": "a-secret-value"})
     key, token = service.make_key("member"), service.join_token()
-    return {"key": key["key"]["id"], "join_token": token["join_token"]["id"], "project": service.add_project("other")}
+    words = {"endpoint": made.json()["endpoint"]["id"]}
+    return words | {
+        "key": key["key"]["id"],
+        "join_token": token["join_token"]["id"],
+        "project": service.add_project("other"),
+    }
 
 
 CAPTION = STORED[:1500].replace("\x00", "")

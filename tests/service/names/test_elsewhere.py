@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 from inspect import isfunction, signature
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 
 from gangline.api.answers.streams import _message
 from gangline.cli import output
+from gangline.compose.client import Client
 from gangline.core.errors import Damaged, NotFound, UserError
 from gangline.core.views import ArtifactView, LogView
 from gangline.exec.error_reporter import ErrorReporter
 from gangline.ports.store import write
-from gangline.wire.client import Client
-from gangline.wire.stream import lines_of, messages, parse_message
+from gangline.wire.client.calls import Calls
+from gangline.wire.stream import MessageParser, parse_message
 from tests.conftest import Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.names.hostile import FORGED, STORED
@@ -35,14 +37,14 @@ def artifact(path: str, url: str = "http://127.0.0.1:9/x") -> ArtifactView:
 @pytest.mark.parametrize("path", ["../owned", "/tmp/owned", "a/../../owned", "", ".", "a\\..\\owned", "a\nb", "c:d"])
 def test_a_server_cannot_write_outside_of_the_folder_that_was_named(tmp_path: Path, path: str) -> None:
     with pytest.raises(Damaged, match="cannot be the name of a file"):
-        Client("http://127.0.0.1:9", "key").download(artifact(path), tmp_path / "here")
+        Client("http://127.0.0.1:9", "key").files.download(artifact(path), tmp_path / "here")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_no_disk_can_take_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UserError, match="cannot be written: file exists"):
-        Client("http://127.0.0.1:9", "key").download(artifact("file/weights.safetensors"), tmp_path)
+        Client("http://127.0.0.1:9", "key").files.download(artifact("file/weights.safetensors"), tmp_path)
 
 
 def test_a_name_as_long_as_a_disk_takes_is_downloaded(service: Service, tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_a_name_as_long_as_a_disk_takes_is_downloaded(service: Service, tmp_path
     with serving(service.app) as served:
         url = served.url + service.objects.sign_get(key, now_ms=service.now_ms, seconds=60).url
         found = ArtifactView(path=file.path, bytes=file.bytes, sha256=file.sha256, url=url)
-        assert Client(served.url, OPERATOR).download(found, tmp_path).read_bytes() == b"weights"
+        assert Client(served.url, OPERATOR).files.download(found, tmp_path).read_bytes() == b"weights"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -98,23 +100,29 @@ def test_an_error_in_a_servers_log_is_of_one_piece(
     assert not [line for line in said.splitlines() if line.startswith(FORGED)]
 
 
-IDS = {"job", "name", "project", "key", "join_token"}
+IDS = {"job", "node", "name", "project", "key", "join_token"}
+NOUNS = {
+    name: type(noun) for name, noun in vars(Client("http://127.0.0.1:9", "key")).items() if isinstance(noun, Calls)
+}
 ASKS = {
-    name: signature(method).parameters for name, method in vars(Client).items() if isfunction(method) and name[0] != "_"
+    f"{noun}.{name}": signature(method).parameters
+    for noun, of in NOUNS.items()
+    for name, method in vars(of).items()
+    if isfunction(method) and name[0] != "_"
 }
 BY_ID = {
     name: {
         each: 1 if each == "step" else "a/b" for each, one in of.items() if each != "self" and one.default is one.empty
     }
     for name, of in ASKS.items()
-    if next(iter([*of][1:]), None) in IDS and not name.startswith("add_")
+    if next(iter([*of][1:]), None) in IDS and not name.endswith(".add")
 }
 
 
 @pytest.mark.parametrize(("name", "given"), BY_ID.items(), ids=BY_ID)
 def test_no_request_is_made_for_an_id_with_a_slash(name: str, given: dict[str, Any]) -> None:
     with pytest.raises(NotFound, match="there is no a/b"):
-        list(getattr(Client("http://127.0.0.1:9", "key"), name)(**given))
+        list(attrgetter(name)(Client("http://127.0.0.1:9", "key"))(**given))
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 10_000])
@@ -122,7 +130,8 @@ def test_a_log_is_followed_whatever_it_takes_for_a_line(pieces: int) -> None:
     old = b"event: log\r\nid: 1.1\r\ndata: " + json.dumps({"text": LINES, "next": "1.1"}, ensure_ascii=False).encode()
     sent = _message("log", LogView(text=LINES, next="1.1"), "1.1") + old + b"\r\n\r\n"
     chunks = [sent[first : first + pieces] for first in range(0, len(sent), pieces)]
-    found = [parse_message(message, {"log": LogView}) for message in messages(lines_of(chunks))]
+    parser = MessageParser()
+    found = [parse_message(message, {"log": LogView}) for chunk in chunks for message in parser.feed(chunk)]
     assert found == [LogView(text=LINES, next="1.1")] * 2
 
 

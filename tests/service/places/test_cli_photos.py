@@ -95,7 +95,7 @@ def test_photos_of_several_subjects_are_not_fetched(served: Service, typed: Type
     wanted = {"base": {"source": "hub", "repo": "a/b"}, "photos": "https://a.example/two.zip", "subjects": entries}
     refusal = pytest.raises(UserError, match="the server fetches photos of one subject only")
     with Client(os.environ["GANGLINE_SERVER"], OPERATOR, PROJECT) as client, refusal:
-        client.submit(wanted)
+        client.jobs.submit(wanted)
 
 
 def test_urls_of_photos_are_given_between_commas_or_in_a_file(
@@ -163,12 +163,12 @@ def test_what_is_wrong_is_said_with_what_to_do(
 
 def test_python_says_it_with_the_same_words(served: Service, site: Site) -> None:
     client = Client(os.environ["GANGLINE_SERVER"], OPERATOR)
-    client.add_base("tiny", served.spec().base)
+    client.bases.add("tiny", served.spec().base)
     url = site.put("timber.zip", packed({"1.png": picture()}))
-    job = client.submit({"base": "tiny", "photos": url, "prompt": "a photo of sks dog"}, name="timber")
+    job = client.jobs.submit({"base": "tiny", "photos": url, "prompt": "a photo of sks dog"}, name="timber")
     assert job.summary.because == "its photos are being fetched"
     fetch_all(served.deployment)
-    assert [event.kind for event in client.events(job.summary.id)] == ["submitted", "fetched"]
+    assert [event.kind for event in client.events.list(job.summary.id)] == ["submitted", "fetched"]
 
 
 def test_python_takes_what_the_command_line_takes(served: Service, site: Site, tmp_path: Path) -> None:

@@ -511,6 +511,18 @@ def a_heartbeat_reserves_no_more_than_the_budget(bench: Bench) -> None:
     [reserved] = bench.look("SELECT reserved FROM project")
     assert 1.48 * RESERVED < reserved <= 1.5 * RESERVED
     assert bench.beat(node, hold, 99).stop == answer.stop
+    assert bench.events(job).count("over budget") == 1
+
+
+@probe()
+def of_two_heartbeats_at_once_that_the_budget_stops_one_is_an_event(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    bench.budget(1.5 * RESERVED / 1e6)
+    hold = bench.take(node, job)
+    bench.keep_beating(node, hold, 1.5 * bench.policy.reserve_s - bench.policy.stop_margin_s - 20)
+    bench.meanwhile("ask_to_stop", lambda: bench.beat(node, hold, 99))
+    assert bench.keep_beating(node, hold, 20).stop.startswith("stopped: the budget")
+    assert bench.events(job).count("over budget") == 1
 
 
 @probe()

@@ -629,7 +629,7 @@ def who_downloads_more_than_the_budget_pays_for_stops_and_is_not_to_blame(bench:
     ]
     assert 2 <= sum(not is_stale(answer) for answer in answers) < 20
     assert bench.said(job).startswith("stopped: the budget of default, $0.23, does not allow it")
-    assert bench.events(job)[-1] == "released" and bench.state(job) == "queued"
+    assert bench.events(job)[-2:] == ["released", "over budget"] and bench.state(job) == "queued"
     [spent] = bench.look("SELECT spent FROM project WHERE reserved = 0")
     assert spent <= 2.5 * RESERVED and not bench.look("SELECT attempt FROM strike")
 

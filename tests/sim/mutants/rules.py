@@ -40,6 +40,17 @@ def _changed_meaning(kind: str, changes: dict[str, Any]) -> Iterator[None]:
 
 
 RULES = [
+    # Notices
+    rule("notices: a fact is added once", "fan_out", " AND event.fact > project.facts", ""),
+    rule("notices: nobody receives what was before", "fan_out", " AND event.at_ms >= endpoint.active_ms", ""),
+    rule("notices: a replay begins where it was asked to", "replay_facts", "event.fact > :after AND ", ""),
+    rule("notices: a replay begins when it was asked to", "replay_facts", " AND event.at_ms >= :since_ms", ""),
+    rule(
+        "notices: nobody receives what happens in another project",
+        "fan_out",
+        "event.project = endpoint.project AND ",
+        "",
+    ),
     # 1: one at a time
     rule("1: a claim is a move of the job", "take_job", ", version = version + 1", ""),
     rule("1: an end is a move of the job", "set_job_state", " version = version + 1,", ""),
@@ -723,8 +734,10 @@ RULES = [
         "return LOST\n    return Urls",
         "pass\n    return Urls",
     ),
-    rule("5: results are stored too", "stored", "artifact.bytes", "0 AS bytes"),
-    rule("5: checkpoints are stored", "stored", "SELECT checkpoint.bytes", "SELECT 0 AS bytes"),
+    rule("5: results are stored too", "stored_of_jobs", "artifact.job, artifact.bytes", "artifact.job, 0 AS bytes"),
+    rule(
+        "5: checkpoints are stored", "stored_of_jobs", "checkpoint.job, checkpoint.bytes", "checkpoint.job, 0 AS bytes"
+    ),
     rule("5: storage is billed", "service.money.bill:storage_since", "if not cost:", "if True:"),
     rule(
         "5: a claim reserves",
@@ -764,8 +777,8 @@ RULES = [
     rule(
         "5: or stops it",
         "service.jobs.renew:_without_money",
-        'deployment.store.apply(write("ask_to_stop"',
-        'str(write("ask_to_stop"',
+        "if because:",
+        "if False:",
     ),
     rule("5: not more than there is", "service.jobs.budget:out_of_money", "if too_much:", "if False:"),
     rule(

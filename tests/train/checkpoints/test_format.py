@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from gangline import __version__
 from gangline.train.checkpoints.manifest import FORMAT, OtherFormat, read_manifest
 from gangline.train.lora.trainer import run_lora_trainer
 from gangline.train.program import failure_kind
 from gangline.train.run.contract import Orders, RunDirectory
 from gangline.train.run.digest import hashed_file
+from gangline.version import VERSION
 from tests.train.checkpoints.test_damage import NEWEST, OLDER, flip_a_bit, resumable, rewrite_manifest
 
 
@@ -31,7 +31,7 @@ def in_first_format(checkpoint: Path) -> None:
 
 def in_format(checkpoint: Path, number: int, made_by: str) -> None:
     numbers = json.loads((checkpoint / "numbers.json").read_text())
-    assert numbers["format"] == FORMAT and numbers["made_by"] == __version__
+    assert numbers["format"] == FORMAT and numbers["made_by"] == VERSION
     (checkpoint / "numbers.json").write_text(json.dumps(numbers | {"format": number, "made_by": made_by}))
     list_files_anew(checkpoint)
 
@@ -55,7 +55,7 @@ def test_a_lora_that_gangline_0_1_began_can_be_finished_by_it(tmp_path: Path, un
     error = refused(run)
     assert failure_kind(error) == "other format"
     assert str(error) == (
-        f"the checkpoint of step 8 was written by Gangline 0.1, whose format Gangline {__version__} does not read"
+        f"the checkpoint of step 8 was written by Gangline 0.1, whose format Gangline {VERSION} does not read"
     )
     assert error.hint == "a worker of Gangline 0.1 can finish the run"
 

@@ -12,18 +12,18 @@ import psycopg
 import pytest
 import trustme
 
-from gangline import __version__
 from gangline.adapters.objects.s3_wire import S3Bucket
 from gangline.adapters.store import open_store, schema_of
 from gangline.adapters.store.statements import migrations
 from gangline.cli.doctor import box, machine, server
 from gangline.cli.doctor.findings import Finding, FindingState
 from gangline.train.scratch.launch import free_port
+from gangline.version import VERSION
 from tests.conftest import Typed
 from tests.servers import ACCESS_KEY, SECRET_KEY
 from tests.strangers import somebody, speaking_tls
 
-OURS = json.dumps({"status": "ok", "version": __version__, "protocol": 2}).encode()
+OURS = json.dumps({"status": "ok", "version": VERSION, "protocol": 2}).encode()
 A_4090 = {"gpu": "NVIDIA GeForce RTX 4090", "gpu_memory": "24564 MiB", "driver": "550.54"}
 
 
@@ -102,7 +102,7 @@ def test_a_clock_that_differs_from_the_servers_is_told(skew_s: float, state: Fin
 
 
 def test_a_server_of_another_version_is_told() -> None:
-    with somebody(200, OURS.replace(__version__.encode(), b"99.1")) as stranger:
+    with somebody(200, OURS.replace(VERSION.encode(), b"99.1")) as stranger:
         found = reached(f"http://127.0.0.1:{stranger.server_port}")["version"]
     assert found.state is FindingState.note and "99.1" in found.says
 

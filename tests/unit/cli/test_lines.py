@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gangline.cli.jobs.follow import progress_words
-from gangline.cli.jobs.jobs import COLUMNS, as_lines
+from gangline.cli.jobs.lists.ls import COLUMNS, as_lines
 from gangline.cli.lines import GAP, TableColumn, print_one_line_each, widths
 from gangline.cli.output import PlainConsole
 from gangline.core.views import JobSummary

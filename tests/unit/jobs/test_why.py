@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gangline.core.jobs.supply import PoolSeen, Rentable, Supply
-from gangline.core.jobs.why import why_queued
+from gangline.core.jobs.why import fit_key, fit_of, why_queued
 from gangline.core.money.budget import reservation
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 
@@ -29,7 +29,7 @@ def why(
     supply: Supply = BY_HAND,
     banned: set[str] = frozenset(),  # type: ignore[assignment]
 ) -> str:
-    return why_queued(job, SAID, purse, nodes, supply, frozenset(banned), 0, POLICY)
+    return why_queued(job, SAID, purse, fit_of(job, purse, nodes, frozenset(banned), 0), supply, 0, POLICY)
 
 
 def renting(*offers: Rentable, rented: int = 0, **facts: Any) -> Supply:
@@ -179,3 +179,31 @@ def test_of_many_nodes_a_few_are_named() -> None:
     many = [replace(NODE, id=f"n-{number}", name=f"node-{number}") for number in range(5)]
     sentence = why(banned={"m"}, nodes=many)
     assert sentence.endswith("node-2 failed it before; and 2 more" + START) and "node-3" not in sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "scratch"},
+        {"wanted": "lora/vm"},
+        {"gpu": "another"},
+        {"gpu_memory_gb": 1234.0},
+        {"pool": "another"},
+        {"trust": 9},
+        {"numerics": "others"},
+        {"slots": 9},
+        {"banned": True},
+        {"ready_ms": 1},
+    ],
+)
+def test_what_may_change_how_nodes_fit_a_job_is_in_its_key(change: dict[str, Any]) -> None:
+    other, none = replace(CANDIDATE, **change), frozenset[str]()
+    assert fit_key(other, none, 0) != fit_key(CANDIDATE, none, 0)
+    assert fit_key(CANDIDATE, frozenset({"m"}), 0) != fit_key(CANDIDATE, none, 0)
+
+
+@pytest.mark.parametrize("change", [{"id": "j-9"}, {"download_bytes": 10**9}, {"base": "b"}, {"version": 5}])
+def test_what_changes_nothing_of_it_is_not(change: dict[str, Any]) -> None:
+    other, none = replace(CANDIDATE, **change), frozenset[str]()
+    assert fit_key(other, none, 0) == fit_key(CANDIDATE, none, 0)
+    assert fit_of(other, PURSE, [NODE, OTHER], none, 0) == fit_of(CANDIDATE, PURSE, [NODE, OTHER], none, 0)

@@ -106,6 +106,8 @@ def test_the_api_lists_the_kinds_and_a_client_goes_on_with_one_that_it_does_not_
         "name": "",
         "because": "",
         "cost_lacks": (),
+        "owner": None,
+        "labels": {},
     }
     known = TypeAdapter(JobSummary).validate_python(values | {"phase": None, "node_name": None, "kind": "video"})
     assert known.kind == "video"

@@ -5,9 +5,8 @@ differently the next time (DNS rebinding) gains nothing. Redirects are followed 
 environment are ignored: they would connect to addresses that nobody has checked.
 """
 
-import socket
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,9 +14,11 @@ from urllib.parse import urljoin
 
 import httpcore
 
+from gangline.adapters.https import http_header, httpcore_url
 from gangline.adapters.places.saving import ASK_S, Watch, save_chunks
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.core.places.urls import IPNetwork, Url, check_url, is_allowed, why_refused
+from gangline.core.places.urls import IPNetwork, Url, check_url, checked_addresses, is_allowed
+from gangline.hosts import HostLookup, resolve_host
 from gangline.ports.places.fetcher import Check
 from gangline.tls import trusted
 
@@ -30,13 +31,6 @@ ASKED = [(b"Accept", b"*/*"), (b"Accept-Encoding", b"identity"), (b"User-Agent",
 OPEN_HINT = (
     "give a public address, or ask the operator to open its network (`networks` in [fetching] of the server's settings)"
 )
-
-Resolve = Callable[[str, int], Sequence[str]]
-"""Returns the addresses of a host and port. Raises `OSError`."""
-
-
-def resolve(host: str, port: int) -> list[str]:
-    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class _Timed(httpcore.NetworkStream):
@@ -84,7 +78,7 @@ class _Timed(httpcore.NetworkStream):
 class Guarded(httpcore.NetworkBackend):
     """Connects only to checked addresses, and within the time limit of the file."""
 
-    def __init__(self, allowed: Sequence[IPNetwork], resolve: Resolve, watch: Watch) -> None:
+    def __init__(self, allowed: Sequence[IPNetwork], resolve: HostLookup, watch: Watch) -> None:
         self._allowed, self._resolve, self._watch = allowed, resolve, watch
         self._inner = httpcore.SyncBackend()
 
@@ -107,17 +101,15 @@ class Guarded(httpcore.NetworkBackend):
             found = list(self._resolve(host, port))
         except (OSError, UnicodeError):
             raise Unreachable(f"{host} has no address", hint="is its name right?") from None
-        refused = {address: why_refused(address, self._allowed) for address in found}
-        passed = [address for address, why in refused.items() if not why]
+        passed, why = checked_addresses(found, self._allowed)
         if not passed:
-            why = next(iter(refused.values()), "none")
             raise BadInput(f"{host} may not be fetched from: its address is {why}", hint=OPEN_HINT)
         return passed
 
 
 class Web:
     def __init__(
-        self, allowed: Sequence[IPNetwork] = (), resolve: Resolve = resolve, tls: ssl.SSLContext | None = None
+        self, allowed: Sequence[IPNetwork] = (), resolve: HostLookup = resolve_host, tls: ssl.SSLContext | None = None
     ) -> None:
         self._allowed, self._resolve = allowed, resolve
         self._tls = tls or trusted()
@@ -132,11 +124,11 @@ class Web:
                 self._check_plain(url, guarded)
                 headers = [(b"Host", url.authority.encode()), *ASKED]
                 try:
-                    with pool.stream("GET", _asked(url), headers=headers, extensions=PATIENCE) as answer:
+                    with pool.stream("GET", httpcore_url(url), headers=headers, extensions=PATIENCE) as answer:
                         if answer.status not in REDIRECTS:
                             _check_status(answer, url)
                             return _save(answer, url, to, bytes_max, watch)
-                        url = check_url(urljoin(url.text, _header(answer, b"location")))
+                        url = check_url(urljoin(url.text, http_header(answer, b"location")))
                 except GanglineError:
                     raise
                 except OSError as error:
@@ -154,10 +146,6 @@ class Web:
             raise BadInput(f"{url.shown} is not an https:// URL", hint="give an https:// URL")
 
 
-def _asked(url: Url) -> httpcore.URL:
-    return httpcore.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
-
-
 def _within(timeout: float | None, watch: Watch) -> float:
     """Return the seconds that the next wait may take. Raises httpcore's `ReadTimeout` if the time limit has passed."""
     left_s = watch.left_s
@@ -166,13 +154,9 @@ def _within(timeout: float | None, watch: Watch) -> float:
     return left_s if timeout is None else min(timeout, left_s)
 
 
-def _header(answer: httpcore.Response, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in answer.headers if key.lower() == name), "")
-
-
 def _check_status(answer: httpcore.Response, url: Url) -> None:
     if answer.status == 200:
-        encoding = _header(answer, b"content-encoding")
+        encoding = http_header(answer, b"content-encoding")
         if encoding not in ("", "identity"):
             raise BadInput(f"{url.shown} was sent compressed ({encoding[:20]!r}), although the request excludes that")
         return
@@ -182,7 +166,7 @@ def _check_status(answer: httpcore.Response, url: Url) -> None:
 
 
 def _save(answer: httpcore.Response, url: Url, to: Path, bytes_max: int, watch: Watch) -> int:
-    length = _header(answer, b"content-length")
+    length = http_header(answer, b"content-length")
     told = int(length) if length.isdecimal() else None
     size = save_chunks(answer.iter_stream(), to, shown=url.shown, told=told, bytes_max=bytes_max, watch=watch)
     if told not in (None, size):

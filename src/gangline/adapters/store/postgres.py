@@ -39,8 +39,14 @@ LOCK_WAIT_S = 3
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off -c TimeZone=UTC"
 """Every statement uses its index, and one plan, whatever the statistics say of a table that was empty a moment ago."""
 
-UNDONE = (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation)
-"""Errors by which a concurrent transaction undid this one completely, so that a retry may succeed."""
+UNDONE = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.UniqueViolation,
+    errors.ForeignKeyViolation,
+)
+"""Errors by which a concurrent transaction undid this one completely, so that a retry may succeed. A row that this one refers to may have
+been deleted after it was read."""
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction)
 
 log = logging.getLogger("gangline.store")

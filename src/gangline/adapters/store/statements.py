@@ -8,7 +8,9 @@ from importlib.resources.abc import Traversable
 
 from gangline.core.errors import GanglineError
 
-NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+HEAD = re.compile(r"^-- (name|part): (\w+)$", re.MULTILINE)
+PART = re.compile(r"\{(\w+)\}")
+"""Where a statement has a part that several have in common."""
 COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
 
@@ -33,14 +35,22 @@ def _texts(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
 
 
 def split_statements(texts: dict[str, str]) -> dict[str, str]:
-    """Split texts into their statements. A name may occur only once: of two statements with one name, one would never run."""
-    found, place = dict[str, str](), dict[str, str]()
+    """Split texts into their statements, with the parts that they share in them: `{part}` in a statement is the text of `-- part: part`.
+
+    A name may occur only once: of two statements with one name, one would never run.
+    """
+    found: dict[str, dict[str, str]] = {"name": {}, "part": {}}
+    place = dict[str, str]()
     for file, text in texts.items():
-        parts = NAME.split(text)[1:]
-        for name, body in zip(parts[::2], parts[1::2], strict=True):
-            assert name not in found, f"the statement {name} is in {place[name]} and in {file}"
-            found[name], place[name] = COMMENT.sub("", body).strip(), file
-    return found
+        pieces = HEAD.split(text)[1:]
+        for what, name, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+            assert name not in place, f"the statement {name} is in {place[name]} and in {file}"
+            found[what][name], place[name] = COMMENT.sub("", body).strip(), file
+
+    def filled(body: str) -> str:
+        return PART.sub(lambda part: filled(found["part"][part[1]]), body)
+
+    return {name: filled(body) for name, body in found["name"].items()}
 
 
 def migrations() -> list[tuple[int, str]]:

@@ -23,8 +23,8 @@ MEANING = {
     403: "The key or token does not allow this operation.",
     404: "What the path names does not exist, or an operator named a project that does not exist.",
     408: "The body did not arrive in time; the connection is closed.",
-    409: "The lease is lost: the server accepts nothing more from its holder.",
-    412: "The object already exists with other content.",
+    409: "The lease is lost, so the server accepts nothing more from its holder; or a request with this Idempotency-Key is being answered.",
+    412: "The object already exists with other content; or the job is not as `If-Match` says.",
     413: "The body is larger than this server accepts; the connection is closed.",
     422: "The values of the request cannot be used; if fields are invalid, `problems` lists each.",
     429: "There are too many requests, or too many nodes for the join token: retry after `Retry-After`.",
@@ -77,6 +77,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
             operation["responses"].pop("422", None)
             for status in sorted(_problems(operation)):
                 operation["responses"][str(status)] = _answer(status)
+            if method == "get" and operation["security"]:
+                operation["responses"]["304"] = {"description": "The answer is the one that `If-None-Match` names."}
     return found
 
 
@@ -127,5 +129,7 @@ def _problems(operation: Operation) -> Iterator[int]:
         yield 422
     if "path" in given or "gangline-project" in names:
         yield 404
-    if "fencing" in names:
+    if names & {"fencing", "idempotency-key"}:
         yield 409
+    if "if-match" in names:
+        yield 412

@@ -1,8 +1,8 @@
 """Serve server-sent events to many followers with one reader.
 
-A follower occupies no thread. Once a second, one task reads every job that is followed, and all followers of a job share what it finds.
-Only the newest page is kept: a follower who missed it, as it reads slowly or has just connected, reads by itself. So no memory grows with a
-slow reader.
+A follower occupies no thread. Once a second, one task reads every job and project that is followed; all followers of one share what it
+finds, and the bytes that are sent of it. Only the newest page is kept: a follower who missed it, as it reads slowly or has just connected,
+reads by itself. So no memory grows with a slow reader.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from gangline.api.lanes import FOLLOWING, USERS
 from gangline.core.errors import TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.core.views import ProgressView
+from gangline.service.access.access import lost_credentials
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.follow import Channel, StreamPage, StreamPosition, cursor, read_stream
 
@@ -30,31 +31,61 @@ POLL_S = 1.0
 FOLLOW_AGAIN_S = 15.0
 BATCH = 32
 """The number of jobs that one hop to the lane reads."""
+WOKEN_AT_ONCE = 25
+"""The number of followers that are sent news before the event loop looks for requests again: a send takes it some 50 us."""
 KEEP_ALIVE_S = 15.0
+CHECK_S = 15.0
+"""Seconds between two looks at whether the keys of all followers are still valid."""
+PAGES_AT_ONCE = 20
+"""The most pages of one job or project that are read before the others have their turn again."""
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 RETRY = b"retry: 1000\n\n"
 """Makes browsers reconnect after a second."""
 KEEP_ALIVE = b":\n\n"
 END = "end"
+SentMessage = tuple[StreamPosition, bytes]
 log = logging.getLogger("gangline.api")
 
 
 class Tail:
-    """A followed job: what the last read of it found, which is everything after `start`."""
+    """A followed job or project: what the last read of it found, which is everything after `start`."""
 
-    def __init__(self, channel: Channel, job: str, first: StreamPage) -> None:
+    def __init__(self, channel: Channel, of: str, first: StreamPage) -> None:
         self.channel = channel
-        self.job = job
+        self.of = of
         self.start = first.newest
         self.latest = replace(first, pieces=(), position=first.newest)
         self.followers = 0
-        self.news = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._messages: list[SentMessage] = []
+        self._all_of_them = b""
+        self._progress = _message("progress", first.progress)
 
-    def keep(self, found: StreamPage) -> None:
+    def keep(self, found: StreamPage) -> bool:
+        """Keep what a read has found. Return whether the followers are to hear of it."""
         before, self.latest = self.latest, found
         self.start = before.position
-        if found.pieces or found.end or found.progress != before.progress:
-            self.wake()
+        self._messages = self._rendered(found)
+        self._all_of_them = b"".join(message for _, message in self._messages)
+        if found.progress != before.progress:
+            self._progress = _message("progress", found.progress)
+        return bool(found.pieces or found.end) or found.progress != before.progress
+
+    def sent_of(self, page: StreamPage, position: StreamPosition) -> bytes:
+        """Return what a follower at this position is sent of a page, in one piece, as each piece costs the event loop a write. That of the
+        latest page is made once for all followers."""
+        messages = self._messages if page is self.latest else self._rendered(page)
+        if messages is self._messages and messages and messages[0][0] > position:
+            return self._all_of_them
+        return b"".join(message for place, message in messages if place > position)
+
+    def progress_of(self, page: StreamPage) -> bytes:
+        return self._progress if page.progress == self.latest.progress else _message("progress", page.progress)
+
+    def _rendered(self, page: StreamPage) -> list[SentMessage]:
+        return [
+            (piece.position, _message(self.channel.name, piece.value, cursor(piece.position))) for piece in page.pieces
+        ]
 
     def has_more(self, position: StreamPosition) -> bool:
         """Return whether there is more for a follower at this position, even if it has missed the page that had it."""
@@ -62,17 +93,34 @@ class Tail:
 
     async def woken(self) -> bool:
         """Wait for news. Return False if there was none for `KEEP_ALIVE_S`."""
+        news = asyncio.get_running_loop().create_future()
+        self._waiting.append(news)
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                await self.news.wait()
+                await news
         except TimeoutError:
             return False
+        finally:
+            with suppress(ValueError):  # who was woken is in the list no more
+                self._waiting.remove(news)
         return True
 
-    def wake(self) -> None:
-        # A new event instead of `clear`: all waiters wake, and later ones wait for the next news.
-        self.news.set()
-        self.news = asyncio.Event()
+    async def wake(self) -> None:
+        """Wake the followers that wait, some at a time: what a heartbeat sends is read between them."""
+        waiting, self._waiting = self._waiting, []
+        for begin in range(0, len(waiting), WOKEN_AT_ONCE):
+            _wake(waiting[begin : begin + WOKEN_AT_ONCE])
+            await asyncio.sleep(0)
+
+    def wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        _wake(waiting)
+
+
+def _wake(waiting: list[asyncio.Future[None]]) -> None:
+    for news in waiting:
+        if not news.done():
+            news.set_result(None)
 
 
 class Followers:
@@ -82,15 +130,19 @@ class Followers:
         self._deployment = deployment
         self._limits = limits
         self._of_projects: Counter[str] = Counter()
+        self._of_keys: Counter[str] = Counter()
+        self._lost_keys = set[str]()
+        self._checked_s = 0.0
         self._tails: dict[tuple[str, str], Tail] = {}
         self._reading: asyncio.Task[None] | None = None
         self.count = 0
         self._closing = False
 
     def follow(
-        self, channel: Channel, project: str, job: str, first: StreamPage, *, progress: bool = True
+        self, channel: Channel, project: str, of: str, first: StreamPage, *, key: str, progress: bool = True
     ) -> StreamingResponse:
-        """Return a stream of the pieces of `first` and everything after them; with `progress`, also of what the job is doing.
+        """Return a stream of the pieces of `first` and everything after them; with `progress`, also of what the job is doing. It ends once
+        the `key` (the id of the credential that asks for it) is no longer valid.
 
         Raise `TooMany` if the project has too many streams, `Unreachable` if the server has.
         """
@@ -101,55 +153,64 @@ class Followers:
                 f"{self._of_projects[project]} streams of {project} are open, the most that a project may have",
                 wait_s=FOLLOW_AGAIN_S,
             )
-        tail = self._tails.setdefault((channel.name, job), Tail(channel, job, first))
+        tail = self._tails.setdefault((channel.name, of), Tail(channel, of, first))
         tail.followers += 1
         self.count += 1
         self._of_projects[project] += 1
+        self._of_keys[key] += 1
         if self._reading is None:
+            self._checked_s = asyncio.get_running_loop().time()
             self._reading = asyncio.create_task(self._keep_reading())
-        return _Stream(self, tail, project, first, progress=progress)
+        return _Stream(self, tail, project, first, key=key, progress=progress)
 
-    def leave(self, tail: Tail, project: str) -> None:
+    def leave(self, tail: Tail, project: str, key: str) -> None:
         tail.followers -= 1
         self.count -= 1
+        self._of_keys[key] -= 1
+        if not self._of_keys[key]:
+            del self._of_keys[key]
+            self._lost_keys.discard(key)
         self._of_projects[project] -= 1
         if not self._of_projects[project]:
             del self._of_projects[project]
         if tail.followers == 0:
-            del self._tails[tail.channel.name, tail.job]
+            del self._tails[tail.channel.name, tail.of]
 
     def close(self) -> None:
         """End all streams now. Followers reconnect, to the next server."""
         self._closing = True
         for tail in self._tails.values():
-            tail.wake()
+            tail.wake_all()
 
-    async def tell(self, tail: Tail, found: StreamPage, *, progress: bool) -> AsyncIterator[bytes]:
-        """Yield messages until the job ends, the server stops or an error occurs; in the last two cases the follower reconnects."""
+    def _has_ended(self, key: str) -> bool:
+        return self._closing or key in self._lost_keys
+
+    async def tell(self, tail: Tail, found: StreamPage, *, key: str, progress: bool) -> AsyncIterator[bytes]:
+        """Yield messages until the job ends, the key is lost, the server stops or an error occurs; but for the first, the follower
+        reconnects, and one without a valid key is then refused."""
         position = tail.channel.start
         told: ProgressView | None = None
         yield RETRY
-        while not self._closing:
-            for piece in found.pieces:
-                if piece.position > position:
-                    yield _message(tail.channel.name, piece.value, cursor(piece.position))
+        while not self._has_ended(key):
+            if news := tail.sent_of(found, position):
+                yield news
             position = max(position, found.position)
             if progress and found.progress != told:
                 told = found.progress
-                yield _message("progress", told)
+                yield tail.progress_of(found)
             if found.end:
                 yield _message(END, found.end, END)
                 return
-            while not (tail.has_more(position) or (progress and tail.latest.progress != told) or self._closing):
+            while not (tail.has_more(position) or (progress and tail.latest.progress != told) or self._has_ended(key)):
                 if not await tail.woken():
                     yield KEEP_ALIVE
             found = tail.latest if position >= tail.start else await self._read_again(tail, position)
 
     async def _read_again(self, tail: Tail, position: StreamPosition) -> StreamPage:
-        return await USERS.run(partial(read_stream, self._deployment, tail.channel, tail.job, position))
+        return await USERS.run(partial(read_stream, self._deployment, tail.channel, tail.of, position))
 
     async def _keep_reading(self) -> None:
-        """Read every followed job once in `POLL_S`; a few at a time, so that their followers do not all wake at once."""
+        """Read every followed job and project once in `POLL_S`; a few at a time, so that their followers do not all wake at once."""
         while self._tails and not self._closing:
             tails = list(self._tails.values())
             batches = [tails[begin : begin + BATCH] for begin in range(0, len(tails), BATCH)]
@@ -157,31 +218,63 @@ class Followers:
                 await asyncio.sleep(POLL_S / len(batches))
                 with suppress(Unreachable):  # the next read finds the same
                     await self._read_batch(batch)
+            with suppress(Unreachable):
+                await self._check_keys()
         self._reading = None
 
-    async def _read_batch(self, batch: list[Tail]) -> None:
-        asked = [(tail.channel, tail.job, tail.latest.position) for tail in batch]
-        pages = await FOLLOWING.run(lambda: [self._try_to_read(*one) for one in asked])
-        for tail, found in zip(batch, pages, strict=True):
-            if found:
-                tail.keep(found)
+    async def _check_keys(self) -> None:
+        """End the streams of keys that were revoked or have expired, at every `CHECK_S`."""
+        now_s, keys = asyncio.get_running_loop().time(), list(self._of_keys)
+        if now_s - self._checked_s < CHECK_S:
+            return
+        self._checked_s = now_s
+        lost = await FOLLOWING.run(lambda: self._try_to_check(keys))
+        self._lost_keys |= lost & set(self._of_keys)
+        if lost:
+            for tail in self._tails.values():
+                tail.wake_all()
 
-    def _try_to_read(self, channel: Channel, job: str, after: StreamPosition) -> StreamPage | None:
+    def _try_to_check(self, keys: list[str]) -> set[str]:
         try:
-            return read_stream(self._deployment, channel, job, after)
+            return lost_credentials(self._deployment, keys, self._deployment.store.now_ms())
+        except Unreachable:
+            return set()  # the controller logs it
+        except Exception:
+            log.exception("the keys of followers could not be looked up; the next look tries again")
+            return set()
+
+    async def _read_batch(self, batch: list[Tail]) -> None:
+        """Read these, and at once again those of which a page did not hold everything, so that none falls behind what is written."""
+        for _ in range(PAGES_AT_ONCE):
+            asked = [(tail.channel, tail.of, tail.latest.position) for tail in batch]
+            pages = await FOLLOWING.run(lambda asked=asked: [self._try_to_read(*one) for one in asked])
+            behind = list[Tail]()
+            for tail, found in zip(batch, pages, strict=True):
+                if found and tail.keep(found):
+                    await tail.wake()
+                if found and found.position < found.newest:
+                    behind.append(tail)
+            if not behind:
+                return
+            batch = behind
+
+    def _try_to_read(self, channel: Channel, of: str, after: StreamPosition) -> StreamPage | None:
+        try:
+            return read_stream(self._deployment, channel, of, after)
         except Unreachable:
             return None  # the controller logs it
         except Exception:
-            log.exception("%s could not be read for its streams; the next read tries again", job)
+            log.exception("%s could not be read for its streams; the next read tries again", of)
             return None
 
 
 class _Stream(StreamingResponse):
-    def __init__(self, followers: Followers, tail: Tail, project: str, first: StreamPage, *, progress: bool) -> None:
-        super().__init__(
-            followers.tell(tail, first, progress=progress), headers=HEADERS, media_type="text/event-stream"
-        )
-        self._leave = partial(followers.leave, tail, project)
+    def __init__(
+        self, followers: Followers, tail: Tail, project: str, first: StreamPage, *, key: str, progress: bool
+    ) -> None:
+        told = followers.tell(tail, first, key=key, progress=progress)
+        super().__init__(told, headers=HEADERS, media_type="text/event-stream")
+        self._leave = partial(followers.leave, tail, project, key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

@@ -6,6 +6,7 @@ from annotated_types import Ge, Le
 from fastapi import APIRouter, Path
 
 from gangline.api.lanes import UserRoute
+from gangline.api.tags.entity_tags import AsSeen
 from gangline.api.who import NUMBER_MAX, MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.runs.kept import CheckpointFilesView, CheckpointView, RemovalView, StorageView
 from gangline.service.jobs import query
@@ -62,10 +63,10 @@ def show_removal(deployment: ThisDeployment, now: Now, project: ViewerOf, job: s
 
 
 @router.delete("/jobs/{job}")
-def remove_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> RemovalView:
+def remove_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> RemovalView:
     """Delete a job that has ended, with its weights, pictures, checkpoints and logs.
 
     Uploaded files that no other job uses are deleted within a minute. The job's bills stay. 422 if the job has not ended.
     """
     query.owned(deployment, project, job)
-    return removal.remove(deployment, job, now)
+    return removal.remove(deployment, job, now, seen)

@@ -69,7 +69,7 @@ class Box:
 
     def start_server(self) -> None:
         """On a free port the first time, and on the same one after `kill_server`."""
-        from gangline.wire.client import Client  # loads HTTP, which `--help` need not wait for
+        from gangline.compose.client import Client  # loads HTTP, which `--help` need not wait for
 
         options = [part for pair in self._options.items() for part in pair]
         with (self.home / "server.log").open("ab") as errors:

@@ -1,8 +1,8 @@
 """`gangline budget`: what one's project may have, and what it has spent."""
 
 from gangline.cli.admin.projects import NoLimitOption, ShareOption, UsdOption, allow, print_project
+from gangline.cli.client import make_client
 from gangline.cli.output import Output, OutputOption, ProjectOption, ServerOption, TokenOption
-from gangline.compose.client import make_client
 
 
 def budget_command(
@@ -16,4 +16,4 @@ def budget_command(
 ) -> None:
     """Show the project's share and budget. Operators change them with options, as with `gangline projects set`."""
     client = make_client(server, token, project)
-    print_project(allow(client, client.project(), limit, none=none, share=share), output)
+    print_project(allow(client, client.projects.current(), limit, none=none, share=share), output)

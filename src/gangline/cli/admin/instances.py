@@ -1,8 +1,8 @@
 """`gangline pools instances`: what a pool's provider lists now, whatever the server believes."""
 
 from gangline.cli.admin.pools import PoolArgument, app
+from gangline.cli.client import make_client
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json, table
-from gangline.compose.client import make_client
 from gangline.core.fleet.pools import InstanceView
 
 
@@ -11,7 +11,7 @@ def list_instances_command(
     name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Ask a pool's provider which instances it has now, and from when until when it bills them."""
-    found = make_client(server, token).pool_instances(name)
+    found = list(make_client(server, token).pools.instances(name))
     if output is Output.json:
         print_json(found)
         return

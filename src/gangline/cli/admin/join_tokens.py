@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from gangline.cli.admin.keys import DAY_S, DaysOption
+from gangline.cli.client import make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -16,7 +17,6 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.compose.client import make_client
 
 app = typer.Typer(no_args_is_help=True)
 TokenPriceOption = Annotated[
@@ -68,7 +68,7 @@ def add_join_token_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Make a join token. It is printed only once, because the server keeps only its hash."""
-    made = make_client(server, token).add_join_token(
+    made = make_client(server, token).join_tokens.add(
         name,
         pool,
         lasts_s=days and days * DAY_S,
@@ -89,7 +89,7 @@ def list_join_tokens_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """List the join tokens of all pools."""
-    found = make_client(server, token).join_tokens()
+    found = list(make_client(server, token).join_tokens.list())
     if output is Output.json:
         print_json(found)
         return
@@ -123,7 +123,7 @@ def revoke_join_token_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Revoke a join token. No node can join with it any more; nodes that have joined stay."""
-    make_client(server, token).revoke_join_token(join_token)
+    make_client(server, token).join_tokens.revoke(join_token)
     if output is Output.json:
         print_json({"join_token": join_token, "standing": "revoked"})
     else:

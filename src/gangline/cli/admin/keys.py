@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gangline.cli.client import make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -16,7 +17,6 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.compose.client import make_client
 from gangline.core.access import KEY_ROLES
 from gangline.core.errors import BadInput
 
@@ -51,7 +51,7 @@ def add_key_command(
     if role not in KEY_ROLES:
         raise BadInput(f"a key cannot have the role {role}", hint=f"choose one of {', '.join(KEY_ROLES)}")
     client = make_client(server, token, project)
-    made = client.add_key(name, role, lasts_s=days and days * DAY_S)
+    made = client.keys.add(name, role, lasts_s=days and days * DAY_S)
     if output is Output.json:
         print_json(made)
         return
@@ -67,7 +67,7 @@ def list_keys_command(
     output: OutputOption = Output.text,
 ) -> None:
     """List the keys of a project, or all keys for an operator who names no project."""
-    found = make_client(server, token, project).keys()
+    found = list(make_client(server, token, project).keys.list())
     if output is Output.json:
         print_json(found)
         return
@@ -97,7 +97,7 @@ def revoke_key_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Revoke a key at once and for good."""
-    make_client(server, token, project).revoke_key(key)
+    make_client(server, token, project).keys.revoke(key)
     if output is Output.json:
         print_json({"key": key, "standing": "revoked"})
     else:

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from gangline.cli.client import make_client
 from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json
-from gangline.compose.client import make_client
 from gangline.core.display import LogText
 from gangline.core.errors import BadInput
 from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeView
 from gangline.core.jobs.naming import short
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 COLUMNS = (
     TableColumn(header="node", shrinks_to=12),
@@ -42,7 +42,7 @@ def list_nodes_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """List the nodes that have joined, and what each is doing."""
-    found = make_client(server, token).nodes()
+    found = list(make_client(server, token).nodes.list())
     if output is Output.json:
         print_json(found)
         return
@@ -69,7 +69,7 @@ def show_node_command(
 ) -> None:
     """Show a node: its jobs, its machine with strikes and quarantines, its probe, and what its provider knows of it."""
     client = make_client(server, token)
-    _show(client.node(_find(client, node)), output)
+    _show(client.nodes.get(_find(client, node)), output)
 
 
 @app.command("drain")
@@ -82,7 +82,7 @@ def drain_node_command(
 ) -> None:
     """Give a node no more work. A rented one is given back once it has no job."""
     client = make_client(server, token)
-    _show(client.drain_node(_find(client, node), stop=stop), output)
+    _show(client.nodes.drain(_find(client, node), stop=stop), output)
 
 
 @app.command("quarantine")
@@ -98,7 +98,7 @@ def quarantine_node_command(
 ) -> None:
     """Give a node's machine no work for a time, whatever node it joins as. Then it is on trial, with one job at a time."""
     client = make_client(server, token)
-    _show(client.quarantine_node(_find(client, node), lasts_s=hours * HOUR_S, stop=stop), output)
+    _show(client.nodes.quarantine(_find(client, node), lasts_s=hours * HOUR_S, stop=stop), output)
 
 
 @app.command("release")
@@ -107,7 +107,7 @@ def release_node_command(
 ) -> None:
     """Let a node work again that drains, is in quarantine or on trial. Its machine's strikes are forgotten."""
     client = make_client(server, token)
-    _show(client.release_node(_find(client, node)), output)
+    _show(client.nodes.release(_find(client, node)), output)
 
 
 @app.command("logs")
@@ -116,7 +116,7 @@ def node_logs_command(
 ) -> None:
     """Print what a rented node printed last, as its provider has it: why did it never join?"""
     client = make_client(server, token)
-    text = client.node_logs(_find(client, node))
+    text = client.nodes.logs(_find(client, node))
     if output is Output.json:
         print_json({"node": node, "text": text})
     else:
@@ -130,7 +130,7 @@ def _phases(node: NodeView) -> str:
 
 def _find(client: "Client", text: str) -> str:
     """Return the id of the node of this name, or the text itself: it may be the id of one that is gone."""
-    found = sorted({node.id for node in client.nodes() if text in (node.id, node.name)})
+    found = sorted({node.id for node in client.nodes.list() if text in (node.id, node.name)})
     if len(found) > 1:
         raise BadInput(f"{len(found)} nodes have the name {text}", hint=f"use an id: {', '.join(found)}")
     return found[0] if found else text

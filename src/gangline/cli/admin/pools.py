@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from gangline.cli.admin.node_range import NODES_OF_POOL_MAX, parse_node_range
+from gangline.cli.client import make_client
 from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import (
     Output,
@@ -19,7 +20,6 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.compose.client import make_client
 from gangline.core.errors import BadInput
 from gangline.core.fleet.pools import OfferView, PoolView
 
@@ -117,7 +117,7 @@ def add_pool_command(
 ) -> None:
     """Make a pool for all servers of this database. Its provider is asked for its offers first, so that wrong settings are said now."""
     wish = _wish(nodes, offers, price, trust, secret, settings) | ({"provider": provider} if provider else {})
-    _show(make_client(server, token).add_pool(name, driver, wish), output)
+    _show(make_client(server, token).pools.add(name, driver, wish), output)
 
 
 @app.command("ls")
@@ -125,7 +125,7 @@ def list_pools_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """List the pools, with their nodes and the cheapest offer of each."""
-    found = make_client(server, token).pools()
+    found = list(make_client(server, token).pools.list())
     if output is Output.json:
         print_json(found)
         return
@@ -149,7 +149,7 @@ def show_pool_command(
     name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Show a pool's terms, and each offer of its provider, with the reason why it is not rented."""
-    _show(make_client(server, token).pool(name), output)
+    _show(make_client(server, token).pools.get(name), output)
 
 
 @app.command("set")
@@ -170,7 +170,7 @@ def set_pool_command(
     changes = _wish(nodes, offers, price, trust, secret, settings) | ({"any_price": True} if any_price else {})
     if not changes:
         raise BadInput("nothing is to be changed", hint="name what to change, for example --nodes 0..4")
-    _show(make_client(server, token).set_pool(name, changes), output)
+    _show(make_client(server, token).pools.set(name, changes), output)
 
 
 @app.command("pause")
@@ -178,7 +178,7 @@ def pause_pool_command(
     name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Rent no further node for a pool. Those that are here work until they are idle, and are given back."""
-    _show(make_client(server, token).pause_pool(name), output)
+    _show(make_client(server, token).pools.pause(name), output)
 
 
 @app.command("resume")
@@ -186,7 +186,7 @@ def resume_pool_command(
     name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Rent nodes for a paused pool again."""
-    _show(make_client(server, token).resume_pool(name), output)
+    _show(make_client(server, token).pools.resume(name), output)
 
 
 @app.command("rm")
@@ -200,7 +200,7 @@ def remove_pool_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Remove a pool. Its nodes finish what they have and are given back; when the last is gone, so is the pool."""
-    found = make_client(server, token).remove_pool(name, stop=stop)
+    found = make_client(server, token).pools.remove(name, stop=stop)
     if output is Output.json:
         print_json(found)
     elif found.nodes:
@@ -214,7 +214,7 @@ def sync_pool_command(
     name: PoolArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """Let the server look at a pool's provider now instead of at its next tick."""
-    found = make_client(server, token).sync_pool(name)
+    found = make_client(server, token).pools.sync(name)
     if output is Output.json:
         print_json(found)
     else:
@@ -226,7 +226,7 @@ def list_drivers_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """List the drivers of this server, the settings of their pools, and what the server's own settings say of a provider."""
-    found = make_client(server, token).pool_drivers()
+    found = list(make_client(server, token).pools.drivers())
     if output is Output.json:
         print_json(found)
         return

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gangline.cli.client import make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -17,12 +18,11 @@ from gangline.cli.output import (
     table,
     usd,
 )
-from gangline.compose.client import make_client
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.views import ProjectView
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 UsdOption = Annotated[
     float | None,
@@ -55,7 +55,7 @@ def add_project_command(
 ) -> None:
     """Make a project. An existing project is changed only by the options."""
     client = make_client(server, token)
-    print_project(allow(client, client.add_project(project), limit, none=False, share=share), output)
+    print_project(allow(client, client.projects.add(project), limit, none=False, share=share), output)
 
 
 @app.command("ls")
@@ -63,7 +63,7 @@ def list_projects_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
     """List all projects with their shares, budgets and spending."""
-    found = make_client(server, token).projects()
+    found = list(make_client(server, token).projects.list())
     if output is Output.json:
         print_json(found)
         return
@@ -91,7 +91,7 @@ def set_project_command(
 ) -> None:
     """Set a project's budget or share. Jobs that run beyond a new budget save a checkpoint and stop at their next heartbeat."""
     client = make_client(server, token)
-    found = next((each for each in client.projects() if each.project == project), None)
+    found = next((each for each in client.projects.list() if each.project == project), None)
     if found is None:
         raise NotFound(f"there is no project {project}", hint="`gangline projects ls` lists all projects")
     print_project(allow(client, found, limit, none=none, share=share), output)
@@ -104,7 +104,7 @@ def allow(client: "Client", found: ProjectView, limit: float | None, *, none: bo
     if not none and limit is None and share is None:
         return found
     budget_usd = None if none else found.budget_usd if limit is None else limit
-    return client.set_project(found.project, share=found.share if share is None else share, budget_usd=budget_usd)
+    return client.projects.set(found.project, share=found.share if share is None else share, budget_usd=budget_usd)
 
 
 def print_project(found: ProjectView, output: Output) -> None:

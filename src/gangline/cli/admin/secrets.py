@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gangline.cli.client import make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -18,7 +19,6 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.compose.client import make_client
 from gangline.core.errors import BadInput, NotFound
 
 SecretArgument = Annotated[
@@ -47,7 +47,7 @@ def set_secret_command(
     break at its end is left out.
     """
     client = make_client(server, token, project)
-    made = client.set_secret(name, _value(name, file))
+    made = client.secrets.set(name, _value(name, file))
     if output is Output.json:
         print_json(made)
     else:
@@ -62,7 +62,7 @@ def list_secrets_command(
     output: OutputOption = Output.text,
 ) -> None:
     """List the project's secrets, without their values."""
-    found = make_client(server, token, project).secrets()
+    found = list(make_client(server, token, project).secrets.list())
     if output is Output.json:
         print_json(found)
         return
@@ -83,9 +83,9 @@ def remove_secret_command(
 ) -> None:
     """Delete a secret. Jobs that wait and need it are paused when a node would get them."""
     client = make_client(server, token, project)
-    if all(secret.name != name for secret in client.secrets()):
+    if all(secret.name != name for secret in client.secrets.list()):
         raise NotFound(f"there is no secret {name}", hint="`gangline secrets ls` lists them")
-    client.remove_secret(name)
+    client.secrets.remove(name)
     if output is Output.json:
         print_json({"name": name, "removed": True})
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.client import make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -20,16 +21,14 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.compose.client import make_client
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, GanglineError
-from gangline.core.files import File
 from gangline.core.specs.fields import Base, FilesBase, Prediction
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.plan.files import ModelChoice
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 LOOK_EVERY_S = 2.0
 PREDICTIONS: tuple[str, ...] = get_args(Prediction)
@@ -83,7 +82,7 @@ def add_base_command(
     base, own_vae = find_base(source), find_vae(vae) if vae else None
     if isinstance(base, LocalFiles):
         said = facts_of(Path(source)) | {what: value for what, value in said.items() if value}
-    found = client.add_base(
+    found = client.bases.add(
         name or default_name(source),
         upload_base(client, base),
         vae=upload_base(client, own_vae) if own_vae else None,
@@ -102,7 +101,7 @@ def list_bases_command(
     output: OutputOption = Output.text,
 ) -> None:
     """List the bases of a project."""
-    found = make_client(server, token, project).bases()
+    found = list(make_client(server, token, project).bases.list())
     if output is Output.json:
         print_json(found)
         return
@@ -122,7 +121,7 @@ def show_base_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Show a base."""
-    print_base(make_client(server, token, project).base(name), output)
+    print_base(make_client(server, token, project).bases.get(name), output)
 
 
 @app.command("rm")
@@ -135,8 +134,8 @@ def forget_base_command(
 ) -> None:
     """Remove a base's name. Jobs that use the base continue, because they refer to its content, which is kept for them."""
     client = make_client(server, token, project)
-    client.base(name)
-    client.forget_base(name)
+    client.bases.get(name)
+    client.bases.remove(name)
     if output is Output.json:
         print_json({"name": name, "forgotten": True})
     else:
@@ -152,13 +151,13 @@ def default_name(source: str) -> str:
 
 def upload_base(client: "Client", model: "ModelChoice") -> Base:
     from gangline.cli.jobs.plan.files import LocalFiles
+    from gangline.cli.jobs.train import UploadProgress
 
-    return FilesBase(files=client.upload(model.paths, model.below, _tell)) if isinstance(model, LocalFiles) else model
-
-
-def _tell(file: File) -> None:
-    if file.bytes > 2**28:
-        say(f"uploading {file.path} ({file.bytes / 1e9:.2f} GB)")
+    return (
+        FilesBase(files=client.files.upload(model.paths, model.below, progress=UploadProgress(len(model.paths))))
+        if isinstance(model, LocalFiles)
+        else model
+    )
 
 
 def facts_of(source: Path) -> dict[str, str]:
@@ -186,7 +185,7 @@ def wait_until_copied(client: "Client", found: BaseView) -> BaseView:
                 shown = found.why
                 say(f"{found.name} is gated, so the server copies it: {shown}")
             Event().wait(LOOK_EVERY_S)
-            found = client.base(found.name)
+            found = client.bases.get(found.name)
     except KeyboardInterrupt:
         say(f"the server continues to copy; `{as_typed('gangline', 'bases', 'show', found.name)}` shows how far it is")
     if found.state == "failed":

@@ -8,13 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from shutil import disk_usage
 
-from gangline import __version__
 from gangline.cli.doctor.findings import Finding, note, ok, wrong
 from gangline.core.runs.proof import ASPECTS, DISK, MEMORY, shortages
 from gangline.core.specs.kinds import KINDS, LIBRARIES
+from gangline.version import VERSION
 
 EXTRAS = {
-    "server": ("fastapi", "uvicorn", "httptools"),
+    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib"),
     "postgres": ("psycopg", "psycopg_pool"),
     "train": LIBRARIES["train"],
     "data": LIBRARIES["data"],
@@ -29,7 +29,7 @@ CPU_BUILD = "+cpu"
 
 
 def versions() -> Finding:
-    says = f"Gangline {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    says = f"Gangline {VERSION}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     if sys.platform != "linux":
         return note(
             "versions",

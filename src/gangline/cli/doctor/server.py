@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gangline import __version__
 from gangline.cli.doctor.findings import Finding, FindingState, examined, note, ok, wrong
+from gangline.compose.client import Client
 from gangline.core.errors import Denied, GanglineError, Unreachable
-from gangline.wire.client import Client
-from gangline.wire.http import Http
+from gangline.version import VERSION
+from gangline.wire.client.http import Http
 
 SKEW_S_NOTED = 10.0
 """Heartbeats come every ten seconds; whoever compares logs of both sees the difference from here on."""
@@ -27,7 +27,7 @@ def check_server(address: str, key: str, project: str | None, *, named: bool) ->
     """Yield what is found at the address. `named`: the user named this server, so a missing one is wrong."""
     began_s = time.monotonic()
     try:
-        with Http(address, "").stream("/healthz", "", silent_s_max=20) as answer:
+        with Http(address, "").stream("/healthz", "", httpx.Timeout(20, connect=5)) as answer:
             certificate = _certificate(answer)  # it is gone when the answer is read
             answer.read()
             took_s = time.monotonic() - began_s
@@ -78,11 +78,11 @@ def _is_here(host: str) -> bool:
 
 
 def _version(theirs: str) -> Finding:
-    if theirs == __version__:
+    if theirs == VERSION:
         return ok("version", f"the server and this machine have {theirs}")
     return note(
         "version",
-        f"the server has {theirs}, this machine has {__version__}",
+        f"the server has {theirs}, this machine has {VERSION}",
         "both work together; upgrade the older one",
     )
 
@@ -112,7 +112,7 @@ def _key(address: str, key: str, project: str | None) -> Finding:
         return ok("key", "this is a join token for `gangline worker`; the commands of users need a key")
     try:
         with Client(address, key, project) as client:
-            found = client.project()
+            found = client.projects.current()
     except Denied as error:
         return wrong("key", error.message, "check whether the key was revoked or belongs to another server")
     return ok("key", f"the key is valid for the project {found.project}")

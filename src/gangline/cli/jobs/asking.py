@@ -10,7 +10,7 @@ def save_job_command(
 ) -> None:
     """Have a running job save a checkpoint now, and continue. If its node is lost before, the next one does it."""
     client, job = client_and_job(server, token, job)
-    _tell(client.save(job), "its node saves a checkpoint when it hears of this, with its next heartbeat", output)
+    _tell(client.jobs.save(job), "its node saves a checkpoint when it hears of this, with its next heartbeat", output)
 
 
 def sample_job_command(
@@ -19,7 +19,7 @@ def sample_job_command(
     """Have pictures rendered of what a job has now, by another node if one has time, else by its own. `gangline samples` shows them."""
     client, job = client_and_job(server, token, job)
     _tell(
-        client.sample(job),
+        client.jobs.sample(job),
         "pictures of what it has now are rendered; `gangline samples` shows them when they are there",
         output,
     )
@@ -31,7 +31,7 @@ def finish_job_command(
     """End a job now with what it has: its node takes no more steps and writes the result. One that waits gets a node for that."""
     client, job = client_and_job(server, token, job)
     _tell(
-        client.finish(job),
+        client.jobs.finish(job),
         "it ends with the result of the steps that it has taken, once its node hears of this",
         output,
     )

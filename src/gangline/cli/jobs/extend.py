@@ -28,7 +28,7 @@ from gangline.core.specs.spec import parse_spec
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 
 def extend_job_command(
@@ -54,7 +54,7 @@ def extend_job_command(
 
     The command first shows the learning rate with each schedule, and asks for confirmation."""
     client, job = client_and_job(server, token, job)
-    found = client.extension(job, steps, schedule)
+    found = client.jobs.extension(job, steps, schedule)
     if plan and output is Output.json:
         print_json(found)
         return
@@ -65,7 +65,7 @@ def extend_job_command(
     if not yes and not is_confirmed("extend", _sentence(found), for_good=False):
         say("nothing was submitted")
         raise typer.Exit(1)
-    made = client.extend(job, steps, schedule)
+    made = client.jobs.extend(job, steps, schedule)
     if output is Output.json:
         print_json(made)
         return
@@ -103,7 +103,7 @@ def _estimates(client: "Client", found: ExtensionView) -> tuple[CardEstimate, ..
     spec = parse_spec(found.spec)
     assert isinstance(spec, TrainingSpec), "only trainings are extended"
     try:
-        return estimates(remaining(spec), KnownBase(name=spec.base.id), client.place(spec))
+        return estimates(remaining(spec), KnownBase(name=spec.base.id), client.jobs.place(spec))
     except GanglineError:
         return ()
 

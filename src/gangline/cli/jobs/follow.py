@@ -14,10 +14,10 @@ from gangline.cli.lines import GAP
 from gangline.cli.output import EXIT_INTERRUPTED, as_typed, clock, cost_alone, err, format_number, say, usd
 from gangline.core.display import printable
 from gangline.core.errors import Unreachable
-from gangline.core.views import EventView, JobSummary, JobView
+from gangline.core.views import JobSummary, JobView, ProgressView
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 AGAIN_S = 0.5
 BAR_CELLS_MIN, BAR_CELLS_MAX = 6, 24
@@ -32,12 +32,15 @@ def follow_job(client: "Client", job: str, *, seen: Callable[[JobView], None] = 
         def waiting(error: Unreachable) -> None:
             line.update(task, description=f"waiting for the server: {error.message}")
 
-        for event in client.follow_events(job, waiting=waiting):
-            if not isinstance(event, EventView):
-                found = _look(client, job, waiting)
-                show_progress(line, task, found.summary)
-                seen(found)
-        return _look(client, job, waiting)
+        def look(found: JobView) -> JobView:
+            show_progress(line, task, found.summary)
+            seen(found)
+            return found
+
+        def progress(_: ProgressView) -> None:
+            look(client.jobs.get(job, waiting=waiting))
+
+        return look(client.jobs.wait(job, waiting=waiting, progress=progress))
 
 
 @contextmanager
@@ -52,7 +55,7 @@ def watching(job: str, *again: str) -> Iterator[None]:
 
 def wait_for_pictures(client: "Client", job: str) -> JobView:
     """Wait until the job has ended and no more pictures of it will come."""
-    if client.job(job).summary.ended_ms is None:
+    if client.jobs.get(job).summary.ended_ms is None:
         follow_job(client, job)
     with progress_line() as line:
         task = line.add_task(job, total=None)
@@ -60,19 +63,10 @@ def wait_for_pictures(client: "Client", job: str) -> JobView:
         def waiting(error: Unreachable) -> None:
             line.update(task, description=f"waiting for the server: {error.message}")
 
-        while (found := _look(client, job, waiting)).samples.waiting:
+        while (found := client.jobs.get(job, waiting=waiting)).samples.waiting:
             line.update(task, description="waiting for a node without training work to render pictures")
             threading.Event().wait(AGAIN_S)
     return found
-
-
-def _look(client: "Client", job: str, waiting: Callable[[Unreachable], None]) -> JobView:
-    while True:
-        try:
-            return client.job(job)
-        except Unreachable as error:
-            waiting(error)
-            threading.Event().wait(AGAIN_S)
 
 
 def progress_line() -> Progress:

@@ -12,15 +12,15 @@ from gangline.cli.jobs.asking import finish_job_command, sample_job_command, sav
 from gangline.cli.jobs.extend import extend_job_command
 from gangline.cli.jobs.kept.checkpoints import job_checkpoints_command
 from gangline.cli.jobs.kept.removal import remove_job_command
+from gangline.cli.jobs.lists.labels import label_job_command, labels_in_words
+from gangline.cli.jobs.lists.ls import list_jobs_command
 from gangline.cli.jobs.samples import samples_standing
 from gangline.cli.jobs.which import JobArgument, client_and_job
-from gangline.cli.lines import TableColumn, one_line_each
 from gangline.cli.output import (
     Output,
     OutputOption,
     ServerOption,
     TokenOption,
-    clock,
     cost,
     cost_in_words,
     duration,
@@ -32,53 +32,14 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.compose.client import make_client
-from gangline.core.display import printable
-from gangline.core.jobs.naming import short
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import DeliveryView, EventView, JobSummary, JobView
 
 app = typer.Typer(no_args_is_help=True)
 
 
-@app.command("ls")
-def list_jobs_command(
-    server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
-) -> None:
-    """List all jobs, newest first."""
-    found = list(make_client(server, token).jobs())
-    if output is Output.json:
-        print_json(found)
-        return
-    out.print(as_lines(found, out.width, ids_whole=not out.is_terminal))
-
-
-COLUMNS = (
-    TableColumn(header="job"),
-    TableColumn(header="name", shrinks_to=12),
-    TableColumn(header="state"),
-    TableColumn(header=">step"),
-    TableColumn(header=">ETA", goes=2),
-    TableColumn(header=">cost", goes=1),
-    TableColumn(header="why", shrinks_to=16, goes=3),
-)
-
-
-def as_lines(jobs: list[JobSummary], width: int, *, ids_whole: bool) -> Table:
-    """Return a line for each job. A short id is enough for every command; programs get whole ones."""
-    rows = [
-        (
-            job.id if ids_whole else short(job.id),
-            printable(job.name),
-            job.phase or job.state,
-            job.steps_done,
-            clock(job.eta_s),
-            cost(job.cost_usd, job.cost_lacks),
-            printable(job.because),
-        )
-        for job in jobs
-    ]
-    return one_line_each(COLUMNS, rows, width)
+app.command("ls")(list_jobs_command)
+app.command("label")(label_job_command)
 
 
 @app.command("show")
@@ -87,11 +48,11 @@ def show_job_command(
 ) -> None:
     """Show a job's state, attempts, events and cost."""
     client, job = client_and_job(server, token, job)
-    found = client.job(job)
+    found = client.jobs.get(job)
     if output is Output.json:
         print_json(found)
         return
-    out.print(job_page(found, client.events(job), client.metrics(job).points))
+    out.print(job_page(found, list(client.events.list(job)), client.metrics.get(job).points))
 
 
 @app.command("cancel")
@@ -100,7 +61,7 @@ def cancel_job_command(
 ) -> None:
     """Cancel a job for good. A job that has ended does not change."""
     client, job = client_and_job(server, token, job)
-    _tell(client.cancel(job), output)
+    _tell(client.jobs.cancel(job), output)
 
 
 @app.command("pause")
@@ -109,7 +70,7 @@ def pause_job_command(
 ) -> None:
     """Pause a job until it is resumed. A node that runs it saves a checkpoint first."""
     client, job = client_and_job(server, token, job)
-    _tell(client.pause(job), output)
+    _tell(client.jobs.pause(job), output)
 
 
 @app.command("resume")
@@ -118,7 +79,7 @@ def resume_job_command(
 ) -> None:
     """Resume a paused job. A job that was not paused does not change."""
     client, job = client_and_job(server, token, job)
-    _tell(client.resume(job), output)
+    _tell(client.jobs.resume(job), output)
 
 
 @app.command("retry")
@@ -140,7 +101,7 @@ def retry_job_command(
     With --from-checkpoint no checkpointed step is trained again: the old checkpoints are kept until the new job has one of its own.
     """
     client, job = client_and_job(server, token, job)
-    found = client.retry(job, from_checkpoint=from_checkpoint, from_step=from_step)
+    found = client.jobs.retry(job, from_checkpoint=from_checkpoint, from_step=from_step)
     _tell(found, output)
     if output is Output.text:
         out.print(found.summary.id)
@@ -191,6 +152,8 @@ def _head(summary: JobSummary, job: JobView) -> Table:
     return facts(
         ("job", summary.id),
         ("name", summary.name),
+        ("owner", _owner(summary)),
+        *([("labels", labels_in_words(summary.labels))] if summary.labels else []),
         *_continues(job),
         ("state", f"{summary.state}: {summary.because}"),
         ("step", summary.steps_done.replace("/", " of ") + safe),
@@ -202,6 +165,12 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         ("samples", samples_standing(job)),
         *([("delivery", _delivery(job.delivery))] if job.delivery else []),
     )
+
+
+def _owner(summary: JobSummary) -> str:
+    if summary.owner is None:
+        return "not known: the job is of an older version"
+    return f"{summary.owner.name} ({summary.owner.id})" if summary.owner.name else summary.owner.id
 
 
 def _saves(job: JobView) -> list[tuple[str, str]]:

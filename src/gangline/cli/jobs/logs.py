@@ -12,7 +12,7 @@ from gangline.core.display import LogText
 from gangline.core.views import LogView, ProgressView
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 
 def logs_command(
@@ -24,7 +24,7 @@ def logs_command(
 ) -> None:
     """Print the output of a job's trainers, over all attempts. Ctrl-C never stops the job."""
     client, job = client_and_job(server, token, job)
-    pieces = client.follow_logs(job, progress=_Doing()) if follow else _so_far(client, job)
+    pieces = client.logs.follow(job, progress=_Doing()) if follow else _so_far(client, job)
     text = LogText()
     try:
         with watching(job, "logs", job, "-f"):
@@ -49,7 +49,7 @@ class _Doing:
 
 def _so_far(client: "Client", job: str) -> Iterator[LogView]:
     after: str | None = None
-    while (piece := client.logs(job, after)).text:
+    while (piece := client.logs.get(job, after)).text:
         after = piece.next
         yield piece
 

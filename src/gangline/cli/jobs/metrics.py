@@ -18,7 +18,7 @@ def metrics_command(
 ) -> None:
     """Show a job's newest metrics, and its loss over time."""
     client, job = client_and_job(server, token, job)
-    found = client.metrics(job)
+    found = client.metrics.get(job)
     if output is Output.json:
         print_json(found)
         return

@@ -1,5 +1,6 @@
 """`gangline samples`: how a job's subject appears, step by step."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,13 +46,13 @@ def samples_command(
     """List a job's sample pictures, or download them. More may arrive while it trains, and for a while after."""
     client, job = client_and_job(server, token, job)
     with watching(job, "samples", job, "--wait"):
-        view = wait_for_pictures(client, job) if wait else client.job(job)
-    found = [each for each in client.artifacts(job) if each.path.startswith(FOLDER) and each.path != FOLDER + GRID]
+        view = wait_for_pictures(client, job) if wait else client.jobs.get(job)
+    found = [each for each in client.artifacts.list(job) if each.path.startswith(FOLDER) and each.path != FOLDER + GRID]
     if to is not None:
         if not any(each.path != FOLDER + PHOTOS for each in found):
             raise NotFound(f"{job} has no pictures yet: it is {view.summary.state}", hint=view.summary.because)
         existing(to)
-        save_grid([client.download(each, to) for each in found], to / GRID)
+        save_grid(client.files.download_all(found, to), to / GRID)
     if output is Output.json:
         rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
         print_json({"job": job, "folder": str(to) if to else None, "samples": rows, "standing": view.samples})
@@ -75,7 +76,7 @@ def samples_standing(view: JobView) -> str:
     return ", ".join((f"{of.pictures} rendered", *others, cost_alone(of.cost_usd, of.cost_lacks)))
 
 
-def save_grid(files: list[Path], target: Path) -> None:
+def save_grid(files: Sequence[Path], target: Path) -> None:
     """Save a sheet with a row for each prompt, seed and settings and a column for each step, below the training photos. Pictures
     whose metadata does not name their step are left out."""
     from PIL import Image

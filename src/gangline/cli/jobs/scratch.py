@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.client import make_client
+from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.prompts import PromptsFileOption, given_prompts
 from gangline.cli.jobs.train import UploadProgress, check_open, read_recipe, submit_and_watch, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
-from gangline.compose.client import make_client
 from gangline.compose.settings import needing
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
+from gangline.core.jobs.lists.labels import parse_labels
 from gangline.core.parsing import InvalidSpec
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.phases import DataRef
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from gangline.cli.jobs.plan.base import KnownBase
     from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice
     from gangline.cli.jobs.plan.scratch import ScratchDocument
+    from gangline.compose.client import Client
     from gangline.data.dataset import DataSet
-    from gangline.wire.client import Client
 
 
 def scratch_command(
@@ -71,6 +73,7 @@ def scratch_command(
     ] = None,
     sample_prompts_file: PromptsFileOption = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the trained part and its data sets).")] = "",
+    label: LabelOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Check everything and show the plan, but submit nothing.")
     ] = False,
@@ -83,17 +86,17 @@ def scratch_command(
 
     `gangline docs scratch` explains every step from images to a model. Ctrl-C stops watching the job, never the job itself.
     """
-    client = make_client(server, token)
+    client, labels = make_client(server, token), parse_labels(label or [])
     own = override_recipe(read_recipe(recipe, kind="scratch"), setting or []) | given_prompts(None, sample_prompts_file)
     asked = with_data(own, data or [], where)
-    wanted = with_base(asked | ({"base": here_or_bundled(base)} if base else {}), client.base)
+    wanted = with_base(asked | ({"base": here_or_bundled(base)} if base else {}), client.bases.get)
     made = plan_scratch(wanted)
     planned = _show(client, made)
     if plan:
         print_json(planned) if output is Output.json else None
         return
     check_open(planned)
-    submit_and_watch(client, made.upload(client), name, detach, output)
+    submit_and_watch(client, made.upload(client), name, labels, detach, output)
 
 
 def override_recipe(recipe: dict[str, Any], given: list[str]) -> dict[str, Any]:
@@ -192,12 +195,12 @@ class ScratchPlan:
         """Send what is not there yet; the spec that names it by content."""
         from gangline.cli.jobs.plan.files import LocalFiles
 
-        tell = UploadProgress(
+        progress = UploadProgress(
             sum(len(files.paths) for files in (*self.sets.values(), self.base) if isinstance(files, LocalFiles))
         )
 
         def send(files: LocalFiles) -> tuple[File, ...]:
-            return client.upload(files.paths, files.below, tell)
+            return client.files.upload(files.paths, files.below, progress=progress)
 
         base = FilesBase(files=send(self.base)) if isinstance(self.base, LocalFiles) else self.base
         data = tuple(

@@ -10,7 +10,9 @@ import typer
 
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.bundled.recipes import complete_preset, read_presets
+from gangline.cli.client import make_client
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
+from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.places.addresses import addresses_of, unpacked
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.jobs.subjects import SUBJECTS, given_subjects
@@ -24,27 +26,29 @@ from gangline.cli.output import (
     print_json,
     say,
 )
-from gangline.compose.client import make_client
 from gangline.core.errors import BadInput
-from gangline.core.files import File
+from gangline.core.jobs.lists.labels import parse_labels
 from gangline.core.models.bases import UNKNOWN, is_base_name
 from gangline.core.specs.fields import Base, parse_base
 from gangline.core.specs.kinds import DEFAULT_KIND, SUBMITTED
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import settings_of
 from gangline.core.views import BaseView
+from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.places.fetched import FetchedPlan
     from gangline.cli.jobs.plan.document import PlanDocument
     from gangline.cli.jobs.plan.make import LoraPlan
+    from gangline.compose.client import Client
     from gangline.core.specs.spec import Spec
-    from gangline.wire.client import Client
+    from gangline.wire.transfers import TransferProgress
 
     Planned = LoraPlan | FetchedPlan
 
 COMMANDS = ", ".join(f"`{kind.command}` is for {kind.title}" for kind in SUBMITTED)
 EXIT_JOB_FAILED = 1
+LARGE_BYTES = 2**28
 PATHS = ("base", "vae", "init_lora", "class_photos", "masks", "hold_out")
 KNOWN = settings_of(LoraSpec)
 
@@ -88,6 +92,7 @@ def train_command(
         ),
     ] = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the prompt).")] = "",
+    label: LabelOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Check everything and show the plan, but submit nothing.")
     ] = False,
@@ -112,9 +117,9 @@ def train_command(
         "masks": masks,
         "hold_out": hold_out or None,
     }
-    client = make_client(server, token)
+    client, labels = make_client(server, token), parse_labels(label or [])
     presets = read_presets(preset or [])
-    wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.base)
+    wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.bases.get)
     if not photos:
         photos = folder_of_subjects(wanted, recipe if not settings.get(SUBJECTS) else None)
     elsewhere = addresses_of(photos)
@@ -127,7 +132,7 @@ def train_command(
             spec = planned_and_sent(client, plan_lora(folder, wanted), plan, output)
     if spec is None:
         return
-    submit_and_watch(client, spec, name, detach, output)
+    submit_and_watch(client, spec, name, labels, detach, output)
 
 
 def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Output) -> LoraSpec | dict[str, Any] | None:
@@ -246,21 +251,32 @@ def check_open(plan: "PlanDocument") -> None:
 
 
 class UploadProgress:
-    """Says now and then how far the upload of many files is."""
+    """Says how far the upload of many files is: of a large one each tenth, and when all are there."""
 
     def __init__(self, files: int) -> None:
         self.files = files
-        self.seen = 0
+        self.done = 0
+        self.tenths = 0
 
-    def __call__(self, file: File) -> None:
-        self.seen += 1
-        if file.bytes > 2**28 or self.seen == self.files:
-            say(f"uploading file {self.seen} of {self.files}: {file.path} ({file.bytes / 1e6:.1f} MB)")
+    def __call__(self, moved: "TransferProgress") -> None:
+        if moved.file_bytes_done == moved.file_bytes:
+            self.done, self.tenths = self.done + 1, 0
+            if self.done == self.files:
+                say(
+                    f"uploaded {counted(self.files, 'file')}, the last one {moved.path} ({moved.file_bytes / 1e6:.1f} MB)"
+                )
+        elif (
+            moved.file_bytes > LARGE_BYTES and (tenths := moved.file_bytes_done * 10 // moved.file_bytes) > self.tenths
+        ):
+            self.tenths = tenths
+            say(f"uploading {moved.path}: {moved.file_bytes_done / 1e9:.2f} of {moved.file_bytes / 1e9:.2f} GB")
 
 
-def submit_and_watch(client: "Client", spec: "Spec | dict[str, Any]", name: str, detach: bool, output: Output) -> None:
+def submit_and_watch(
+    client: "Client", spec: "Spec | dict[str, Any]", name: str, labels: dict[str, str], detach: bool, output: Output
+) -> None:
     """Submit a job and, unless it is to be left alone, watch it to its end."""
-    job = client.submit(spec, name=name).summary
+    job = client.jobs.submit(spec, name=name, labels=labels).summary
     with watching(job.id):
         say(f"{job.id} is queued: {job.because}")
         if detach:

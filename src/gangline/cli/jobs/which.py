@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gangline.compose.client import make_client
+from gangline.cli.client import make_client
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 COMPLETED_MAX = 50
 
@@ -21,7 +21,7 @@ def complete_job(incomplete: str) -> list[tuple[str, str]]:
     from gangline.core.jobs.naming import LAST, short
 
     try:
-        jobs = list(islice(make_client(None, None).jobs(), COMPLETED_MAX))
+        jobs = list(islice(make_client(None, None).jobs.list(), COMPLETED_MAX))
     except GanglineError:
         return []
     offered = [(LAST, "the job that was submitted last")] if jobs else []
@@ -44,4 +44,4 @@ JobArgument = Annotated[
 def client_and_job(server: str | None, token: str | None, given: str) -> "tuple[Client, str]":
     """Return whom to ask, and the id of the job that is meant."""
     client = make_client(server, token)
-    return client, client.find_job(given)
+    return client, client.jobs.find(given)

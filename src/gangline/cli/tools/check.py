@@ -11,6 +11,7 @@ import typer
 from gangline.cli.admin.instances import app
 from gangline.cli.admin.pools import PoolArgument
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.client import make_client
 from gangline.cli.jobs.train import upload_inputs
 from gangline.cli.output import (
     EXIT_INTERRUPTED,
@@ -27,7 +28,6 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.cli.tools.pool_check import PoolCheck
-from gangline.compose.client import make_client
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.fleet.check import (
     LOOKS_MIN,
@@ -112,28 +112,28 @@ def run_check(check: PoolCheck, offer: str) -> None:
 def _begin(check: PoolCheck, offer: str) -> None:
     """Submit the job, once everything is checked that can be checked for nothing."""
     pool = _asked_now(check)
-    here = [node for node in check.client.nodes() if node.pool == check.pool]
+    here = [node for node in check.client.nodes.list() if node.pool == check.pool]
     chosen = choose_offer(pool, here, offer, check.limits)
     check.offers, check.here_before = frozenset(each.id for each in chosen), frozenset(node.id for node in here)
     needs = {"pool": check.pool} | ({"gpu": chosen[0].gpu} if offer and chosen[0].gpu else {})
     photos, base = Path(here_or_bundled(PHOTOS)), here_or_bundled(BASE)
     spec = upload_inputs(check.client, photos, base, [], SETTINGS | {"needs": needs})
     say(f"checking {check.pool} with {_in_words(chosen)}; Ctrl-C gives everything back")
-    summary = check.client.submit(spec, name=f"check of {check.pool}").summary
+    summary = check.client.jobs.submit(spec, name=f"check of {check.pool}").summary
     check.job, check.submitted_ms, check.began_s = summary.id, summary.submitted_ms, time.monotonic()
 
 
 def _asked_now(check: PoolCheck) -> PoolView:
     """Return the pool as its provider shows it now, or as it is if the provider does not answer."""
-    pool = check.client.pool(check.pool)
+    pool = check.client.pools.get(check.pool)
     if not pool.editable or pool.state != "active":
         return pool
     before_ms = pool.seen_ms or 0
-    check.client.sync_pool(check.pool)
+    check.client.pools.sync(check.pool)
     until_s = time.monotonic() + ANSWERS_S
     while (pool.seen_ms or 0) <= before_ms and "did not answer" not in pool.because and time.monotonic() < until_s:
         check.wait()
-        pool = check.client.pool(check.pool)
+        pool = check.client.pools.get(check.pool)
     return pool
 
 
@@ -189,7 +189,7 @@ def _show_logs(check: PoolCheck) -> None:
         if node.joined_ms is None and node.instance:
             with suppress(GanglineError):
                 say(f"{node.name} printed last:")
-                say(check.client.node_logs(node.id))
+                say(check.client.nodes.logs(node.id))
 
 
 def _give_back(check: PoolCheck) -> None:
@@ -199,12 +199,12 @@ def _give_back(check: PoolCheck) -> None:
         try:
             here = check.drain()
             left = check.list_left()
-            now_ms = check.client.pool(check.pool).seen_ms or 0
+            now_ms = check.client.pools.get(check.pool).seen_ms or 0
             if here or left:
                 clean = 0
             elif not clean or now_ms > seen_ms:
                 clean, seen_ms = clean + 1, now_ms
-            check.client.sync_pool(check.pool)
+            check.client.pools.sync(check.pool)
             trouble = ""
         except GanglineError as error:  # who does not answer shows nothing
             clean, trouble = 0, f": {error.message}"
@@ -223,7 +223,7 @@ def _settle(check: PoolCheck) -> None:
     until_s = time.monotonic() + (SETTLES_S if "gone" in check.stages else 0.0)
     while True:
         with suppress(GanglineError):
-            check.bills = [check.client.node_bill(rental) for rental in check.were_rented()]
+            check.bills = [check.client.nodes.bill(rental) for rental in check.were_rented()]
             if all(bill.settled for bill in check.bills):
                 return
         if time.monotonic() >= until_s:

@@ -140,10 +140,12 @@ def is_time_to_kill(job: JobSummary, steps_after_commit: int) -> bool:
 
 
 def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:
-    job = box.client.submit(spec, name=name).summary.id
+    job = box.client.jobs.submit(spec, name=name).summary.id
     ended = follow_job(box.client, job, seen=killer or (lambda _: None))
     if ended.summary.state != "succeeded":
-        raise GanglineError(f"the job {ended.summary.state}: {ended.summary.because}", hint=box.client.logs(job).text)
+        raise GanglineError(
+            f"the job {ended.summary.state}: {ended.summary.because}", hint=box.client.logs.get(job).text
+        )
     if killer and not killer.done:
         raise BadInput("the job ended before its node could be killed", hint="raise steps in the recipe")
     return ended
@@ -151,8 +153,7 @@ def _train(box: Box, spec: Spec, name: str, killer: _Killer | None) -> JobView:
 
 def _fetch(box: Box, job: JobView, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    for artifact in box.client.artifacts(job.summary.id):
-        box.client.download(artifact, folder)
+    box.client.artifacts.download(job.id, folder)
 
 
 def _compare(interrupted: JobView, uninterrupted: JobView, to: Path, *, seed: int, seconds: float) -> DemoResult:

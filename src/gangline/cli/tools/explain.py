@@ -17,7 +17,7 @@ def explain_command(
     such job was measured at all, the dollars of steps are relative, and only compare the offers.
     """
     client, job = client_and_job(server, token, job)
-    found = client.job_offers(job)
+    found = client.jobs.offers(job)
     if output is Output.json:
         print_json(found)
         return

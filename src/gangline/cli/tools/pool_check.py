@@ -13,7 +13,7 @@ from gangline.core.fleet.nodes import NodeBill, NodeDetail
 from gangline.core.fleet.pools import InstanceView
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class PoolCheck:
 
     def look(self) -> CheckSight:
         """Look at the job, the node that it has, and the provider's refusals."""
-        job = self.client.job(self.job)
+        job = self.client.jobs.get(self.job)
         node = self._newest(job.attempts[-1].node if job.attempts else "")
-        pool = self.client.pool(self.pool)
+        pool = self.client.pools.get(self.pool)
         if pool.refused_ms is not None and pool.refused_ms >= self.submitted_ms and self.refused_s is None:
             self.refused_s = time.monotonic()
         summary = job.summary
@@ -77,7 +77,7 @@ class PoolCheck:
         """
         came = [
             node.id
-            for node in self.client.nodes()
+            for node in self.client.nodes.list()
             if node.pool == self.pool
             and node.id not in self.here_before
             and all(each.job == self.job for each in node.jobs)
@@ -85,7 +85,7 @@ class PoolCheck:
         known = [detail.id for detail in self.rented.values()]
         mine = [works] if works and works not in self.here_before else []
         for node in dict.fromkeys([*known, *came, *mine]):
-            self._note(self.client.node(node))
+            self._note(self.client.nodes.get(node))
         rented = list(self.were_rented().values())
         return next((each for each in rented if each.id == works), rented[-1] if rented else None)
 
@@ -107,20 +107,20 @@ class PoolCheck:
 
     def drain(self) -> list[NodeDetail]:
         """Cancel the job and give back what was rented for it. Return the nodes that are not gone yet."""
-        if self.client.job(self.job).summary.ended_ms is None:
+        if self.client.jobs.get(self.job).summary.ended_ms is None:
             with suppress(UserError):  # it ended at this moment
-                self.client.cancel(self.job)
+                self.client.jobs.cancel(self.job)
         self.look()
         here = [node for node in self.rented.values() if node.state != "gone"]
         for node in here:
             if node.state != "draining":
                 with suppress(UserError):  # it went at this moment
-                    self.client.drain_node(node.id, stop=True)
+                    self.client.nodes.drain(node.id, stop=True)
         return here
 
     def list_left(self) -> list[InstanceView]:
         """Ask the provider itself what is left of what was rented."""
-        self.left = left_of(self.client.pool_instances(self.pool), self.rented)
+        self.left = left_of(list(self.client.pools.instances(self.pool)), self.rented)
         return self.left
 
     def tell(self, stage: CheckStage, more: str = "") -> None:

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gangline.cli.client import make_client
+from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.settings import with_settings_of
 from gangline.cli.jobs.train import UploadProgress, submit_and_watch, with_options
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, say
-from gangline.compose.client import make_client
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
+from gangline.core.jobs.lists.labels import parse_labels
 from gangline.core.parsing import to_json
 from gangline.core.specs.command import CommandSpec, parse_command
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 CODE_BYTES_MAX = 50 * 10**6
 GIT = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -54,6 +56,7 @@ def run_command(
         ),
     ] = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the script).")] = "",
+    label: LabelOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
@@ -68,7 +71,7 @@ def run_command(
     `gangline docs run` explains it. Ctrl-C stops watching the job, never the job itself. The exit code is 0 if the job succeeded, 1 if
     it failed, 130 after Ctrl-C.
     """
-    client = make_client(server, token)
+    client, labels = make_client(server, token), parse_labels(label or [])
     wanted = with_options({}, settings | {"command": command}, needs)
     folders = [_data(each) for each in data or ()]
     files = [] if no_code else code_files(code)
@@ -79,7 +82,7 @@ def run_command(
         stand_ins["requirements"] = to_json(STAND_IN)
     parse_command(wanted | stand_ins, options=True)  # before anything is uploaded
     spec = parse_command(wanted | upload(client, code, files, folders, requirements), options=True)
-    submit_and_watch(client, spec, name, detach, output)
+    submit_and_watch(client, spec, name, labels, detach, output)
 
 
 def upload(
@@ -106,7 +109,7 @@ def upload(
 
 
 def _sent(client: "Client", paths: list[Path], root: Path, progress: UploadProgress) -> tuple[File, ...]:
-    return client.upload(paths, root, progress) if paths else ()
+    return client.files.upload(paths, root, progress=progress) if paths else ()
 
 
 def code_files(folder: Path) -> list[Path]:

@@ -153,13 +153,20 @@ def _lay_out(directory: Path, *, text: str, inputs: Path | None) -> None:
         (directory / contract.INPUTS).mkdir()
 
 
+class _NoServer:
+    """Stands for the client of the server that files are uploaded to."""
+
+    def __init__(self) -> None:
+        self.files = _Files()
+
+
 class _Files:
-    """Stands for the server that files are uploaded to, and remembers where they are."""
+    """Takes what is uploaded, and remembers where it is."""
 
     def __init__(self) -> None:
         self.at: dict[str, Path] = {}
 
-    def upload(self, paths: Iterable[Path], below: Path, _tell: Callable[[File], None]) -> tuple[File, ...]:
+    def upload(self, paths: Iterable[Path], below: Path, **_: object) -> tuple[File, ...]:
         from gangline.adapters.host.trainer.run import described_file
 
         files = dict[File, Path]()
@@ -175,8 +182,8 @@ def _from_photos(photos: str, base: str | None, recipe: str | None) -> tuple[Cal
     from gangline.core.parsing import to_json
     from gangline.core.specs.fields import HubBase
 
-    files = _Files()
-    made = upload_inputs(files, Path(here_or_bundled(photos)), base, [], read_recipe(recipe))  # type: ignore[arg-type]
+    client = _NoServer()
+    files, made = client.files, upload_inputs(client, Path(here_or_bundled(photos)), base, [], read_recipe(recipe))  # type: ignore[arg-type]
     if isinstance(made.base, HubBase):
         raise BadInput("this needs a base on this machine, not on the hub", hint="pass its folder with --base")
     text = json.dumps(to_json(made))

@@ -8,7 +8,7 @@ from statistics import median
 from gangline.core.job import WORKING, Node
 from gangline.core.jobs.claim import ClaimCandidate, locked_out
 from gangline.core.jobs.supply import PoolSeen, Rentable, Supply, could_rent
-from gangline.core.jobs.why import misfits, why_queued
+from gangline.core.jobs.why import fit_of, why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
 from gangline.core.runs.schedule import RateAt
@@ -101,17 +101,17 @@ def place(
     copies: Mapping[str, str],
 ) -> PlacementView:
     """Return where the job could run. `nodes` are all that exist or start now; `taken` is the number of used slots by node id."""
-    reasons = misfits(job, purse, nodes, frozenset(), now_ms)
-    fitting = sorted((node for node in nodes if reasons[node.id] is None), key=lambda node: _preference(job, node))
+    fit = fit_of(job, purse, nodes, frozenset(), now_ms)
+    fitting = sorted(fit.fitting, key=lambda node: _preference(job, node))
     unfit = [
-        UnfitNode(name=node.name, gpu=node.gpu, because=because) for node in nodes if (because := reasons[node.id])
+        UnfitNode(name=node.name, gpu=node.gpu, because=because) for node in nodes if (because := fit.reasons[node.id])
     ]
     return PlacementView(
         nodes=len(nodes),
         fitting=tuple(_fitting(job, node, taken, now_ms) for node in fitting[:NODES_MAX]),
         unfit=tuple(unfit[:NODES_MAX]),
         rentable=tuple(_rentable(job, pool, offer) for pool, offer in could_rent(job, purse, supply, policy)),
-        because=why_queued(job, "", purse, nodes, supply, frozenset(), now_ms, policy),
+        because=why_queued(job, "", purse, fit, supply, now_ms, policy),
         ahead=ahead,
         took=_took(paces),
         budget_left_usd=None if purse.budget is None else (purse.budget - purse.spent - purse.reserved) / 1e6,

@@ -1,10 +1,10 @@
 """Explain in one sentence why a queued job is not running yet."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gangline.core.job import WORKING, Node
-from gangline.core.jobs.claim import ClaimCandidate, locked_out, mismatch, to_reserve, unpriced
+from gangline.core.jobs.claim import ClaimCandidate, locked_out, mismatch, unpriced
 from gangline.core.jobs.supply import Supply, needs_of, what_helps
 from gangline.core.money.budget import Purse, over_budget, reservation
 from gangline.core.policy import Policy
@@ -13,49 +13,64 @@ from gangline.core.runs.proof import kinds_text
 NODES_NAMED_MAX = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How nodes fit all jobs of equal `fit_key`.
+
+    `reasons` has by node id why a node may not have them; None for one that may as soon as its slots are free. Those are `fitting`:
+    `locked` has why each of them gets no work now, and `prices` what the slots cost on those that get some, in micro-dollars an hour.
+    """
+
+    reasons: Mapping[str, str | None]
+    fitting: Sequence[Node]
+    locked: Sequence[str | None]
+    prices: frozenset[int]
+
+
+def fit_key(job: ClaimCandidate, banned: frozenset[str], now_ms: int) -> Hashable:
+    """Return what decides how nodes fit a job: the job's needs, and the machines that may not have it."""
+    needs = (job.kind, job.wanted, job.gpu, job.gpu_memory_gb, job.pool, job.trust, job.numerics, job.slots)
+    return job.project, needs, banned, job.banned, job.ready_ms > now_ms
+
+
+def fit_of(job: ClaimCandidate, purse: Purse, nodes: Sequence[Node], banned: frozenset[str], now_ms: int) -> Fit:
+    """Return how these nodes, all that exist or start now, fit a job; `banned` are the machines that may not have it."""
+    reasons = {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
+    fitting = tuple(node for node in nodes if reasons[node.id] is None)
+    return Fit(
+        reasons=reasons,
+        fitting=fitting,
+        locked=tuple(locked_out(node, now_ms) for node in fitting),
+        prices=frozenset(node.price_of(job.slots) for node in fitting if node.state in WORKING),
+    )
+
+
 def why_queued(
-    job: ClaimCandidate,
-    said: str,
-    purse: Purse,
-    nodes: Sequence[Node],
-    supply: Supply,
-    banned: frozenset[str],
-    now_ms: int,
-    policy: Policy,
+    job: ClaimCandidate, said: str, purse: Purse, fit: Fit, supply: Supply, now_ms: int, policy: Policy
 ) -> str:
-    """Return why the job waits. `said` is the reason from when it was queued; `nodes` are all that exist or start now; `banned` are the
-    machines that may not have it."""
+    """Return why the job waits. `said` is the reason from when it was queued."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
-    reasons = misfits(job, purse, nodes, banned, now_ms)
-    fitting = [node for node in nodes if reasons[node.id] is None]
     # If no node fits, every node would cost something: an empty budget is then the reason, whatever a node costs.
     least = min(
-        (to_reserve(job, node, policy) for node in fitting if node.state in WORKING),
+        (reservation(price, job.download_bytes, policy) for price in fit.prices),
         default=max(1, reservation(0, job.download_bytes, policy)),
     )
     too_much = over_budget(purse, least)
     if too_much:
         return too_much
-    if fitting:
-        return _why_not_there(fitting, len(nodes), said, now_ms)
-    helps = what_helps(job, purse, supply, policy)
+    if fit.fitting:
+        return _why_not_there(fit, said)
+    helps, nodes = what_helps(job, purse, supply, policy), fit.reasons
     if nodes:
-        return f"no node can take it: {_listed([why for why in reasons.values() if why])}; {helps}"
+        return f"no node can take it: {_listed([why for why in nodes.values() if why])}; {helps}"
     asked = needs_of(job)
     return f"waits for a node: there is none{f', and it needs {asked}' if asked else ''}; {helps}"
 
 
-def misfits(
-    job: ClaimCandidate, purse: Purse, nodes: Sequence[Node], banned: frozenset[str], now_ms: int
-) -> dict[str, str | None]:
-    """Return by node id why a node may not have the job; None for a node that may as soon as its slots are free."""
-    return {node.id: _misfit(job, node, banned, now_ms) or unpriced(purse, node) for node in nodes}
-
-
-def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -> str:
+def _why_not_there(fit: Fit, said: str) -> str:
     """Return what keeps the nodes that fit from taking the job; if nothing does for one of them, `said`: the job's turn will come."""
-    reasons = [locked_out(node, now_ms) for node in fitting]
+    fitting, reasons = fit.fitting, fit.locked
     if not all(reasons):
         return said
     coming = next((node for node in fitting if node.state == "starting"), None)
@@ -64,7 +79,7 @@ def _why_not_there(fitting: Sequence[Node], here: int, said: str, now_ms: int) -
     if len(fitting) > 1:
         listed = _listed([f"{node.name} {why}" for node, why in zip(fitting, reasons, strict=True)])
         return f"all {len(fitting)} nodes that could take it get no work now: {listed}"
-    only = "the only node" if here == 1 else "the only node that could take it"
+    only = "the only node" if len(fit.reasons) == 1 else "the only node that could take it"
     return f"{only}, {fitting[0].name}, {reasons[0]}"
 
 

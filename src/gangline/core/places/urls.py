@@ -8,8 +8,9 @@ IPv6 address that embeds an IPv4 address (mapped, 6to4, NAT64) must pass as both
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import unescape
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from gangline.core.display import is_text, printable
 from gangline.core.errors import BadInput
@@ -19,6 +20,10 @@ IPNetwork = IPv4Network | IPv6Network
 
 URL_MAX = 2000
 SHOWN_MAX = 200
+HIDDEN_MIN = 6
+"""A shorter part of a path or a query is a word such as `hooks`, and no secret."""
+BEGUN_MIN = 3
+"""The beginning of a hidden part, at the end of a text, is hidden too if it has this many characters."""
 PORTS = {"http": 80, "https": 443}
 NOT_IN_URLS = re.compile(r"[\s\\\x00-\x20\x7f]")
 HOST = re.compile(
@@ -49,6 +54,15 @@ def parse_networks(texts: Iterable[str]) -> tuple[IPNetwork, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
+def are_networks(texts: Iterable[str]) -> bool:
+    """Return whether each text is a network in CIDR notation."""
+    try:
+        parse_networks(texts)
+    except ValueError:
+        return False
+    return True
+
+
 def why_refused(address: str, allowed: Sequence[IPNetwork] = ()) -> str:
     """Return the kind of an address that the server must not connect to, such as `loopback`; empty if it may connect."""
     try:
@@ -65,6 +79,19 @@ def is_allowed(address: str, allowed: Sequence[IPNetwork]) -> bool:
     found = ip_address(address.partition("%")[0])
     meant = found.ipv4_mapped if isinstance(found, IPv6Address) and found.ipv4_mapped else found
     return any(meant.version == network.version and meant in network for network in allowed)
+
+
+def checked_addresses(
+    found: Iterable[str], allowed: Sequence[IPNetwork], *, plain: bool = False
+) -> tuple[list[str], str]:
+    """Return those addresses of a host that the server may connect to, or the kind of the first one if it may connect to none, such as
+    `loopback`. Without TLS (`plain`), all of them must lie in networks that the operator allowed; else the kind is `public`, as
+    anybody on the way could read and change what is sent."""
+    refused = {address: why_refused(address, allowed) for address in found}
+    passed = [address for address, why in refused.items() if not why]
+    if passed and plain and not all(is_allowed(address, allowed) for address in refused):
+        return [], "public"
+    return passed, "" if passed else next(iter(refused.values()), "none")
 
 
 def _special(address: IPAddress) -> str:
@@ -106,6 +133,29 @@ class Url:
     def is_plain(self) -> bool:
         """Return whether requests and answers are unencrypted, so that they can be read and changed on the way."""
         return self.scheme == "http"
+
+
+def hide_target(url: Url, said: str) -> str:
+    """Return what the host of a URL said, without the URL's path and query and the parts of both, which may be secrets: many servers quote
+    the path in their errors, as it is or escaped (HTML, JSON, percent). The text may have been cut at any character.
+
+    >>> hide_target(check_url("https://chat.example/hooks/s3cr3t"), "Cannot POST &#x2F;hooks&#x2F;s3cr3t, or /hooks/s3c")
+    'Cannot POST …, or …'
+    """
+    path, _, query = url.target.partition("?")
+    parts = (part for part in re.split(r"[/?&=;,:]", url.target) if len(part) >= HIDDEN_MIN)
+    hidden = {each for part in (url.target, path, query, *parts) for each in (part, unquote(part)) if len(each) > 1}
+    longest_first = sorted(hidden, key=lambda each: (-len(each), each))
+    plain = unquote(unescape(said)).replace("\\/", "/")
+    plain = re.sub("|".join(map(re.escape, longest_first)) or r"(?!)", "…", plain, flags=re.I)
+    begun = max((_begun(each, plain) for each in longest_first), default=0)
+    return f"{plain[:-begun]}…" if begun >= BEGUN_MIN else plain
+
+
+def _begun(hidden: str, text: str) -> int:
+    """Return how many characters at the end of a text are the beginning of a hidden part."""
+    end, begins = text[-len(hidden) :].lower(), hidden.lower()
+    return next((len(end) - start for start in range(len(end)) if begins.startswith(end[start:])), 0)
 
 
 def check_url(text: str) -> Url:

@@ -11,6 +11,7 @@ from gangline.core.errors import BadInput
 from gangline.core.parsing import adapter
 from gangline.core.policy import STRICT, Exact, Policy, SettingOrigin, Switch, with_consequences
 from gangline.core.server.limits import Limits
+from gangline.core.server.mail import MailSettings
 from gangline.core.server.merging import (
     DEFAULT_SECTION,
     HINT,
@@ -23,6 +24,7 @@ from gangline.core.server.merging import (
     merge_settings,
     say_problems,
 )
+from gangline.core.server.notices import NoticeSettings
 from gangline.core.server.programs import HubSettings, NodeDataSettings, ServerProgram, WorkerProgram
 from gangline.core.server.sources import FetchingSettings, SourceSettings
 
@@ -102,6 +104,8 @@ class ServerSettings:
     pools: Mapping[PoolName, PoolSettings] = field(default_factory=dict)
     fetching: FetchingSettings = field(default_factory=FetchingSettings)
     sources: Mapping[PoolName, SourceSettings] = field(default_factory=dict)
+    notices: NoticeSettings = field(default_factory=NoticeSettings)
+    mail: MailSettings = field(default_factory=MailSettings)
     providers: Mapping[PoolName, Mapping[str, Any]] = field(default_factory=dict)
 
     def pool(self, name: str) -> PoolSettings:

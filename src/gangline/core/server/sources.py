@@ -7,7 +7,7 @@ from annotated_types import Ge, Le, MaxLen
 
 from gangline.core.errors import BadInput
 from gangline.core.places.places import PhotoSource, check_bucket, why_no_target
-from gangline.core.places.urls import parse_networks
+from gangline.core.places.urls import are_networks
 from gangline.core.policy import STRICT, Exact, Switch
 from gangline.core.server.limits import Bytes, Seconds
 
@@ -56,7 +56,7 @@ class FetchingSettings:
     ] = None
 
     def __post_init__(self) -> None:
-        assert _are_networks(self.networks), "networks are written like 10.1.0.0/16, with zeros after the prefix"
+        assert are_networks(self.networks), "networks are written like 10.1.0.0/16, with zeros after the prefix"
 
     @property
     def of_one_project_max(self) -> int:
@@ -97,14 +97,6 @@ class SourceSettings:
 
     def named(self, name: str) -> PhotoSource:
         return PhotoSource(name=name, place=self.place, projects=self.projects, deliver=self.deliver)
-
-
-def _are_networks(texts: tuple[str, ...]) -> bool:
-    try:
-        parse_networks(texts)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_place(place: str) -> bool:

@@ -15,3 +15,13 @@ class Sealer(Protocol):
     def is_current(self, sealed: str) -> bool:
         """Return whether it was sealed under the key that `seal` uses."""
         ...
+
+    @property
+    def current(self) -> str:
+        """Return the id of the key that `seal` uses. It tells nothing of the key."""
+        ...
+
+    def derive(self, key: str, *parts: str) -> bytes | None:
+        """Return 32 bytes that follow from the key of this id and from the parts, and from which neither can be found; None if the key is
+        not known here."""
+        ...

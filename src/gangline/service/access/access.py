@@ -4,14 +4,17 @@ The store has only their hashes. The secrets are random, so a plain SHA-256 is e
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from gangline.core.access import CALLED, KeyRole, Role, Standing, permits, standing
-from gangline.core.errors import Denied, Forbidden, NotFound
+from gangline.core.errors import BadInput, Denied, Forbidden, NotFound
+from gangline.core.jobs.lists.ids import as_list
 from gangline.core.money.cost import HOUR_MS
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey
 from gangline.ports.store import Row, Write, guard, write
+from gangline.service.access.requests import KeyedRequest, apply_once, made_before
 from gangline.service.deployment import Deployment
 
 DEFAULT_PROJECT = "default"
@@ -91,6 +94,14 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
     return Identity(**{name: found[name] for name in Identity.__slots__})
 
 
+def lost_credentials(deployment: Deployment, ids: Sequence[str], now_ms: int) -> set[str]:
+    """Return those of these credentials that were revoked or have expired, or are not known any more."""
+    if not ids:
+        return set()
+    rows = deployment.store.load("standings", **as_list(ids))
+    return set(ids) - {row["id"] for row in rows if _standing(row, now_ms) == "valid"}
+
+
 def note_use(deployment: Deployment, identity: Identity, now_ms: int) -> None:
     """Record when a credential was used last, to the hour. Nodes' tokens are left out: nodes ask too often."""
     if identity.role != "node" and now_ms - (identity.used_ms or 0) >= HOUR_MS:
@@ -115,7 +126,15 @@ def adding_rental(secret: str, rental: str, pool: str, now_ms: int) -> Write:
 
 
 def create_key(
-    deployment: Deployment, maker: Role, project: str, role: KeyRole, *, name: str, lasts_s: float | None, now_ms: int
+    deployment: Deployment,
+    maker: Role,
+    project: str,
+    role: KeyRole,
+    *,
+    name: str,
+    lasts_s: float | None,
+    now_ms: int,
+    request: KeyedRequest | None = None,
 ) -> NewKey:
     """Create a key and return it with its secret, which is never shown again.
 
@@ -125,9 +144,21 @@ def create_key(
         raise _too_little(role, maker)
     secret, ends_ms = deployment.new_secret(role), _ends_ms(lasts_s, now_ms)
     owner = None if role == "operator" else project
-    deployment.store.apply(_adding(secret, role, name=name, project=owner, expires_ms=ends_ms, now_ms=now_ms))
+    _refuse_again(deployment, request, "key", "gangline keys revoke")
+    adding = _adding(secret, role, name=name, project=owner, expires_ms=ends_ms, now_ms=now_ms)
+    apply_once(deployment, request, _id(role, secret), now_ms, adding)
     made = _made(role, secret, name, ends_ms, now_ms)
     return NewKey(key=KeyView(role=role, project=owner, **made), secret=secret)
+
+
+def _refuse_again(deployment: Deployment, request: KeyedRequest | None, called: str, revoke: str) -> None:
+    """Raise `BadInput` if the request was answered before: that answer had a secret, which is nowhere else."""
+    made = made_before(deployment, request)
+    if made:
+        raise BadInput(
+            f"this request has made the {called} {made} already, and its secret was in that answer alone",
+            hint=f"if the answer was lost, revoke it (`{revoke} {made}`) and ask with another Idempotency-Key",
+        )
 
 
 def keys(deployment: Deployment, project: str | None, now_ms: int) -> list[KeyView]:
@@ -142,13 +173,20 @@ def revoke_user_key(deployment: Deployment, project: str | None, key: str, now_m
 
 
 def create_join_token(
-    deployment: Deployment, pool: str, *, name: str, lasts_s: float | None, now_ms: int, terms: Terms = NO_TERMS
+    deployment: Deployment,
+    pool: str,
+    *,
+    name: str,
+    lasts_s: float | None,
+    now_ms: int,
+    terms: Terms = NO_TERMS,
+    request: KeyedRequest | None = None,
 ) -> NewJoinToken:
     """Create a join token and return it with its secret, which is never shown again."""
     secret, ends_ms = deployment.new_secret("join"), _ends_ms(lasts_s, now_ms)
-    deployment.store.apply(
-        _adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms, terms=terms)
-    )
+    _refuse_again(deployment, request, "join token", "gangline join-tokens revoke")
+    adding = _adding(secret, "join", name=name, pool=pool, expires_ms=ends_ms, now_ms=now_ms, terms=terms)
+    apply_once(deployment, request, _id("join", secret), now_ms, adding)
     made = _made("join", secret, name, ends_ms, now_ms)
     return NewJoinToken(join_token=JoinTokenView(pool=pool, **made, **asdict(terms)), secret=secret)
 

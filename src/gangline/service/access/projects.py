@@ -7,6 +7,7 @@ from gangline.core.money.cost import unknown_parts
 from gangline.core.views import ProjectView
 from gangline.ports.store import guard, write
 from gangline.service.access.access import Identity
+from gangline.service.access.requests import KeyedRequest, apply_once, made_before
 from gangline.service.deployment import Deployment
 from gangline.service.money.bill import as_purse
 
@@ -22,14 +23,16 @@ def reachable_project(deployment: Deployment, identity: Identity, wanted: str | 
     return wanted
 
 
-def create_project(deployment: Deployment, project: str) -> None:
-    """Create a project; an existing one stays as it is. Raise `BadInput` if the name is invalid."""
+def create_project(deployment: Deployment, project: str, now_ms: int = 0, request: KeyedRequest | None = None) -> None:
+    """Create a project; an existing one stays as it is. Raise `BadInput` if the name is invalid, or the request was another one before."""
+    if made_before(deployment, request):
+        return
     if not is_project_name(project):
         raise BadInput(
             f"{project!r} is not a valid name for a project",
             hint="use up to 40 lower-case letters, digits and hyphens; begin and end with a letter or digit",
         )
-    deployment.store.apply(write("add_project", id=project))
+    apply_once(deployment, request, project, now_ms, write("add_project", id=project))
 
 
 def set_allowance(deployment: Deployment, project: str, *, share: float, budget_usd: float | None) -> None:

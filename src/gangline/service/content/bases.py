@@ -18,6 +18,7 @@ from gangline.core.specs.spec import Spec
 from gangline.core.views import BaseView
 from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.store import Row, Write, write
+from gangline.service.access.requests import KeyedRequest, apply_once, made_before
 from gangline.service.content import mirror
 from gangline.service.content.blobs import check_here, naming
 from gangline.service.content.on_hub import files_wanted, recognise
@@ -44,9 +45,19 @@ class _Pinned:
 
 
 def add(
-    deployment: Deployment, project: str, name: str, base: Base, vae: Base | None, said: BaseStatement, now_ms: int
+    deployment: Deployment,
+    project: str,
+    name: str,
+    base: Base,
+    vae: Base | None,
+    said: BaseStatement,
+    now_ms: int,
+    request: KeyedRequest | None = None,
 ) -> BaseView:
     """Add a base under a name. Raise `BadInput` if the name is invalid or stands for another base, or the base cannot be trained."""
+    earlier = made_before(deployment, request)
+    if earlier:
+        return get_base(deployment, project, earlier)
     if not is_base_name(name):
         raise BadInput(
             f"{name!r} is not a valid name for a base", hint="use letters, digits, dots and hyphens, up to 100"
@@ -78,6 +89,7 @@ def add(
         raise BadInput(
             f"{name} stands for another base already", hint=f"remove that one with `gangline bases rm {name}`"
         )
+    apply_once(deployment, request, name, now_ms)  # a repeated request that comes before this finds the same base
     return kept
 
 

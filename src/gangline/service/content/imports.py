@@ -59,8 +59,8 @@ def awaiting(job: str, spec: Spec, places: Sequence[PhotoPlace]) -> tuple[str, l
     return added["asked"], [write("await_photos", id=job, spec=asked), write("add_import", job=job, **added)]
 
 
-def why_waiting(deployment: Deployment, job: str, now_ms: int) -> str:
-    row = _find(deployment, job)
+def why_waiting(row: Row | None, now_ms: int) -> str:
+    """Return how far the photos of a job are, from the row of its import."""
     if row is None:
         return FETCHING
     far = f": {row['done']} of {row['files']}" if row["files"] else ""

@@ -13,6 +13,7 @@ from gangline.core.words import counted
 from gangline.ports.pool import Instance, NoCapacity, Offer, Pool, PoolDrivers, WithLogs
 from gangline.ports.store import Row, guard, write
 from gangline.service.access.access import DEFAULT_POOL
+from gangline.service.access.requests import KeyedRequest, made_before, recording
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment, RentedPool
 from gangline.service.fleet.fleet import REMOVED
@@ -51,8 +52,13 @@ class PoolWish:
         }
 
 
-def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) -> PoolView:
+def make_pool(
+    deployment: Deployment, name: str, wish: PoolWish, now_ms: int, request: KeyedRequest | None = None
+) -> PoolView:
     """Make a pool, once its provider has answered with these settings. Raise `BadInput` for what is wrong, and if the name is taken."""
+    earlier = made_before(deployment, request)
+    if earlier:
+        return pool_view(deployment, earlier)
     if not is_pool_name(name):
         raise BadInput(
             f"{name or 'an empty text'} cannot be the name of a pool",
@@ -65,7 +71,7 @@ def make_pool(deployment: Deployment, name: str, wish: PoolWish, now_ms: int) ->
     row = _row_of(name, deployment.new_id("pool"), wish)
     _check_limits(wish)
     _ask_provider(deployment, row)
-    if not deployment.store.apply(guard("add_pool", **row, now=now_ms)):
+    if not deployment.store.apply(guard("add_pool", **row, now=now_ms), *recording(request, name, now_ms)):
         raise _taken(deployment, name)
     return pool_view(deployment, name)
 

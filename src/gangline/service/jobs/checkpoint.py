@@ -74,7 +74,7 @@ def sign_downloads(
     strange = set(request.keys) - readable.keys()
     if strange:
         return Refused(because=f"{min(strange)} is not an input or a checkpoint of this job")
-    if not _count(deployment, node, hold, sum(readable[key] for key in request.keys), now_ms):
+    if not _count(deployment, node, job["id"], hold, sum(readable[key] for key in request.keys), now_ms):
         return LOST
     return Urls(
         urls=tuple(
@@ -83,13 +83,15 @@ def sign_downloads(
     )
 
 
-def _count(deployment: Deployment, node: str, hold: Hold, size: int, now_ms: int) -> bool:
+def _count(deployment: Deployment, node: str, job: str, hold: Hold, size: int, now_ms: int) -> bool:
     """Count a download, which costs money. If no more can be reserved for it, end the attempt and return False."""
     while rows := deployment.store.load("lease", **lease_of(node, hold)):
         seen = rows[0]["downloaded_bytes"]
         because = out_of_money(deployment, rows[0], seen + size, now_ms)
         if because:
-            conclude(deployment, hold.attempt, stopped(deployment, "", because), now_ms)
+            stop = stopped(deployment, "", because)
+            said = event(job, "over budget", because, now_ms, attempt=hold.attempt, node=node)
+            conclude(deployment, hold.attempt, stop, now_ms, more=[said])
             return False
         if deployment.store.apply(guard("count_download", **lease_of(node, hold), bytes=size, seen=seen)):
             return True

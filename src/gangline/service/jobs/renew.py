@@ -3,7 +3,7 @@
 from gangline.core.jobs.keys import attempt_prefix, log_key
 from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import LOST, job_of_hold, lease_of
+from gangline.service.attempts import LOST, event, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import wishes
 from gangline.service.jobs.budget import out_of_money
@@ -27,13 +27,17 @@ def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int
     if beat.steps:
         deployment.store.apply(write("count_steps", attempt=hold.attempt, steps=beat.steps))
     save, finish = wishes.tell(deployment, hold, beat) if held[0]["wishes"] else (False, False)
-    return Beaten(stop=held[0]["stop"] or _without_money(deployment, held[0], now_ms), save=save, finish=finish)
+    return Beaten(stop=held[0]["stop"] or _without_money(deployment, node, held[0], now_ms), save=save, finish=finish)
 
 
-def _without_money(deployment: Deployment, lease: Row, now_ms: int) -> str:
+def _without_money(deployment: Deployment, node: str, lease: Row, now_ms: int) -> str:
     because = out_of_money(deployment, lease, lease["downloaded_bytes"], now_ms)
     if because:
-        deployment.store.apply(write("ask_to_stop", attempt=lease["attempt"], kind="", because=because, now=now_ms))
+        job = deployment.store.load("job_of_attempt", attempt=lease["attempt"])[0]["id"]
+        deployment.store.apply(
+            guard("ask_to_stop", attempt=lease["attempt"], kind="", because=because, now=now_ms),
+            event(job, "over budget", because, now_ms, attempt=lease["attempt"], node=node),
+        )
     return because
 
 

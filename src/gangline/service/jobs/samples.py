@@ -37,7 +37,7 @@ from gangline.service.attempts import (
 from gangline.service.content.blobs import check_here, listing, naming
 from gangline.service.content.upload import stored_as
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.submit import adding
+from gangline.service.jobs.submit import NOBODY, Asker, adding, earlier_job
 from gangline.service.money.bill import load_purse
 
 ATTEMPTS_MAX = 2
@@ -129,7 +129,9 @@ def of_result(deployment: Deployment, job: str, step: int, now_ms: int) -> list[
     return _adding_job(deployment, deployment.new_id("job"), parent, None, step, now_ms) if wanted else []
 
 
-def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
+def retry_samples(
+    deployment: Deployment, ended: Row, now_ms: int, request: str | None = None, asker: Asker = NOBODY
+) -> str:
     """Submit a new job that renders what this one should have, and return its id. Raise `BadInput` if its checkpoint may be gone."""
     task = parse_task(json.loads(ended["spec"]))
     assert isinstance(task, SampleSpec), "it renders"
@@ -139,6 +141,10 @@ def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
             hint="the job renders pictures of its later checkpoints by itself",
         )
     for _ in range(TRIES_MAX):
+        # Another server may have answered the same request meanwhile.
+        earlier = earlier_job(deployment, ended["project"], request, asker)
+        if earlier:
+            return earlier
         job, parent = deployment.new_id("job"), deployment.store.load("job", id=task.job)[0]
         if parent["removed_ms"] is not None:
             raise BadInput(f"{task.job} was deleted, so its pictures cannot be rendered")
@@ -147,14 +153,24 @@ def retry_samples(deployment: Deployment, ended: Row, now_ms: int) -> str:
         check_here(deployment, parent["project"], task.input_files())
         used = naming(parent["project"], task.input_files().values(), now_ms)
         last = parent["ended_step"] or parent["steps"]
-        if deployment.store.apply(*used, *_adding_job(deployment, job, parent, None, last, now_ms), moved):
+        if deployment.store.apply(
+            *used, *_adding_job(deployment, job, parent, None, last, now_ms, request, asker), moved
+        ):
             return job
     raise Unreachable(f"{task.job} changed {TRIES_MAX} times meanwhile; try again")
 
 
 def _adding_job(
-    deployment: Deployment, job: str, parent: Row, checkpoint: str | None, step: int, now_ms: int
+    deployment: Deployment,
+    job: str,
+    parent: Row,
+    checkpoint: str | None,
+    step: int,
+    now_ms: int,
+    request: str | None = None,
+    asker: Asker = NOBODY,
 ) -> list[Write]:
+    """Return the writes of a job that renders pictures of `parent`. If nobody asked for it, it belongs to whom its parent belongs."""
     of = parse_spec(json.loads(parent["spec"]))
     assert not isinstance(of, CommandSpec), "a command's pictures are its own"
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
@@ -169,11 +185,13 @@ def _adding_job(
             project=parent["project"],
             name=f"{parent['name']}, {what}",
             spec_hash=spec_hash(spec),
-            request=None,
+            request=request,
             because=because,
             steps=spec.pictures,
             workload=workload(spec),
             exact="off",
+            owner=asker.owner or parent["owner"],
+            fingerprint=asker.fingerprint,
             now=now_ms,
         ),
         *listing(parent["project"], job, spec.input_files().values()),

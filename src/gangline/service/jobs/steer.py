@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.events import Moved
 from gangline.core.job import ENDED, Job
 from gangline.core.jobs.failure import Verdict, canceled
+from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.store import Row, guard, write
@@ -16,25 +18,27 @@ from gangline.service.attempts import TRIES_MAX, WAITS, as_job, conclude, event,
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
-from gangline.service.jobs.submit import queue, read_submission
+from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
 PAUSED = "paused by its owner"
 
 
-def cancel(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+def cancel(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
     """Cancel a job, and the rendering of its pictures. Return False if it had ended already; then nothing changes."""
+    seen.check(job_id, deployment.store.load("job", id=job_id)[0]["version"])  # before its pictures are canceled
     for row in deployment.store.load("open_samples", parent=job_id):
         cancel(deployment, row["id"], now_ms)
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
-            return conclude(deployment, live["id"], lambda now, _attempt, _past: canceled(now), now_ms)
+            return conclude(deployment, live["id"], lambda now, _attempt, _past: canceled(seen.checked(now)), now_ms)
         return _move(deployment, job, "canceled", canceled(job).because, now_ms)
 
-    return until_done(deployment, job_id, act, leave=ENDED)
+    return until_done(deployment, job_id, act, leave=ENDED, seen=seen)
 
 
-def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+def pause(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
     """Pause a job; a node at work saves and releases it first. Return False if it is paused already. Raise `BadInput` if it has ended."""
 
     def act(job: Job, live: Row | None) -> bool | None:
@@ -47,7 +51,7 @@ def pause(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return _move(deployment, job, "paused", PAUSED, now_ms)
 
-    return until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused")
+    return until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused", seen=seen)
 
 
 def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
@@ -59,7 +63,7 @@ def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> 
     return until_done(deployment, job_id, act, leave=ENDED | {"paused"})
 
 
-def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+def resume(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
     """Put a paused job back into the queue. Return False if it was not paused. Raise `BadInput` if it has ended, or lacks a secret."""
     row = deployment.store.load("job", id=job_id)[0]
     if not KINDS[row["kind"]].ours:
@@ -75,7 +79,7 @@ def resume(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return _move(deployment, job, "queued", WAITS, now_ms)
 
-    return until_done(deployment, job_id, act, leave=frozenset({"queued"}), refuse="resumed")
+    return until_done(deployment, job_id, act, leave=frozenset({"queued"}), refuse="resumed", seen=seen)
 
 
 def submit_again(
@@ -86,17 +90,24 @@ def submit_again(
     *,
     from_checkpoint: bool = False,
     from_step: int | None = None,
+    request: str | None = None,
+    asker: Asker = NOBODY,
 ) -> str:
-    """Submit the same spec as a new job, optionally from the checkpoint that the old one reached or that of a step, and return its id.
-    Without either, one that continues another job begins where the old one did.
+    """Submit the same spec as a new job with the same labels, and return its id.
+
+    It may begin from the checkpoint that the old one reached, or that of a step. Without either, one that continues another job begins
+    where the old one did.
 
     Raise `BadInput` while the old job may still succeed, or if it has no checkpoint to begin from.
     """
+    earlier = earlier_job(deployment, project, request, asker)
+    if earlier:
+        return earlier
     row = deployment.store.load("job", id=job_id)[0]
     if row["state"] not in ENDED:
         raise BadInput(f"{job_id} is {row['state']} and may still succeed", hint="cancel it first")
     if KINDS[row["kind"]].renders:
-        return samples.retry_samples(deployment, row, now_ms)
+        return samples.retry_samples(deployment, row, now_ms, request, asker)
     value = json.loads(row["spec"])
     begins_from, begins_step = (
         _heritage(deployment, row, from_step)
@@ -110,10 +121,11 @@ def submit_again(
         spec,
         places,
         name=row["name"],
-        request=None,
+        request=request,
         now_ms=now_ms,
         begins_from=begins_from,
         begins_step=begins_step,
+        asker=replace(asker, labels=labels_of(deployment, job_id)),
     )
 
 
@@ -156,13 +168,22 @@ It returns False if the job changed concurrently, None if there is nothing to do
 """
 
 
-def until_done(deployment: Deployment, job_id: str, act: JobChange, *, leave: frozenset[str], refuse: str = "") -> bool:
+def until_done(
+    deployment: Deployment,
+    job_id: str,
+    act: JobChange,
+    *,
+    leave: frozenset[str],
+    refuse: str = "",
+    seen: Seen = ANY_VERSION,
+) -> bool:
     """Apply `act`, and retry while others change the job. Return False if it is in a state of `leave`, or there is nothing to do.
 
-    Raise `BadInput` if the job has ended; `refuse` is the verb for the message.
+    Raise `BadInput` if the job has ended, where `refuse` is the verb for the message, and `Changed` if it is not as it was `seen`.
     """
     for _ in range(TRIES_MAX):
         row = deployment.store.load("job", id=job_id)[0]
+        seen.check(job_id, row["version"])
         if row["state"] in leave:
             return False
         if row["state"] in ENDED:

@@ -1,7 +1,7 @@
 """Submit a job: upload photos and bases by content, then name them in a spec; or submit a spec that says where its photos are."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gangline.core.canonical import canonical_json
@@ -17,7 +17,7 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import SampleSpec, Spec, continued, parse_submitted, spec_hash, workload
 from gangline.core.views import BlobView
 from gangline.ports.server import Refused, Upload
-from gangline.ports.store import Write, guard, write
+from gangline.ports.store import Row, Write, guard, write
 from gangline.service.access.secrets import check_secrets
 from gangline.service.attempts import WAITS, event
 from gangline.service.content.bases import pinned, with_base_named
@@ -27,6 +27,22 @@ from gangline.service.content.imports import FETCHING, awaiting, places_of
 from gangline.service.content.mirror import copied_files
 from gangline.service.content.upload import grant, stored_as
 from gangline.service.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks for a job, and with which labels: `owner` is the id of a key. `fingerprint` is a hash of a request that may be repeated.
+
+    `released` is how servers before fingerprints wrote the key of this request, if they wrote it in another way.
+    """
+
+    owner: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str | None = None
+    released: str | None = None
+
+
+NOBODY = Asker()
 
 
 def blob_here(
@@ -45,16 +61,26 @@ def blob_here(
 
 
 def submit(
-    deployment: Deployment, project: str, value: dict[str, Any], *, name: str, request: str | None, now_ms: int
+    deployment: Deployment,
+    project: str,
+    value: dict[str, Any],
+    *,
+    name: str,
+    request: str | None,
+    now_ms: int,
+    asker: Asker = NOBODY,
 ) -> str:
     """Submit a job and return its id, or that of the job that the same `request` created before. Raise `BadInput` or `InvalidSpec`.
 
     The name that a user gives to a job is its LoRA's as well, unless the spec has one: two LoRAs of one prompt stay two files.
     """
+    earlier = earlier_job(deployment, project, request, asker)
+    if earlier:
+        return earlier
     spec, places = read_submission(deployment, project, value)
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
-    return queue(deployment, project, spec, places, name=name, request=request, now_ms=now_ms)
+    return queue(deployment, project, spec, places, name=name, request=request, now_ms=now_ms, asker=asker)
 
 
 def read_submission(
@@ -87,6 +113,7 @@ def queue(
     now_ms: int,
     begins_from: str | None = None,
     begins_step: int | None = None,
+    asker: Asker = NOBODY,
 ) -> str:
     """Submit a spec that was read already.
 
@@ -102,6 +129,9 @@ def queue(
     job = deployment.new_id("job")
     asked, awaited = awaiting(job, spec, places) if places else (spec_hash(spec), [])
     because = FETCHING if places else WAITS
+    before = earlier_job(deployment, project, request, asker, asked) if asker.released else None
+    if before:  # no index tells that its key is the same one
+        return before
     added = deployment.store.apply(
         *naming(project, inputs.values(), now_ms),
         write("add_project", id=project),
@@ -118,8 +148,11 @@ def queue(
             workload=workload(spec),
             copied_bytes=sum(file.bytes for file in copied_files(deployment, project, spec).values()),
             exact=spec.exact,
+            owner=asker.owner,
+            fingerprint=None if request is None else asker.fingerprint,
             now=now_ms,
         ),
+        *(write("put_label", job=job, key=key, value=value) for key, value in asker.labels.items()),
         *awaited,
         *delivering(job, spec.deliver),
         *listing(project, job, inputs.values()),
@@ -140,18 +173,40 @@ def queue(
             raise BadInput(f"{begins_from} keeps no checkpoint any more", hint="submit the job without it")
         if _begins_exactly(spec, begins_from) and begins_step not in kept:
             raise BadInput(f"{begins_from} keeps no checkpoint of step {begins_step} any more", hint="try again")
-    return _earlier(deployment, project, request, asked, inputs)
-
-
-def _earlier(deployment: Deployment, project: str, request: str | None, asked: str, inputs: Mapping[str, File]) -> str:
-    """Return the job that the same request created before. Raise `BadInput` if that request had another spec."""
-    earlier = deployment.store.load("job_of_request", project=project, request=request)
-    if not earlier:
+    earlier = earlier_job(deployment, project, request, asker, asked)
+    if earlier is None:
         check_here(deployment, project, inputs)
         raise Unreachable("files of this job are being deleted, as nothing used them", hint="try again in a minute")
-    if earlier[0]["spec_hash"] != asked:
-        raise BadInput(f"the request {request} was used for another spec", hint="use a new Idempotency-Key")
-    return earlier[0]["id"]
+    return earlier
+
+
+def earlier_job(
+    deployment: Deployment, project: str, request: str | None, asker: Asker, asked: str | None = None
+) -> str | None:
+    """Return the job that the same request created before, if one did. Raise `BadInput` if that request was another one.
+
+    Where either of them has no fingerprint, their specs are compared: `asked` is a hash of this one's, and without it nothing is found.
+    """
+    earlier = _of_request(deployment, project, request, asker.released) if request else None
+    if earlier is None:
+        return None
+    before, fingerprint = earlier["fingerprint"], asker.fingerprint
+    compared = (before, fingerprint) if before and fingerprint else (earlier["spec_hash"], asked)
+    if None in compared:
+        return None
+    if compared[0] != compared[1]:
+        what = "spec" if compared[1] == asked else "request"
+        raise BadInput(f"this Idempotency-Key was used for another {what}", hint="use a new Idempotency-Key")
+    return earlier["id"]
+
+
+def _of_request(deployment: Deployment, project: str, request: str, released: str | None) -> Row | None:
+    """Return the job that remembers the request, or its `released` form: that is of this request only in a job of before fingerprints."""
+    rows = deployment.store.load("job_of_request", project=project, request=request)
+    if not rows and released:
+        found = deployment.store.load("job_of_request", project=project, request=released)
+        rows = [row for row in found if row["fingerprint"] is None]
+    return rows[0] if rows else None
 
 
 def _at(job: str, step: int | None) -> str:

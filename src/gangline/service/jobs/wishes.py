@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from gangline.core.errors import BadInput
 from gangline.core.job import Job
 from gangline.core.jobs.failure import Verdict
+from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.core.jobs.wishes import ASKED, Wish, WishKind, are_to_save
 from gangline.core.runs.contract import pictures_name
 from gangline.core.specs.kinds import KINDS
@@ -23,7 +24,7 @@ from gangline.service.jobs.steer import JobChange, until_done
 COLUMNS = tuple(field.name for field in fields(Wish))
 
 
-def ask_to_save(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+def ask_to_save(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
     """Have a checkpoint saved. Return False if that was asked before and is not done yet. Raise `BadInput` if no node works on the job."""
     row = deployment.store.load("job", id=job_id)[0]
     _refuse_pictures(row, "save")
@@ -41,10 +42,10 @@ def ask_to_save(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return deployment.store.apply(*_asking(job, "save", now_ms))
 
-    return until_done(deployment, job_id, _once(deployment, "save", act), leave=frozenset(), refuse="saved")
+    return until_done(deployment, job_id, _once(deployment, "save", act), leave=frozenset(), refuse="saved", seen=seen)
 
 
-def ask_for_samples(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+def ask_for_samples(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
     """Have pictures rendered of what the job has now: of its next checkpoint, or of its newest one if no node works on it.
 
     Return False if they were asked for before and have not come yet. Raise `BadInput` if there is nothing to show.
@@ -61,7 +62,9 @@ def ask_for_samples(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             return _show_newest(deployment, row, job, now_ms)
         return deployment.store.apply(*_asking(job, "sample", now_ms), write("ensure_sampling", job=job_id, now=now_ms))
 
-    return until_done(deployment, job_id, _once(deployment, "sample", act), leave=frozenset(), refuse="shown")
+    return until_done(
+        deployment, job_id, _once(deployment, "sample", act), leave=frozenset(), refuse="shown", seen=seen
+    )
 
 
 def _show_newest(deployment: Deployment, row: Row, job: Job, now_ms: int) -> bool | None:
@@ -86,7 +89,7 @@ def _show_newest(deployment: Deployment, row: Row, job: Job, now_ms: int) -> boo
     )
 
 
-def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int) -> bool:
+def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
     """Have a job end with what it has: its node takes no more steps and writes the result. One that waits or is paused goes to a node that
     writes it.
 
@@ -111,7 +114,9 @@ def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int) -> bool:
             )
         return deployment.store.apply(*_asking(job, "finish", now_ms), *_requeued(job, now_ms))
 
-    return until_done(deployment, job_id, _once(deployment, "finish", act), leave=frozenset(), refuse="finished early")
+    return until_done(
+        deployment, job_id, _once(deployment, "finish", act), leave=frozenset(), refuse="finished early", seen=seen
+    )
 
 
 def _requeued(job: Job, now_ms: int) -> list[Write]:

@@ -1,5 +1,8 @@
 """Write the ledger: each part of a node's time exactly once, the spending of attempts, storage and downloads."""
 
+from collections import defaultdict
+from collections.abc import Mapping
+
 from gangline.core.job import Attempt, AttemptState, Job, Node
 from gangline.core.jobs.claim import decayed
 from gangline.core.money.budget import Purse
@@ -68,11 +71,17 @@ def storage_since(deployment: Deployment, kept: Row, from_ms: int, now_ms: int) 
     return [write("add_storage_cost", **of, **line)]
 
 
-def stored_micro_usd(deployment: Deployment, job: str, now_ms: int) -> int:
-    """Return what the job's current checkpoints and results have cost so far. Those that were deleted are in the ledger."""
+def stored_micro_usd(deployment: Deployment, listed: Mapping[str, object], now_ms: int) -> dict[str, int]:
+    """Return what each job's current checkpoints and results have cost so far, in micro-dollars. Those that were deleted are in the ledger.
+
+    `listed` has the jobs as statements take them (`gangline.core.jobs.lists.ids.as_list`).
+    """
     rate = deployment.policy.storage_usd_per_gb_month
-    kept = deployment.store.load("stored", job=job) if rate else []
-    return sum(storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate) for row in kept)
+    kept = deployment.store.load("stored_of_jobs", **listed) if rate else []
+    costs: dict[str, int] = defaultdict(int)
+    for row in kept:
+        costs[row["job"]] += storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate)
+    return costs
 
 
 def bill_id(rental: str, instance: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.job import ENDED
+from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.core.runs.kept import GoingView, KeptKind, RemovalView
 from gangline.core.runs.prepared import subjects
 from gangline.core.runs.retention import PREVIEWS
@@ -47,13 +48,14 @@ def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
     return _view(job, found)
 
 
-def remove(deployment: Deployment, job_id: str, now_ms: int) -> RemovalView:
+def remove(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> RemovalView:
     """Delete a job and return a list of the deleted things. The bytes of photos are deleted within a minute.
 
-    Raise `BadInput` as `what_goes` does.
+    Raise `BadInput` as `what_goes` does, and `Changed` if the job is not as it was `seen`.
     """
     for _ in range(TRIES_MAX):
         job = deployment.store.load("job", id=job_id)[0]
+        seen.check(job_id, job["version"])
         refuse_open(job)
         _refuse_heirs(deployment, job)
         for row in deployment.store.load("open_samples", parent=job_id):
@@ -158,13 +160,16 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
     for row in found.prepared:
         which = {name: row[name] for name in ("project", "key", "attempt")}
         yield write("forget_prepared", **which, seen=row["used_ms"])
+    # the events before their notices: this waits for a transaction that is adding some
     yield write("remove_events", job=job)
+    yield write("remove_notices", job=job)
     yield write("remove_bans", job=job)
     yield write("remove_tracking", job=job)
     yield write("remove_tracked_pictures", job=job)
     yield write("remove_sampling", job=job)
     yield write("remove_wishes", job=job)
     yield write("remove_job_files", job=job)
+    yield write("drop_labels", job=job)
     if found.job["imported"]:
         yield write("remove_import", job=job)
     if json.loads(found.job["spec"]).get("deliver"):

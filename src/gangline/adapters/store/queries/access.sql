@@ -9,6 +9,11 @@ SELECT credential.id, credential.role, credential.project, credential.pool, cred
 FROM credential LEFT JOIN node ON node.id = credential.node
 WHERE credential.hash = :hash
 
+-- name: standings
+-- Read until when each of these credentials is valid.
+SELECT credential.id, credential.expires_ms, credential.revoked_ms FROM {listed_ids}
+    JOIN credential ON credential.id = listed.id
+
 -- name: add_credential
 INSERT INTO credential (id, hash, role, name, project, pool, node, made_ms, expires_ms, price_micro_usd_per_hour, trust,
                         nodes_max, nodes_per_hour, rental)
@@ -78,3 +83,14 @@ DELETE FROM secret WHERE project = :project AND name = :name
 -- name: reseal_secret
 -- Replace what is encrypted under an older key, unless the value was set again meanwhile.
 UPDATE secret SET sealed = :sealed WHERE project = :project AND name = :name AND sealed = :before
+
+-- name: request
+SELECT fingerprint, made FROM request WHERE project = :project AND endpoint = :endpoint AND key = :key
+
+-- name: add_request
+-- Write down what a request has made, unless it has made it before.
+INSERT INTO request (project, endpoint, key, fingerprint, made, at_ms) VALUES (:project, :endpoint, :key, :fingerprint, :made, :now)
+ON CONFLICT (project, endpoint, key) DO NOTHING
+
+-- name: forget_requests
+DELETE FROM request WHERE at_ms < :before

@@ -4,10 +4,10 @@
 -- Add a job, unless the same request (its Idempotency-Key) has added one before.
 INSERT INTO job (id, project, name, kind, wanted, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
                  slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed)
+                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed, owner, fingerprint)
 VALUES (:id, :project, :name, :kind, :wanted, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
         :workload, :slots, :input_bytes, 0, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now,
-        1, :now, :now, 1)
+        1, :now, :now, 1, :owner, :fingerprint)
 ON CONFLICT DO NOTHING
 
 -- name: followed
@@ -20,14 +20,14 @@ FROM job LEFT JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fen
 WHERE job.id = :id
 
 -- name: job_of_request
-SELECT id, COALESCE(photo_import.asked, spec_hash) AS spec_hash FROM job LEFT JOIN photo_import ON photo_import.job = job.id
+SELECT id, COALESCE(photo_import.asked, spec_hash) AS spec_hash, fingerprint FROM job LEFT JOIN photo_import ON photo_import.job = job.id
 WHERE project = :project AND request = :request
 
 -- name: job
 SELECT id, project, name, kind, wanted, spec, spec_hash, state, because, steps, priority, base, workload, slots,
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
        attempts_failed, attempts_max, ready_ms, version, begins_from, begins_step, fetching, imported, submitted_ms, queued_ms,
-       ended_ms, ended_step, removed_ms
+       ended_ms, ended_step, removed_ms, owner
 FROM job WHERE id = :id
 
 -- name: job_of_attempt
@@ -43,29 +43,6 @@ SELECT job.id, job.project, job.kind, job.spec_hash, job.steps, job.base, job.ex
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
      LEFT JOIN sampling ON sampling.job = job.id
 WHERE lease.attempt = :attempt AND lease.rank = :rank AND lease.node = :node AND lease.fencing = :fencing
-
--- name: jobs_page
--- List jobs, newest first, after the last one of the previous page.
-SELECT id, project, name, kind, wanted, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
-       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       begins_from, fetching, submitted_ms, queued_ms, ended_ms, ended_step
-FROM job
-WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
-  AND (submitted_ms < :before_ms OR (submitted_ms = :before_ms AND id < :before_id))
-ORDER BY submitted_ms DESC, id DESC
-LIMIT :limit
-
--- name: jobs_named
--- List jobs by name, or by the beginning or end of the id; newest first.
-SELECT id, project, name, kind, wanted, spec_hash, state, because, steps, priority, base, fencing, attempts_failed, version,
-       ready_ms, gpu, gpu_memory_gb, pool, trust, numerics, slots, input_bytes + checkpoint_bytes AS download_bytes,
-       begins_from, fetching, submitted_ms, queued_ms, ended_ms, ended_step
-FROM job
-WHERE project = :project AND kind <> 'sample' AND removed_ms IS NULL
-  AND (name = :named OR substr(id, 1, CAST(:length AS INTEGER)) = :named OR substr(id, 5, CAST(:length AS INTEGER)) = :named
-       OR substr(id, length(id) - CAST(:length AS INTEGER) + 1) = :named)
-ORDER BY submitted_ms DESC, id DESC
-LIMIT :limit
 
 -- name: pin_numerics
 -- For a job that must stay exact, the first checkpoint decides on which nodes it may resume.
@@ -107,8 +84,10 @@ UPDATE job SET ended_step = :step WHERE id = :id
 UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND version = :version
 
 -- name: add_event
-INSERT INTO event (job, number, at_ms, kind, attempt, node, because)
-SELECT :job, COALESCE(MAX(number), 0) + 1, :now, :kind, :attempt, :node, :because FROM event WHERE job = :job
+-- Add an event. It comes after the write that changes its job's state, and so records the state that it led to.
+INSERT INTO event (job, number, at_ms, kind, attempt, node, state, because)
+SELECT :job, COALESCE(MAX(number), 0) + 1, :now, :kind, :attempt, :node, COALESCE((SELECT job.state FROM job WHERE job.id = :job), ''), :because
+FROM event WHERE job = :job
 
 -- name: events
-SELECT number, at_ms, kind, attempt, node, because FROM event WHERE job = :job AND number > :after ORDER BY number
+SELECT number, at_ms, kind, attempt, node, state, because FROM event WHERE job = :job AND number > :after ORDER BY number

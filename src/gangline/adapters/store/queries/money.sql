@@ -33,14 +33,6 @@ WHERE id = :id
 INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd)
 VALUES (:node, :attempt, :cause, :from_ms, :to_ms, :job, :project, :micro_usd)
 
--- name: stored
--- List what a job stores in the object store, and since when.
-SELECT checkpoint.bytes, checkpoint.committed_ms AS since_ms FROM checkpoint
-WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
-UNION ALL
-SELECT artifact.bytes, COALESCE(artifact.made_ms, job.ended_ms) AS since_ms
-FROM artifact JOIN job ON job.id = artifact.job WHERE artifact.job = :job
-
 -- name: unpriced
 -- Return whether a project ever had an attempt of unknown price.
 SELECT EXISTS (SELECT 1 FROM attempt JOIN job ON job.id = attempt.job

@@ -8,3 +8,7 @@ SELECT ticked_ms, back_ms, ticker, turn_ends_ms FROM service WHERE id = 1
 UPDATE service SET back_ms = CASE WHEN :now - ticked_ms > :gap_ms THEN :now ELSE back_ms END, ticked_ms = :now,
        ticker = :server, turn_ends_ms = :turn_ends_ms
 WHERE id = 1 AND (ticker = :server OR turn_ends_ms < :now)
+
+-- name: hold_turn
+-- Do what follows in the turn of this server, and no other server does anything in its own meanwhile.
+UPDATE service SET ticker = ticker WHERE id = 1 AND ticker = :server AND turn_ends_ms >= :now

@@ -20,13 +20,12 @@ def artifacts_command(
 ) -> None:
     """List a job's results, or download them and check each against its SHA-256."""
     client, job = client_and_job(server, token, job)
-    found, view = client.artifacts(job), client.job(job)
+    found, view = list(client.artifacts.list(job)), client.jobs.get(job)
     if to is not None:
         if not found:
             raise NotFound(f"{job} has no results yet: it is {view.summary.state}", hint=view.summary.because)
         existing(to)
-        for artifact in found:
-            client.download(artifact, to)
+        client.files.download_all(found, to)
     if output is Output.json:
         rows = [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in found]
         print_json({"job": job, "folder": str(to) if to else None, "artifacts": rows})

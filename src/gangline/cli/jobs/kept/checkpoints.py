@@ -1,5 +1,6 @@
 """`gangline checkpoints` and `gangline jobs checkpoints`: those that a job keeps, which of them are to stay, and copies of them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ def list_checkpoints_command(
 ) -> None:
     """List a job's checkpoints, newest first, and when they will be deleted."""
     client, job = client_and_job(server, token, job)
-    _show(client.checkpoints(job), output)
+    _show(list(client.checkpoints.list(job)), output)
 
 
 @app.command("pin")
@@ -44,7 +45,7 @@ def pin_checkpoint_command(
 ) -> None:
     """Pin the checkpoint of a step, so that it is kept until it is unpinned or its job is deleted."""
     client, job = client_and_job(server, token, job)
-    _show(client.pin_checkpoint(job, step), output)
+    _show(client.checkpoints.pin(job, step), output)
 
 
 @app.command("unpin")
@@ -57,7 +58,7 @@ def unpin_checkpoint_command(
 ) -> None:
     """Unpin the checkpoint of a step, so that it is deleted by its age again."""
     client, job = client_and_job(server, token, job)
-    _show(client.pin_checkpoint(job, step, pinned=False), output)
+    _show(client.checkpoints.pin(job, step, pinned=False), output)
 
 
 def job_checkpoints_command(
@@ -76,18 +77,18 @@ def job_checkpoints_command(
     client, job = client_and_job(server, token, job)
     for step, pinned in ((pin, True), (unpin, False)):
         if step is not None:
-            client.pin_checkpoint(job, step, pinned=pinned)
+            client.checkpoints.pin(job, step, pinned=pinned)
     if download is None:
-        _show(client.checkpoints(job), output)
+        _show(list(client.checkpoints.list(job)), output)
         return
-    folder = client.download_checkpoint(job, download, existing(to))
+    folder = client.checkpoints.download(job, download, existing(to))
     if output is Output.json:
         print_json({"job": job, "step": download, "folder": str(folder)})
     else:
         say(f"the checkpoint of step {download} is in {folder}")
 
 
-def _show(found: list[CheckpointView], output: Output) -> None:
+def _show(found: Sequence[CheckpointView], output: Output) -> None:
     if output is Output.json:
         print_json(found)
         return

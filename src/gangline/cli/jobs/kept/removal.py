@@ -34,13 +34,13 @@ def remove_job_command(
 
     The command first lists what it will delete, and asks for confirmation. Deleting cannot be undone."""
     client, job = client_and_job(server, token, job)
-    going = client.what_goes(job)
+    going = client.jobs.removal(job)
     if output is Output.text:
         _tell(going)
     if not yes and not is_confirmed("delete", _sentence(going)):
         say("nothing was deleted")
         raise typer.Exit(1)
-    gone = client.remove(job)
+    gone = client.jobs.remove(job)
     if output is Output.json:
         print_json(gone)
     else:

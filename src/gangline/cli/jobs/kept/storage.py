@@ -1,5 +1,6 @@
 """`gangline storage`: what the project keeps in the object store, until when, and what that costs."""
 
+from gangline.cli.client import make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -12,7 +13,6 @@ from gangline.cli.output import (
     table,
     usd,
 )
-from gangline.compose.client import make_client
 from gangline.core.runs.kept import KeptKind, StorageView
 
 CALLED: dict[KeptKind, str] = {
@@ -28,7 +28,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB")
 
 def storage_command(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
     """Show the project's stored files by kind, how long they are kept, what they cost, and the largest jobs."""
-    found = make_client(server, token).storage()
+    found = make_client(server, token).storage.get()
     if output is Output.json:
         print_json(found)
         return

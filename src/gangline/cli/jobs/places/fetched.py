@@ -1,6 +1,5 @@
 """The plan of a LoRA's training whose photos the server fetches: as data, on the terminal, and as it is submitted."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,8 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
+    from gangline.wire.transfers import ProgressCallback
 
 NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out", "subjects": "--subject"}
 LIE_HERE = ("base", "vae", "init_lora", "class_photos", "class_captions")
@@ -82,11 +82,11 @@ class FetchedPlan:
         ]
         return rows + ([("class", class_row(spec.all_subjects[0]))] if spec.class_prompt else [])
 
-    def upload(self, client: "Client", tell: Callable[[File], None]) -> dict[str, Any]:
+    def upload(self, client: "Client", progress: "ProgressCallback | None" = None) -> dict[str, Any]:
         """Upload what lies here, and return the spec for the server to complete."""
 
         def sent(files: LocalFiles) -> tuple[File, ...]:
-            return client.upload(files.paths, files.below, tell)
+            return client.files.upload(files.paths, files.below, progress=progress)
 
         read = to_json(spec_with_files(self.spec, self.files, self.models, sent))
         named = (*self.settings, *self.models, *self.files)

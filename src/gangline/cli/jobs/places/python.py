@@ -1,6 +1,6 @@
 """`gangline train` for Python: the same words, without a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +8,12 @@ from gangline.cli.bundled.recipes import read_presets
 from gangline.cli.jobs.places.addresses import addresses_of, unpacked
 from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_plan
 from gangline.cli.jobs.train import plan_lora, with_base
-from gangline.core.files import File
 from gangline.core.places.places import parse_places, places_to_json
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.plan.make import LoraPlan
+    from gangline.compose.client import Client
     from gangline.core.views import JobView
-    from gangline.wire.client import Client
 
 
 def train_lora(
@@ -24,6 +23,7 @@ def train_lora(
     base: str,
     prompt: str = "",
     name: str = "",
+    labels: Mapping[str, str] | None = None,
     preset: str | Sequence[str] = (),
     **settings: Any,
 ) -> "JobView":
@@ -37,19 +37,15 @@ def train_lora(
     Raises `BadInput` for what is wrong with photos or base, `InvalidSpec` for settings, `Unreachable` where no server answers.
     """
     given = read_presets([preset] if isinstance(preset, str) else list(preset)) | settings
-    wanted = with_base(given | {"base": str(base)} | ({"prompt": prompt} if prompt else {}), client.base)
+    wanted = with_base(given | {"base": str(base)} | ({"prompt": prompt} if prompt else {}), client.bases.get)
     elsewhere = (
         addresses_of(str(photos)) if isinstance(photos, str | Path) else places_to_json(parse_places(list(photos)))
     )
     if elsewhere is not None:
-        return _submit(client, fetched_plan(wanted, elsewhere), name)
+        return _submit(client, fetched_plan(wanted, elsewhere), name, labels)
     with unpacked(Path(str(photos))) as folder:
-        return _submit(client, plan_lora(folder, wanted), name)
+        return _submit(client, plan_lora(folder, wanted), name, labels)
 
 
-def _submit(client: "Client", plan: "LoraPlan | FetchedPlan", name: str) -> "JobView":
-    return client.submit(plan.upload(client, _silent), name=name)
-
-
-def _silent(file: File) -> None:
-    """Say nothing of what is uploaded."""
+def _submit(client: "Client", plan: "LoraPlan | FetchedPlan", name: str, labels: Mapping[str, str] | None) -> "JobView":
+    return client.jobs.submit(plan.upload(client), name=name, labels=labels)

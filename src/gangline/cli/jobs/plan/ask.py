@@ -14,7 +14,7 @@ from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
 
 LONG_BYTES = 2**30
 
@@ -23,8 +23,8 @@ def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: ModelChoice, known
     """Ask the server where the job could run, without sending files: `spec` has stand-ins for them. The files of a base
     are hashed, so that the server recognises one that it has."""
     try:
-        client.project()  # who answers nothing need not know which base it is
-        return Answer(placed=client.place(replace(spec, base=_exactly(base, known))))
+        client.projects.current()  # who answers nothing need not know which base it is
+        return Answer(placed=client.jobs.place(replace(spec, base=_exactly(base, known))))
     except NotFound:
         return Answer(placed=None, why_not=f"the server at {client.server} is too old to say where a job could run")
     except GanglineError as error:
@@ -36,7 +36,7 @@ def as_named(client: "Client", base: ModelChoice, known: KnownBase) -> KnownBase
     if not isinstance(base, FilesBase):
         return known
     try:
-        view = next((each for each in client.bases() if each.id == base.id), None)
+        view = next((each for each in client.bases.list() if each.id == base.id), None)
     except GanglineError:
         return known
     family = next((family for family in FAMILIES.values() if view and family.name == view.family), None)

@@ -43,7 +43,7 @@ class LocalFiles:
 
     def described(self) -> tuple[File, ...]:
         """Return the files as a spec lists them once they are sent. This reads all of them."""
-        from gangline.wire.sender import hashes  # loads HTTP
+        from gangline.wire.hashing import hashes
 
         return tuple(self._file(path, hashes(path)[0]) for path in self.paths)
 

@@ -28,7 +28,8 @@ from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targe
 from gangline.data.safetensors_header import read_header
 
 if TYPE_CHECKING:
-    from gangline.wire.client import Client
+    from gangline.compose.client import Client
+    from gangline.wire.transfers import ProgressCallback
 
 Send = Callable[[LocalFiles], tuple[File, ...]]
 FOLDERS = ("photos", "masks", "class_photos")
@@ -102,11 +103,11 @@ class LoraPlan:
         images = self.spec.steps * self.spec.batch_size
         return round(images * repeats / sum(picture.repeats for picture in self.pictures))
 
-    def upload(self, client: "Client", tell: Callable[[File], None]) -> LoraSpec:
+    def upload(self, client: "Client", progress: "ProgressCallback | None" = None) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
 
         def send(files: LocalFiles) -> tuple[File, ...]:
-            return client.upload(files.paths, files.below, tell)
+            return client.files.upload(files.paths, files.below, progress=progress)
 
         return spec_with_files(self.spec, self.files, self.models, send)
 

@@ -1,7 +1,7 @@
 """Extend a job that has ended to more steps: show what the learning rate would do, and submit the job that continues it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from gangline.core.errors import BadInput
@@ -17,7 +17,8 @@ from gangline.core.specs.spec import parse_spec
 from gangline.ports.store import Row
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.submit import queue, read_submission
+from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
 SCHEDULES: tuple[ExtensionSchedule, ...] = ("keep", "stretch")
 
@@ -53,12 +54,25 @@ def what_extends(deployment: Deployment, job: Row, steps: int, schedule: Extensi
     )
 
 
-def extend(deployment: Deployment, project: str, job: Row, steps: int, schedule: ExtensionSchedule, now_ms: int) -> str:
-    """Submit the job that continues this one to `steps` steps in all, from its newest checkpoint, and return its id.
+def extend(
+    deployment: Deployment,
+    project: str,
+    job: Row,
+    steps: int,
+    schedule: ExtensionSchedule,
+    now_ms: int,
+    *,
+    request: str | None = None,
+    asker: Asker = NOBODY,
+) -> str:
+    """Submit the job that continues this one to `steps` steps in all, from its newest checkpoint and with its labels, and return its id.
 
     Raise `BadInput` if the job has not ended, trains nothing, keeps no checkpoint or has taken as many steps, and `InvalidSpec` if its
     other settings do not allow as many.
     """
+    earlier = earlier_job(deployment, project, request, asker)
+    if earlier:
+        return earlier
     spec = _spec_of(job)
     continues = _start(deployment, job, steps).continues
     made, _ = read_submission(deployment, project, to_json(_made(spec, steps, schedule, continues)), parse_spec)
@@ -67,10 +81,11 @@ def extend(deployment: Deployment, project: str, job: Row, steps: int, schedule:
         project,
         made,
         name=job["name"],
-        request=None,
+        request=request,
         now_ms=now_ms,
         begins_from=continues.job,
         begins_step=continues.step,
+        asker=replace(asker, labels=labels_of(deployment, job["id"])),
     )
 
 

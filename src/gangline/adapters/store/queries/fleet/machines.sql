@@ -75,8 +75,5 @@ WHERE strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, 
 -- name: add_ban
 INSERT INTO ban (job, machine, because, at_ms) VALUES (:job, :machine, :because, :now)
 
--- name: bans
-SELECT machine FROM ban WHERE job = :job
-
 -- name: lift_bans
 DELETE FROM ban WHERE job = :job

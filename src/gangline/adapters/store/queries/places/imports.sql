@@ -13,6 +13,10 @@ SELECT photo_import.job, photo_import.state, photo_import.places, photo_import.d
        photo_import.turn_ends_ms, photo_import.tries, photo_import.spent_ms, job.project, job.spec, job.ended_ms
 FROM photo_import JOIN job ON job.id = photo_import.job WHERE photo_import.job = :job
 
+-- name: imports_of_jobs
+SELECT photo_import.job, photo_import.done, photo_import.files, photo_import.because, photo_import.turn_ends_ms FROM {listed_ids}
+    JOIN photo_import ON photo_import.job = listed.id
+
 -- name: imports_to_make
 -- List imports that are not in another server's turn, of projects below their limit of concurrent imports: projects with the fewest
 -- first, then the oldest imports.

@@ -6,7 +6,7 @@ SELECT sample.job AS id FROM sample WHERE sample.parent = :parent ORDER BY sampl
 
 -- name: remove_job
 -- Delete everything that the owner wrote.
-UPDATE job SET removed_ms = :now, name = '', spec = '{}', request = NULL, because = 'deleted by its owner', version = version + 1
+UPDATE job SET removed_ms = :now, name = '', spec = '{}', request = NULL, fingerprint = NULL, because = 'deleted by its owner', version = version + 1
 WHERE id = :id AND version = :version
 
 -- name: remove_attempt
@@ -33,6 +33,9 @@ DELETE FROM sampling WHERE job = :job
 
 -- name: remove_wishes
 DELETE FROM wish WHERE job = :job
+
+-- name: remove_notices
+DELETE FROM notice WHERE job = :job
 
 -- name: remove_sample
 DELETE FROM sample WHERE job = :job

@@ -1,0 +1,1 @@
+"""Routes that submit jobs and list them."""

@@ -1,0 +1,1 @@
+"""Routes for endpoints and their notices."""

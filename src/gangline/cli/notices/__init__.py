@@ -1,0 +1,1 @@
+"""Commands about endpoints and their notices."""

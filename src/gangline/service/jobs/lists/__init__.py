@@ -1,0 +1,1 @@
+"""Lists of jobs, what they show of each, and labels."""

@@ -1,0 +1,189 @@
+"""Move files between this machine and the object store: by content, in the parts that the server grants, several at a time."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx
+
+from gangline.core.errors import BadInput, Damaged, Unreachable
+from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path
+from gangline.core.runs.kept import StoredFileView
+from gangline.core.views import ArtifactView, BlobView
+from gangline.wire.aio.calls import AsyncCalls
+from gangline.wire.aio.http import AsyncHttp
+from gangline.wire.aio.waits import async_for_each, async_in_thread
+from gangline.wire.hashing import Hashes, Hashing
+from gangline.wire.http import problem_of
+from gangline.wire.problem import to_error
+from gangline.wire.transfers import (
+    CHUNK,
+    FILES_AT_ONCE,
+    PARTS_AT_ONCE,
+    PartialFile,
+    ProgressCallback,
+    TransferTally,
+    has_bytes,
+    not_written,
+)
+
+EXPIRED, TAKEN = 403, 412
+
+
+class AsyncFileCalls(AsyncCalls):
+    """Files that specs name by content, and files of results.
+
+    `progress` is called with a `TransferProgress` whenever bytes have arrived, by one thread at a time.
+    """
+
+    def __init__(self, http: AsyncHttp, store: httpx.AsyncClient) -> None:
+        super().__init__(http)
+        self._store = store
+
+    async def upload(
+        self, paths: Sequence[Path], below: Path, *, progress: ProgressCallback | None = None
+    ) -> tuple[File, ...]:
+        """Upload files by content and return them, in order, as a spec names them: by their paths below a folder.
+
+        A file that is stored already is not sent again. Raise `BadInput` for a file that changes meanwhile, `Unreachable` if the object
+        store does not answer.
+        """
+        sizes = {path: (await async_in_thread(path.stat)).st_size for path in paths}
+        names = {path: path.relative_to(below).as_posix() for path in sizes}
+        tally = TransferTally({names[path]: size for path, size in sizes.items()}, progress)
+
+        async def send(path: Path) -> File:
+            return await self._upload(path, names[path], tally)
+
+        small = [path for path, size in sizes.items() if size <= PART_BYTES]
+        sent = dict(zip(small, await async_for_each(send, small, FILES_AT_ONCE), strict=True))
+        for path in sizes:
+            if path not in sent:  # the parts of a large file are sent at the same time, so large files are not
+                sent[path] = await send(path)
+        return tuple(sent[path] for path in paths)
+
+    async def _upload(self, path: Path, name: str, tally: TransferTally) -> File:
+        """Upload a file. Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived."""
+        size, (sha256, parts) = await self._hashes(path)
+        file = File(path=name, bytes=size, sha256=sha256)
+        missing = len(parts) + 2
+        while not (offered := await self._offer(file, parts)).present:
+            assert offered.grant is not None, "a file that is not stored comes with a grant"
+            before, missing = missing, sum(signed is not None for signed in offered.grant.parts)
+            if missing >= before:
+                raise BadInput(f"{path} changed while it was uploaded", hint="try again")
+            tally.reached(name, size - sum(_length(size, number) for number, _ in _missing(offered.grant)))
+            await self._send(offered.grant, path, size, partial(tally.moved, name))
+        tally.reached(name, size)
+        return file
+
+    async def _hashes(self, path: Path) -> tuple[int, Hashes]:
+        hashing = await async_in_thread(Hashing, path)
+        while hashing.hashes is None:
+            await async_in_thread(hashing.step)
+        return hashing.bytes, hashing.hashes
+
+    async def _offer(self, file: File, parts: tuple[str, ...]) -> BlobView:
+        body: dict[str, Any] = {"sha256": file.sha256, "bytes": file.bytes, "parts": parts}
+        return await self._http.read(BlobView, "POST", "/v1/blobs", body)
+
+    async def _send(self, grant: Grant, path: Path, size: int, moved: Callable[[int], None]) -> None:
+        """Send all granted parts, or those that get through before the URLs expire."""
+        refused: list[httpx.Response] = []
+
+        async def send(part: tuple[int, Signed]) -> bool:
+            number, signed = part
+            if refused:
+                return False
+            answer = await self._put(signed, await async_in_thread(_read_part, path, number), path)
+            if answer.status_code == EXPIRED:
+                refused.append(answer)
+            elif not answer.is_success and answer.status_code != TAKEN:
+                raise to_error(answer.status_code, problem_of(answer))
+            else:
+                moved(_length(size, number))
+            return not refused
+
+        arrived = await async_for_each(send, _missing(grant), PARTS_AT_ONCE)
+        # If URLs expire during the upload, the next offer has new ones; if none was taken, their age is not the reason.
+        if refused and not any(arrived):
+            raise to_error(EXPIRED, problem_of(refused[0]))
+
+    async def _put(self, signed: Signed, content: bytes, path: Path) -> httpx.Response:
+        try:
+            return await self._store.put(self._absolute(signed.url), content=content, headers=signed.headers)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None
+
+    async def download(
+        self, artifact: ArtifactView | StoredFileView, folder: Path, *, progress: ProgressCallback | None = None
+    ) -> Path:
+        """Download a result below a folder, complete and with the right SHA-256, or not at all. Return its path."""
+        (path,) = await self.download_all([artifact], folder, progress=progress)
+        return path
+
+    async def download_all(
+        self, files: Sequence[ArtifactView | StoredFileView], folder: Path, *, progress: ProgressCallback | None = None
+    ) -> tuple[Path, ...]:
+        """Download files below a folder and return their paths, in order. What is there already is not downloaded again.
+
+        Raise `Damaged` for bytes that do not match their SHA-256, `UserError` if a file cannot be written, `Unreachable` if the object
+        store does not answer. Files that are complete by then stay.
+        """
+        for file in files:  # a path from the network is never trusted, as a file is written there
+            if not is_safe_path(file.path):
+                raise Damaged(f"the server calls a result {file.path}, which cannot be the name of a file")
+        tally = TransferTally({file.path: file.bytes for file in files}, progress)
+
+        async def fetch(file: ArtifactView | StoredFileView) -> Path:
+            return await self._download(file, folder, tally)
+
+        return tuple(await async_for_each(fetch, files, FILES_AT_ONCE))
+
+    async def _download(self, file: ArtifactView | StoredFileView, folder: Path, tally: TransferTally) -> Path:
+        target = folder / file.path
+        if await async_in_thread(has_bytes, target, file.bytes) and (await self._hashes(target))[1][0] == file.sha256:
+            tally.reached(file.path, file.bytes)
+            return target
+        into = PartialFile(target)
+        try:
+            await async_in_thread(into.open)
+            tally.reached(file.path, 0)
+            await self._read_into(into, file, tally)
+            if await async_in_thread(into.finish, file.sha256):
+                return target
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{file.path} could not be downloaded: {type(error).__name__}") from None
+        except OSError as error:
+            raise not_written(target, error) from None
+        finally:
+            into.discard()
+        raise Damaged(f"{file.path} does not match its SHA-256", hint="try again")
+
+    async def _read_into(self, into: PartialFile, file: ArtifactView | StoredFileView, tally: TransferTally) -> None:
+        async with self._store.stream("GET", self._absolute(file.url)) as answer:
+            if not answer.is_success:
+                await answer.aread()
+                raise to_error(answer.status_code, problem_of(answer))
+            async for chunk in answer.aiter_bytes(CHUNK):
+                await async_in_thread(into.write, chunk)
+                tally.moved(file.path, len(chunk))
+
+    def _absolute(self, url: str) -> str:
+        return urljoin(self._http.server, url)
+
+
+def _missing(grant: Grant) -> list[tuple[int, Signed]]:
+    return [(number, signed) for number, signed in enumerate(grant.parts) if signed is not None]
+
+
+def _length(size: int, number: int) -> int:
+    return max(0, min(PART_BYTES, size - number * PART_BYTES))
+
+
+def _read_part(path: Path, number: int) -> bytes:
+    with path.open("rb") as content:
+        content.seek(number * PART_BYTES)
+        return content.read(PART_BYTES)

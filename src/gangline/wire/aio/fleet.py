@@ -1,0 +1,98 @@
+"""The client's requests about nodes and pools."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
+from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
+from gangline.wire.aio.calls import AsyncCalls
+from gangline.wire.http import PROVIDER_TIMEOUT, path_of
+
+
+class AsyncNodeCalls(AsyncCalls):
+    """Nodes. All but `list` and `get` needs an operator's key."""
+
+    async def get(self, node: str) -> NodeDetail:
+        """Return a node, given its id. Raise `NotFound`."""
+        return await self._http.read(NodeDetail, "GET", path_of("nodes", node))
+
+    async def drain(self, node: str, *, stop: bool = False) -> NodeDetail:
+        """Give a node no more work. With `stop`, its jobs are saved and handed back."""
+        path = path_of("nodes", node, "drain") + "?stop=true" * stop
+        return await self._http.read(NodeDetail, "POST", path)
+
+    async def quarantine(self, node: str, *, lasts_s: float, stop: bool = False) -> NodeDetail:
+        """Give the node's machine no work for so long."""
+        path = path_of("nodes", node, "quarantine") + f"?lasts_s={lasts_s}" + "&stop=true" * stop
+        return await self._http.read(NodeDetail, "POST", path)
+
+    async def release(self, node: str) -> NodeDetail:
+        """Let a node work again that drains, is in quarantine or on trial."""
+        return await self._http.read(NodeDetail, "POST", path_of("nodes", node, "release"))
+
+    async def logs(self, node: str) -> str:
+        """Return what a rented node printed last, as its provider has it."""
+        answer = await self._http.ask("GET", path_of("nodes", node, "logs"), timeout=PROVIDER_TIMEOUT)
+        return str(answer.json()["text"])
+
+    async def bill(self, node: str) -> NodeBill:
+        """Return what a rented node's time has cost so far, and for how long its provider bills it."""
+        return await self._http.read(NodeBill, "GET", path_of("nodes", node, "bill"))
+
+    async def list(self) -> AsyncIterator[NodeView]:
+        """Yield the nodes."""
+        for node in await self._http.read(tuple[NodeView, ...], "GET", "/v1/nodes"):
+            yield node
+
+
+class AsyncPoolCalls(AsyncCalls):
+    """Pools of rented nodes. All of it needs an operator's key."""
+
+    async def add(self, name: str, driver: str, wish: Mapping[str, Any], *, key: str = "") -> PoolView:
+        """Make a pool, once its provider has answered. `wish` has the fields of the request that are not to be its defaults.
+
+        `key` makes a retry safe after a lost answer.
+        """
+        body, key = {"name": name, "driver": driver, **wish}, key or uuid4().hex
+        return await self._http.read(PoolView, "POST", "/v1/pools", body, key=key, timeout=PROVIDER_TIMEOUT)
+
+    async def get(self, name: str) -> PoolView:
+        """Return a pool. Raise `NotFound`."""
+        return await self._http.read(PoolView, "GET", path_of("pools", name))
+
+    async def set(self, name: str, changes: Mapping[str, Any]) -> PoolView:
+        """Change what is named; what is not stays."""
+        return await self._http.read(PoolView, "PATCH", path_of("pools", name), dict(changes), timeout=PROVIDER_TIMEOUT)
+
+    async def pause(self, name: str) -> PoolView:
+        """Rent no more nodes for a pool, until it is resumed."""
+        return await self._http.read(PoolView, "POST", path_of("pools", name, "pause"))
+
+    async def resume(self, name: str) -> PoolView:
+        """Let a paused pool rent nodes again."""
+        return await self._http.read(PoolView, "POST", path_of("pools", name, "resume"))
+
+    async def sync(self, name: str) -> PoolView:
+        """Let the server look at the pool's provider now."""
+        return await self._http.read(PoolView, "POST", path_of("pools", name, "sync"))
+
+    async def remove(self, name: str, *, stop: bool = False) -> PoolView:
+        """Begin to remove a pool. With `stop`, its nodes save and hand their jobs back instead of finishing them."""
+        return await self._http.read(PoolView, "DELETE", path_of("pools", name) + "?stop=true" * stop)
+
+    async def instances(self, name: str) -> AsyncIterator[InstanceView]:
+        """Yield the instances that the pool's provider lists now."""
+        path = path_of("pools", name, "instances")
+        for instance in await self._http.read(tuple[InstanceView, ...], "GET", path, timeout=PROVIDER_TIMEOUT):
+            yield instance
+
+    async def drivers(self) -> AsyncIterator[DriverView]:
+        """Yield the drivers that a pool may have, each with its settings."""
+        for driver in await self._http.read(tuple[DriverView, ...], "GET", "/v1/pool-drivers"):
+            yield driver
+
+    async def list(self) -> AsyncIterator[PoolView]:
+        """Yield the pools."""
+        for pool in await self._http.read(tuple[PoolView, ...], "GET", "/v1/pools"):
+            yield pool

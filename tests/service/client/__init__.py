@@ -1,0 +1,1 @@
+"""Both clients against a real server."""

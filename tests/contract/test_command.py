@@ -13,6 +13,7 @@ import pytest
 from gangline.adapters.host.script.command import KEEPER, KeptCommand, find_program
 from gangline.core.errors import UserError
 from gangline.posix import descendants
+from tests.moments import a_moment
 from tests.processes import words_of
 
 
@@ -35,7 +36,7 @@ def shown() -> Shown:
 def until(condition: Callable[[], object]) -> None:
     """The test's time-out ends it."""
     while not condition():
-        os.sched_yield()
+        a_moment()
 
 
 def ended(command: KeptCommand) -> int:

@@ -21,6 +21,7 @@ from gangline.core.runs.in_memory import SHARED_MEMORY
 from gangline.core.server.isolation import IsolationLevel
 from tests.contract.test_isolation import AT_SANDBOX, AT_UID, PYTHON
 from tests.contract.test_trainer_process import until
+from tests.moments import a_moment
 
 SAVES = """
 import json, os, pathlib, sys
@@ -96,7 +97,7 @@ def test_a_run_and_its_agent_share_a_folder_in_memory_that_no_other_run_sees(
     assert '"resume": "of mine"' in found
     assert level == "none" or f'"{elsewhere}": null' in found
     while (result := run.result()) is None:
-        os.sched_yield()
+        a_moment()
     assert [file.path for file in (*result.output, *result.samples)] == ["output", "samples"]
     with open_of_runs([host.runs, host.memory.root], run.place("output", "output")) as file:
         assert file.read() == b"output"

@@ -93,6 +93,7 @@ def test_packages_are_installed_once_and_no_run_can_change_them(
     assert ("wrote" in said) is (level == "none"), said
 
 
+@pytest.mark.tenths
 @AT_EACH
 def test_what_cannot_be_installed_leaves_its_words_and_nothing_else(
     home: Path, isolation: Isolation, environments: Environments, index: Index
@@ -143,6 +144,7 @@ def test_what_a_package_leaves_open_to_others_is_closed(home: Path) -> None:
     kept.let_go()
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("level", ["none"])
 def test_what_a_killed_worker_left_is_made_anew(
     home: Path, isolation: Isolation, environments: Environments, index: Index
@@ -154,6 +156,7 @@ def test_what_a_killed_worker_left_is_made_anew(
     assert (installation.place / "bin" / NAME).exists()
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("level", ["none"])
 def test_environments_are_in_the_caches_limit_and_one_in_use_stays(
     home: Path, isolation: Isolation, environments: Environments, index: Index

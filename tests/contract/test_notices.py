@@ -8,6 +8,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from gangline.adapters.host.notices import Notices
+from tests.moments import a_moment
 from tests.servers import served
 
 OFTEN_S = 0.01
@@ -67,7 +68,7 @@ def test_a_provider_is_asked_until_it_says_so(metadata: Metadata, provider: str,
     assert notice() == ""
     metadata.taken = True
     while not notice():  # the test's time-out ends it
-        os.sched_yield()
+        a_moment()
     assert (notice(), said) == (words, [])
 
 
@@ -75,7 +76,7 @@ def test_a_file_that_appears_is_a_notice(tmp_path: Path) -> None:
     notice = Notices(str(tmp_path / "going"), lambda text: None, os.environ, OFTEN_S)
     (tmp_path / "going").touch()
     while not notice():
-        os.sched_yield()
+        a_moment()
     assert notice() == f"{tmp_path / 'going'} has appeared"
 
 
@@ -84,5 +85,5 @@ def test_where_there_is_nobody_to_ask_it_is_said_once(monkeypatch: pytest.Monkey
     said = list[str]()
     notice = Notices("aws", said.append, os.environ, OFTEN_S)
     while not said:
-        os.sched_yield()
+        a_moment()
     assert "the metadata service gave no usable answer" in said[0] and notice() == ""

@@ -19,6 +19,7 @@ from gangline.core.files import File
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, SHOW_NOW, Progress
 from gangline.core.runs.metrics import Point, Reading
 from gangline.posix import remove_tree
+from tests.moments import a_moment
 from tests.processes import is_running
 
 PROGRAM = """
@@ -75,7 +76,7 @@ def run(directory: Path) -> Iterator[ProcessRun]:
 def until(condition: Callable[[], bool]) -> None:
     """Look again and again, as the agent does; pytest's time-out ends it."""
     while not condition():
-        os.sched_yield()
+        a_moment()
 
 
 def test_it_does_not_see_the_agents_secrets(run: ProcessRun) -> None:

@@ -595,6 +595,7 @@ def check_whole(target: DataPlace, given: list[made.Sample]) -> None:
     assert not target.beside(".converting").entries()
 
 
+@pytest.mark.tenths
 def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: DataPlace, tmp_path: Path) -> None:
     given = samples(400)
     source = made.as_tars(
@@ -604,6 +605,7 @@ def test_killed_at_random_moments_no_sample_is_lost_or_doubled(target: DataPlace
     check_whole(target, given)
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("kind", ["csv", "mds in zstd"])
 def test_killed_at_random_moments_a_source_of_any_kind_is_whole(kind: str, tmp_path: Path) -> None:
     given = samples(200)

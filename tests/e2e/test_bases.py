@@ -57,6 +57,7 @@ def gangline(box: Box, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return run
 
 
+@pytest.mark.tenths
 def test_a_gated_base_is_copied_once_and_fetched_once(box: Box, gangline: Gangline) -> None:
     added = gangline("bases", "add", REPO, "--name", "tiny")
     assert (added["state"], added["family"], added["licence"]) == ("ready", "sdxl", "openrail++")

@@ -46,6 +46,7 @@ def bare_machine(folder: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_every_part_ends_without_a_card_and_what_has_ended_is_not_run_again(tmp_path: Path) -> None:
     environment = bare_machine(tmp_path / "bare")

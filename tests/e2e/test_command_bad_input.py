@@ -264,6 +264,7 @@ def test_a_script_that_wants_the_network_without_saying_so_is_told_how(place: Pl
         assert list(place.ended(reached).results) == ["reached"]
 
 
+@pytest.mark.tenths
 def test_a_disk_that_is_full_ends_the_job_with_this_reason_and_the_next_one_has_its_room(place: Place) -> None:
     """Whether the script fails of it, or says nothing and ends well."""
     for case in CASES.values():

@@ -196,6 +196,7 @@ def test_a_node_that_is_told_to_stop_loses_no_step(box: Box, tmp_path: Path, exp
     assert digest_of(box, job, tmp_path / "results") == expected
 
 
+@pytest.mark.tenths
 def test_a_node_whose_provider_gives_notice_hands_its_job_back_and_says_why(box: Box, tmp_path: Path) -> None:
     notice = tmp_path / "notice"
     command = (*WORKER, "--notice", str(notice))

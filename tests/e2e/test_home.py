@@ -18,6 +18,7 @@ from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from gangline.compose.client import Client
 from tests.conftest import BASE, SUBJECT
+from tests.moments import a_moment
 from tests.postgres import Postgres
 
 SETTINGS: dict[str, Any] = {"prompt": "sks cat face", "steps": 2, "resolution": 64, "sample_result": False}
@@ -89,6 +90,7 @@ def test_a_server_that_was_killed_leaves_its_home_to_the_next(tmp_path: Path, st
     assert ready(start(tmp_path))["url"]
 
 
+@pytest.mark.tenths
 def test_nodes_of_a_box_read_no_other_file_of_settings_than_their_server(tmp_path: Path, start: Start) -> None:
     (tmp_path / "gangline.toml").write_text("[worker]\nslots = 3")
     access = ready(start(tmp_path / "home", "--nodes", "1", kind="up", GANGLINE_HOME=str(tmp_path)))
@@ -98,6 +100,7 @@ def test_nodes_of_a_box_read_no_other_file_of_settings_than_their_server(tmp_pat
     assert [node.slots for node in nodes] == [1]
 
 
+@pytest.mark.tenths
 def test_servers_of_one_postgresql_share_no_home_and_need_one_bucket(
     tmp_path: Path, start: Start, database_server: Postgres
 ) -> None:
@@ -128,6 +131,7 @@ def is_open(path: Path) -> bool:
     return False
 
 
+@pytest.mark.tenths
 def test_what_lies_in_a_home_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
     home, umask = tmp_path / "server", os.umask(0o022)
     home.mkdir(mode=0o755)
@@ -142,7 +146,7 @@ def test_what_lies_in_a_home_is_for_its_owner_alone_whatever_the_umask(tmp_path:
                 found |= inputs
             assert box.client.jobs.get(job).summary.state == "succeeded" and found
             while any(path.name == "spec.json" for path in below(runs)):
-                os.sched_yield()  # the worker removes the run
+                a_moment()  # the worker removes the run
             assert node.process.poll() is None
             assert {"gangline.sqlite", "gangline.sqlite-wal", "access.json", "store"} <= {
                 p.name for p in home.iterdir()

@@ -79,6 +79,7 @@ def gangline(typed: Typed, left: Path) -> Gangline:
     return partial(typed, "estimate")
 
 
+@pytest.mark.tenths
 def test_each_phase_is_measured_on_the_gpus_of_the_recipe_and_others_are_predicted(
     gangline: Gangline, recipe: Path, left: Path
 ) -> None:

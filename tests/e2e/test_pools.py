@@ -33,6 +33,7 @@ def gangline(box: Box, *typed: str) -> tuple[int, Any, str]:
     return ended.returncode, json.loads(ended.stdout) if ended.stdout else None, ended.stderr
 
 
+@pytest.mark.tenths
 def test_a_pool_is_added_checked_trains_and_is_removed_without_a_trace(box: Box) -> None:
     code, made, said = gangline(box, "pools", "add", "here", "--driver", "local", "--nodes", "0..1")
     assert code == 0 and made["state"] == "active", said

@@ -89,6 +89,7 @@ def test_another_node_renders_while_training_goes_on(box: Box) -> None:
     box.client.jobs.cancel(job)
 
 
+@pytest.mark.tenths
 def test_a_job_succeeds_while_pictures_of_it_are_still_to_come(box: Box, tmp_path: Path, expected: str) -> None:
     """They are of its last steps: whoever renders them has not even loaded the base when training ends."""
     box.start_node("node-a")

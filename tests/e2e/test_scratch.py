@@ -99,6 +99,7 @@ def test_a_node_that_dies_changes_no_bit_of_the_model_and_its_result_is_shown(
     StableDiffusionPipeline.from_pretrained(other)
 
 
+@pytest.mark.tenths
 @pytest.mark.timeout(300)
 def test_a_node_reads_a_bucket_with_a_key_of_its_own_and_keeps_what_it_read(
     box: Box, bucket: S3Bucket, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

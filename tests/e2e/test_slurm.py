@@ -102,6 +102,7 @@ def test_a_job_is_trained_on_a_node_that_comes_with_it_and_goes_after_it(box: Cl
     assert box.client.jobs.get(job).summary.cost_usd > 0
 
 
+@pytest.mark.tenths
 @pytest.mark.timeout(180)
 def test_a_job_whose_node_is_canceled_in_slurm_resumes_on_the_next_one(box: ClusterBox, cluster: Slurm) -> None:
     job = box.submit()

@@ -4,6 +4,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from gangline.adapters.pools.local import WORKER, start_node
 from gangline.cli.admin.box import Box
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
@@ -24,6 +26,7 @@ def alone(folder: Path, seed: int) -> str:
     return tensors_digest(finish(run).output / DIFFUSERS_FILE)
 
 
+@pytest.mark.tenths
 def test_two_jobs_train_at_once_on_one_worker_with_the_bits_that_each_has_alone(box: Box, tmp_path: Path) -> None:
     jobs = [submit(box, seed=seed, **LONG) for seed in SEEDS]
     command = (*WORKER, "--slots", str(len(SEEDS)))

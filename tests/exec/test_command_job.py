@@ -82,6 +82,7 @@ def test_each_habit_is_known_by_itself_and_goes_on_at_another_node(line: Make, n
     assert "from 0\n" not in second.text
 
 
+@pytest.mark.tenths
 def test_the_whole_folder_is_taken_when_nothing_is_open(line: Make) -> None:
     job = line(*habit("odd", 100, every=20, step_s=0.15, between_s=0.3), layout="folder")
     first = job.start()
@@ -248,6 +249,7 @@ for step in (1, 2):
     assert "resume: []" in started.text
 
 
+@pytest.mark.tenths
 def test_results_of_all_attempts_and_those_elsewhere_are_there(line: Make) -> None:
     script = """
 import pathlib, sys, time, json, zipfile
@@ -368,6 +370,7 @@ def test_a_signal_to_save_or_to_render_ends_no_command(line: Make) -> None:
     assert started.succeed()["result.txt"] == state_after(20).encode()
 
 
+@pytest.mark.tenths
 def test_pictures_that_it_leaves_are_shown_once_each_while_it_runs_and_are_results(line: Make) -> None:
     script = """
 import pathlib, time

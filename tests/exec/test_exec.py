@@ -33,6 +33,7 @@ from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.exec.watch import RunMonitor
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
+from tests.moments import a_moment
 from tests.processes import is_running
 from tests.proxy import Fault, Proxy
 from tests.servers import Lesser, before, served
@@ -117,7 +118,7 @@ time.sleep(1000)"""
     child = int(running.until("child ").split()[-1])
     running.kill()
     while is_running(child):  # the test's time-out ends it
-        os.sched_yield()
+        a_moment()
 
 
 def test_a_checkpoint_that_the_script_deletes_at_once_is_not_missed(line: Line) -> None:
@@ -318,7 +319,7 @@ def test_one_that_has_no_number_and_did_not_arrive_goes_before_the_one_that_did(
     first.signal(signal.SIGSTOP)
     (tmp_path / "a" / "go").touch()
     while not (tmp_path / "a" / "gone").exists():
-        os.sched_yield()
+        a_moment()
     first.kill()
     second = line.start("a", command=("bash", "-c", script), options=options)
     assert second.end()[0] == 0 and "resumes from last.pt on this disk" in second.text

@@ -48,6 +48,7 @@ def test_a_torn_checkpoint_on_the_same_disk_is_not_gone_on_from(line: Line) -> N
     assert line.result("a") == state_after(40)
 
 
+@pytest.mark.tenths
 def test_a_save_that_begins_before_the_last_one_settled_is_not_mixed_with_it(line: Line, place: S3Objects) -> None:
     """The next weights are there 0.2 s after the last file, and then nothing changes for longer than a checkpoint takes to settle."""
     running = line.start("a", command=command("inplace", 40, between_s=1.5), options=("--keep", 9))
@@ -83,6 +84,7 @@ def test_each_habit_is_known_by_itself_and_goes_on_on_another_machine(line: Line
         assert len(set(states_of(place, record).values())) == 1
 
 
+@pytest.mark.tenths
 def test_the_whole_folder_is_taken_when_nothing_is_open(line: Line) -> None:
     words, options = command("odd", 100, every=20, step_s=0.15, between_s=0.3), ("--layout", "folder")
     first = line.start("a", command=words, options=options)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.exec.epochs import model_of, picture_of
 from tests.exec.habits import read
 from tests.exec.test_command_job import HERE, Make, habit, line
@@ -24,6 +26,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.tenths
 def test_a_save_that_begins_before_the_last_one_settled_is_not_mixed_with_it(line: Make) -> None:
     """The next weights are there 0.2 s after the last file, and then nothing changes for longer than a checkpoint takes to settle."""
     started = line(*habit("inplace", 40, between_s=1.5)).start()

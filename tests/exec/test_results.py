@@ -1,7 +1,6 @@
 """What a script leaves beside its checkpoints is in the store as it comes, whatever ends a run; and comes back from there."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from gangline.exec.run_prefix import RunPrefix
 from gangline.ports.results import ScannedFile
 from tests.exec.conftest import GANGLINE, Line
 from tests.exec.epochs import model_of, picture_of
+from tests.moments import a_moment
 from tests.proxy import Proxy
 
 EPOCHS = Path(__file__).parent / "epochs.py"
@@ -76,7 +76,7 @@ def test_models_and_pictures_of_all_machines_are_in_the_union(line: Line, place:
     if how == "SIGKILL":
         made = {f"runs/000001/output/{path}" for path in ALL if any(f"00000{epoch}" in path for epoch in (1, 2, 3))}
         while not made <= results(place, 1):
-            os.sched_yield()  # the test's time-out ends it
+            a_moment()  # the test's time-out ends it
         first.kill()
     else:
         first.signal(signal.SIGTERM)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.exec.conftest import CHAIN, GANGLINE, Line
+from tests.moments import a_moment
 
 ROWS, COLUMNS = 12, 100
 
@@ -147,10 +148,10 @@ def test_who_does_not_read_does_not_hold_up_the_end(line: Line) -> None:
     told = line.root / "a" / "told"
     running.until("gangline: run 1")
     while (line.root / "a" / ".out.gangline" / "log.txt").stat().st_size < 10_000:
-        os.sched_yield()
+        a_moment()
     running.signal(signal.SIGTERM)
     while not told.exists():
-        os.sched_yield()
+        a_moment()
     assert running.end()[0] == 75
 
 

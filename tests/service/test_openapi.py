@@ -67,6 +67,7 @@ def test_every_answer_is_one_that_the_document_has(tmp_path: Path, database: str
     assert asked(tmp_path, database, EXAMPLES, SEED).wrong == {}
 
 
+@pytest.mark.tenths
 def test_the_same_seed_asks_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = list[str]()
     for order_of_sets in ("0", "1"):

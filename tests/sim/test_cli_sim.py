@@ -174,6 +174,7 @@ def test_the_simulated_services_log_is_silent(gangline, tiny: str, caplog: pytes
 # Soaking
 
 
+@pytest.mark.tenths
 def test_a_soak_says_what_struck_and_what_never_did(gangline) -> None:
     code, printed, said = gangline("soak", "--seeds", "1", "--first", "4", "-o", "json")
     found = json.loads(printed)
@@ -194,6 +195,7 @@ def test_a_soak_says_what_struck_and_what_never_did(gangline) -> None:
     assert said == f"1 of 1 seeds, {found['attempts']} attempts, 0 violations\n"
 
 
+@pytest.mark.tenths
 def test_two_processes_find_what_one_does(gangline) -> None:
     alone = gangline("soak", "--seeds", "2", "-o", "json")
     together = gangline("soak", "--seeds", "2", "--jobs", "2", "-o", "json")

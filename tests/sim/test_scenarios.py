@@ -55,6 +55,7 @@ def test_one_bad_node_ruins_the_queue_without_the_rules_and_fails_nothing_with_t
     assert one(played("bad_node"), "SELECT MAX(quarantines) FROM machine") > 0
 
 
+@pytest.mark.tenths
 def test_no_attempt_is_spent_on_machines_without_libraries_and_they_are_rented_less_and_less() -> None:
     simulation = played("bare_node")
     assert all_succeed(simulation)
@@ -67,6 +68,7 @@ def test_no_attempt_is_spent_on_machines_without_libraries_and_they_are_rented_l
     assert all(after - before > 600_000 for before, after in pairwise(later))
 
 
+@pytest.mark.tenths
 def test_no_job_stays_with_a_node_that_is_twelve_times_as_slow() -> None:
     simulation = played("slow_node")
     assert all_succeed(simulation)
@@ -152,6 +154,7 @@ def test_while_the_provider_is_away_jobs_run_on_or_say_that_they_wait_for_it_and
     assert one(simulation, "SELECT MIN(started_ms) FROM attempt WHERE gpu = 'A100'") < START_MS + 1_700_000
 
 
+@pytest.mark.tenths
 def test_four_fifths_of_the_fleet_taken_back_at_once_cost_a_few_steps_each_and_no_job() -> None:
     simulation = played("reclaim_80_percent")
     assert all_succeed(simulation)
@@ -180,6 +183,7 @@ def test_a_flood_of_tiny_jobs_makes_the_others_wait_less_than_a_tenth_longer() -
         assert waits_s(flooded, project) < 1.1 * waits_s(calm, project)
 
 
+@pytest.mark.tenths
 def test_idle_nodes_cost_less_than_half_of_what_they_cost_by_the_rule_of_five_minutes() -> None:
     ours, theirs = played("bursts"), played("bursts", compared=True)
     assert all_succeed(ours) and all_succeed(theirs)

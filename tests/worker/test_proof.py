@@ -14,6 +14,7 @@ from gangline.adapters.host.trainer.process import ProcessTrainer
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.train.proof.cards import burst
+from tests.moments import a_moment
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.served import serving
 
@@ -46,7 +47,7 @@ def hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hide:
 def proof_of(trainer: ProcessTrainer) -> Proof:
     """Look again and again, as the agent does; pytest's time-out ends it."""
     while (proof := trainer.prove()) is None:
-        os.sched_yield()
+        a_moment()
     return proof
 
 
@@ -126,7 +127,7 @@ def test_a_machine_with_all_libraries_has_every_kind_and_who_proved_it_takes_the
     monkeypatch.setattr(trainer_process, "MODULES", {"small": "small_trainer"})
     run = trainer.start("small", tmp_path)
     while run.exit_code() is None:
-        os.sched_yield()
+        a_moment()
     assert standby and run._process is standby.process
     assert run.printed(0, 100) == b"True\n"
     assert trainer.prove() == Proof(), "it is looked at once"

@@ -189,6 +189,19 @@ def test_a_wrong_offer_and_too_small_a_budget_are_refused_before_anything_is_sub
     assert shop.service.look("SELECT id FROM job") == [] and shop.service.till.started == []
 
 
+def test_a_pool_that_rents_nothing_is_refused_without_asking_its_provider(shop: Shop) -> None:
+    """No world turns here, so no provider answers."""
+    shop.client.pools.pause("cloud-1")
+    with pytest.raises(BadInput, match="the pool cloud-1 is paused, so no node would be rented"):
+        run_check(shop.made(), "small")
+    shop.client.pools.resume("cloud-1")
+    token = shop.service.join_token(pool="cloud-1")["secret"]
+    assert shop.service.join_with(token, "idle").status_code == 201
+    with pytest.raises(BadInput, match="idle has no job and would take the check's job, so no node would be rented"):
+        run_check(shop.made(), "small")
+    assert shop.service.look("SELECT id FROM job") == []
+
+
 def test_after_ctrl_c_the_job_is_canceled_and_the_node_is_given_back(
     shop: Shop, capsys: pytest.CaptureFixture[str]
 ) -> None:

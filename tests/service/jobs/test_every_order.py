@@ -88,6 +88,7 @@ def test_two_claims_of_one_job(service: Service, stage: Stage) -> None:
     assert found["b"] >= ORDERS_MIN
 
 
+@pytest.mark.tenths
 def test_two_claims_of_two_jobs(service: Service, stage: Stage) -> None:
     jobs: list[str] = []
 
@@ -224,6 +225,7 @@ def test_a_finish_against_the_end_of_an_overdue_lease(service: Service, stage: S
     assert min(found["finished"], found["ended"]) >= 1, found
 
 
+@pytest.mark.tenths
 def test_two_claims_for_which_a_budget_has_one_reservation(service: Service, stage: Stage) -> None:
     scenes: list[tuple[str, list[str]]] = []
 
@@ -248,6 +250,7 @@ def test_two_claims_for_which_a_budget_has_one_reservation(service: Service, sta
     assert min(found["a"], found["b"]) >= 1, found
 
 
+@pytest.mark.tenths
 def test_a_claim_against_the_end_of_its_node(service: Service, stage: Stage) -> None:
     scenes: list[tuple[str, str]] = []
 

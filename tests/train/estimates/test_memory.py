@@ -39,6 +39,7 @@ def kept_by(learner: Learner, batch: Any) -> int:
     return sum(size for place, size in found.items() if place not in known)
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize(("side", "conv_rank", "off_by"), [(512, None, 0.06), (1024, None, 0.06), (512, 4, 0.09)])
 def test_a_step_keeps_what_is_counted_and_little_less(side: int, conv_rank: int | None, off_by: float) -> None:
     """A frozen convolution keeps its input, too, so a LoRA on it adds less than is counted."""

@@ -99,6 +99,7 @@ def test_a_familys_unet_is_that_of_its_published_configuration() -> None:
     }
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_loras_step_computes_what_torch_counts(name: str) -> None:
     unet = unet_on_meta(name).requires_grad_(False)
@@ -132,6 +133,7 @@ def test_a_step_from_scratch_computes_what_torch_counts(name: str) -> None:
     assert counted.flops == pytest.approx(flops(passes(unet_on_meta(name), SIDES[name])), rel=0.005)
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("rank", [RANK, 0], ids=["lora", "scratch"])
 @pytest.mark.parametrize("name", ["sd15", "sdxl"])
 def test_gradient_checkpointing_computes_what_torch_counts(name: str, rank: int) -> None:

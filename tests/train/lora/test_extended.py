@@ -108,6 +108,7 @@ def by_hand(folder: Path, spec: LoraSpec, factors: list[float]) -> dict[str, Any
     return report_of(run)
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("schedule", ["keep", "stretch"])
 def test_with_a_schedule_its_steps_have_the_rates_that_were_shown(tmp_path: Path, schedule: ExtensionSchedule) -> None:
     """Kept, the retrained steps 9 to 12 and all before have the old rates; stretched, those of the new length begin with step 9."""

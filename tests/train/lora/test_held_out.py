@@ -69,6 +69,7 @@ def test_the_best_step_has_a_checkpoint_that_says_so(tmp_path: Path) -> None:
     assert found == dict.fromkeys(best, True)
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("after", [4, 6, 7])
 def test_an_interruption_changes_neither_the_curve_nor_the_best_step(
     tmp_path: Path, whole: RunDirectory, after: int
@@ -80,6 +81,7 @@ def test_an_interruption_changes_neither_the_curve_nor_the_best_step(
     }
 
 
+@pytest.mark.tenths
 def test_averaged_weights_are_measured_where_they_are_the_result(tmp_path: Path) -> None:
     run = finish(lay_out(tmp_path / "run", spec_of(ema_decay=0.9)))
     (photo,) = report_of(run)["held_out"]
@@ -147,6 +149,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     return finish(lay_out(tmp_path_factory.mktemp("stopped") / "run", spec_of(**WORSE)))
 
 
+@pytest.mark.tenths
 def test_it_ends_after_as_many_measurements_without_a_better_one_with_the_weights_of_the_best_step(
     tmp_path: Path, stopped: RunDirectory
 ) -> None:
@@ -164,6 +167,7 @@ def test_it_ends_after_as_many_measurements_without_a_better_one_with_the_weight
         assert kohya.metadata()["ss_steps"] == str(best)
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("since_the_best", [0, 1, 2])
 def test_an_interruption_changes_neither_its_end_nor_its_weights(
     tmp_path: Path, stopped: RunDirectory, since_the_best: int

@@ -199,6 +199,7 @@ EXACT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("mode", EXACT)
 def test_interrupted_a_job_of_several_subjects_ends_with_the_same_bits(tmp_path: Path, photos: Path, mode: str) -> None:
     spec = spec_of(photos, CAT, DOG, BIRD, steps=6, **EXACT[mode])

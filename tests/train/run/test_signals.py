@@ -20,6 +20,7 @@ sys.exit(program.main(lambda run, orders: 0))
 """
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
 def test_what_is_asked_of_a_trainer_that_has_done_its_work_does_not_end_it_otherwise(
     number: signal.Signals, tmp_path: Path

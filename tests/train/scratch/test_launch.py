@@ -57,6 +57,7 @@ exit_process({code})
     assert (ended.returncode, ended.stdout) == (code, "done\n")
 
 
+@pytest.mark.tenths
 def test_a_signal_to_it_stops_all_ranks_after_one_step_and_the_exit_code_says_so(run: RunDirectory) -> None:
     process = subprocess.Popen([*LAUNCH, str(run.path)])
     wait_for_step(run, process, 1)
@@ -72,6 +73,7 @@ def ranks_of(process: "subprocess.Popen[bytes]") -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
+@pytest.mark.tenths
 def test_a_notice_that_comes_before_any_rank_has_begun_stops_all_of_them(run: RunDirectory) -> None:
     process = subprocess.Popen([*LAUNCH, str(run.path)])
     while len(ranks_of(process)) < 2:

@@ -109,6 +109,7 @@ def test_ranks_without_memory_for_a_microbatch_learn_what_they_would_have_with_t
     assert not failures(run)
 
 
+@pytest.mark.tenths
 def test_ranks_whose_memory_runs_out_later_go_on_from_the_newest_checkpoint_and_say_that_the_bits_are_others(
     tmp_path: Path, base: Path, data: DataSet, peaceful: dict[str, RunDirectory]
 ) -> None:

@@ -108,6 +108,7 @@ class FinishedAfterStepSix(RunDirectory):
             (self.path / FINISH).touch()
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_that_is_finished_early_gives_the_weights_of_its_step(
     tmp_path: Path, base: Path, one_rank: RunDirectory, ranks: int
@@ -122,6 +123,7 @@ def test_a_run_that_is_finished_early_gives_the_weights_of_its_step(
     assert report_of(run_at(later, ranks=ranks))["weights_digest"] == told["weights_digest"]
 
 
+@pytest.mark.tenths
 @pytest.mark.parametrize(
     ("ranks", "parallel"), [(1, "ddp"), (2, "ddp"), pytest.param(2, "fsdp", marks=pytest.mark.nightly)]
 )
@@ -167,6 +169,7 @@ def outcome(run: RunDirectory) -> dict[str, Any]:
     return {name: value for name, value in report_of(run).items() if name != "continues"}
 
 
+@pytest.mark.tenths
 def test_a_run_that_is_extended_ends_as_one_of_all_steps_and_a_kill_in_its_midst_changes_no_bit(
     tmp_path: Path, base: Path, one_rank: RunDirectory
 ) -> None:

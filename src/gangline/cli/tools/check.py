@@ -34,11 +34,12 @@ from gangline.core.fleet.check import (
     CheckLimits,
     CheckSight,
     CheckStage,
+    check_that_it_rents,
     choose_offer,
     reached,
     why_failed,
 )
-from gangline.core.fleet.nodes import NodeBill
+from gangline.core.fleet.nodes import NodeBill, NodeView
 from gangline.core.fleet.pools import OfferView, PoolView
 
 EXIT_NOT_PROVED = 1
@@ -111,8 +112,10 @@ def run_check(check: PoolCheck, offer: str) -> None:
 
 def _begin(check: PoolCheck, offer: str) -> None:
     """Submit the job, once everything is checked that can be checked for nothing."""
-    pool = _asked_now(check)
-    here = [node for node in check.client.nodes.list() if node.pool == check.pool]
+    pool = check.client.pools.get(check.pool)
+    check_that_it_rents(pool, _nodes(check))
+    pool = _asked_now(check, pool)
+    here = _nodes(check)
     chosen = choose_offer(pool, here, offer, check.limits)
     check.offers, check.here_before = frozenset(each.id for each in chosen), frozenset(node.id for node in here)
     needs = {"pool": check.pool} | ({"gpu": chosen[0].gpu} if offer and chosen[0].gpu else {})
@@ -123,11 +126,12 @@ def _begin(check: PoolCheck, offer: str) -> None:
     check.job, check.submitted_ms, check.began_s = summary.id, summary.submitted_ms, time.monotonic()
 
 
-def _asked_now(check: PoolCheck) -> PoolView:
+def _nodes(check: PoolCheck) -> list[NodeView]:
+    return [node for node in check.client.nodes.list() if node.pool == check.pool]
+
+
+def _asked_now(check: PoolCheck, pool: PoolView) -> PoolView:
     """Return the pool as its provider shows it now, or as it is if the provider does not answer."""
-    pool = check.client.pools.get(check.pool)
-    if not pool.editable or pool.state != "active":
-        return pool
     before_ms = pool.seen_ms or 0
     check.client.pools.sync(check.pool)
     until_s = time.monotonic() + ANSWERS_S

@@ -67,15 +67,7 @@ def choose_offer(pool: PoolView, here: Sequence[NodeView], offer: str, limits: C
     """Return the offers that may be rented for the check, which is one if `offer` names it. Raise `BadInput` if the check would prove
     nothing, or could cost too much. `here` are the nodes of the pool.
     """
-    if not pool.editable:
-        raise BadInput(
-            f"the pool {pool.name} belongs to the server's own settings", hint="add a pool: `gangline pools add`"
-        )
-    if pool.state != "active":
-        what = "is paused" if pool.state == "paused" else "is being removed"
-        hint = f"`gangline pools resume {pool.name}`" if pool.state == "paused" else "check another pool"
-        raise BadInput(f"the pool {pool.name} {what}, so no node would be rented", hint=hint)
-    _check_room(pool, here)
+    check_that_it_rents(pool, here)
     if pool.because:
         raise BadInput(
             f"nothing can be rented in {pool.name}: {pool.because}", hint=f"`gangline pools show {pool.name}`"
@@ -86,6 +78,19 @@ def choose_offer(pool: PoolView, here: Sequence[NodeView], offer: str, limits: C
         raise BadInput(f"the provider of {pool.name} offers nothing that the pool may rent", hint=_shows(pool))
     _check_price(pool, chosen, limits)
     return chosen
+
+
+def check_that_it_rents(pool: PoolView, here: Sequence[NodeView]) -> None:
+    """Raise `BadInput` if no node would be rented for the check's job, whatever the provider offers."""
+    if not pool.editable:
+        raise BadInput(
+            f"the pool {pool.name} belongs to the server's own settings", hint="add a pool: `gangline pools add`"
+        )
+    if pool.state != "active":
+        what = "is paused" if pool.state == "paused" else "is being removed"
+        hint = f"`gangline pools resume {pool.name}`" if pool.state == "paused" else "check another pool"
+        raise BadInput(f"the pool {pool.name} {what}, so no node would be rented", hint=hint)
+    _check_room(pool, here)
 
 
 def _check_room(pool: PoolView, here: Sequence[NodeView]) -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 from gangline.adapters.host.script.command import KEEPER, KeptCommand, find_program
 from gangline.core.errors import UserError
 from gangline.posix import descendants
-from tests.moments import a_moment
 from tests.processes import words_of
+from tests.waiting import until
 
 
 class Shown:
@@ -31,12 +30,6 @@ class Shown:
 @pytest.fixture
 def shown() -> Shown:
     return Shown()
-
-
-def until(condition: Callable[[], object]) -> None:
-    """The test's time-out ends it."""
-    while not condition():
-        a_moment()
 
 
 def ended(command: KeptCommand) -> int:

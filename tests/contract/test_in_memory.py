@@ -20,8 +20,7 @@ from gangline.core.errors import Damaged
 from gangline.core.runs.in_memory import SHARED_MEMORY
 from gangline.core.server.isolation import IsolationLevel
 from tests.contract.test_isolation import AT_SANDBOX, AT_UID, PYTHON
-from tests.contract.test_trainer_process import until
-from tests.moments import a_moment
+from tests.waiting import a_moment, until
 
 SAVES = """
 import json, os, pathlib, sys

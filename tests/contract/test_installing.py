@@ -15,9 +15,9 @@ from gangline.adapters.host.trainer.start import start_program
 from gangline.core.runs import contract
 from gangline.core.server.isolation import IsolationLevel
 from tests.contract.test_isolation import AT_SANDBOX, AT_UID, PYTHON, home
-from tests.contract.test_trainer_process import until
 from tests.index import NAME, VALUE, Index, package_index
 from tests.processes import is_running
+from tests.waiting import until
 
 __all__ = ["home"]
 AT_EACH = pytest.mark.parametrize("level", ["none", AT_UID, AT_SANDBOX])

@@ -19,8 +19,8 @@ from gangline.adapters.host.trainer.start import start_program
 from gangline.core.errors import UserError
 from gangline.core.server.isolation import IsolationLevel
 from gangline.posix import processes_of
-from tests.contract.test_trainer_process import until
 from tests.processes import is_running
+from tests.waiting import until
 
 PYTHON = "/usr/bin/python3"
 """A Python that every user of this machine may start."""

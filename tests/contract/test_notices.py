@@ -8,8 +8,8 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from gangline.adapters.host.notices import Notices
-from tests.moments import a_moment
 from tests.servers import served
+from tests.waiting import until
 
 OFTEN_S = 0.01
 
@@ -67,16 +67,14 @@ def test_a_provider_is_asked_until_it_says_so(metadata: Metadata, provider: str,
     notice = Notices(provider, said.append, os.environ, OFTEN_S)
     assert notice() == ""
     metadata.taken = True
-    while not notice():  # the test's time-out ends it
-        a_moment()
+    until(notice)
     assert (notice(), said) == (words, [])
 
 
 def test_a_file_that_appears_is_a_notice(tmp_path: Path) -> None:
     notice = Notices(str(tmp_path / "going"), lambda text: None, os.environ, OFTEN_S)
     (tmp_path / "going").touch()
-    while not notice():
-        a_moment()
+    until(notice)
     assert notice() == f"{tmp_path / 'going'} has appeared"
 
 
@@ -84,6 +82,5 @@ def test_where_there_is_nobody_to_ask_it_is_said_once(monkeypatch: pytest.Monkey
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
     said = list[str]()
     notice = Notices("aws", said.append, os.environ, OFTEN_S)
-    while not said:
-        a_moment()
+    until(lambda: said)
     assert "the metadata service gave no usable answer" in said[0] and notice() == ""

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,8 @@ from gangline.core.files import File
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_STOPPED, SHOW_NOW, Progress
 from gangline.core.runs.metrics import Point, Reading
 from gangline.posix import remove_tree
-from tests.moments import a_moment
 from tests.processes import is_running
+from tests.waiting import until
 
 PROGRAM = """
 import json, os, pathlib, signal, subprocess, sys, threading
@@ -71,12 +71,6 @@ def run(directory: Path) -> Iterator[ProcessRun]:
     until((directory / "ready").exists)
     yield started
     started.kill()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again, as the agent does; pytest's time-out ends it."""
-    while not condition():
-        a_moment()
 
 
 def test_it_does_not_see_the_agents_secrets(run: ProcessRun) -> None:

@@ -41,7 +41,6 @@ from gangline.ports.pool import Pool
 from tests.conftest import Typed
 from tests.contract import test_migrations
 from tests.contract.pools.suite import PLACES, PoolSuite
-from tests.contract.test_trainer_process import until
 from tests.data.made import encoded, picture
 from tests.docs.pages import blocks, make_module
 from tests.servers import served
@@ -50,6 +49,7 @@ from tests.service.served import serving
 from tests.unit.models import test_families
 from tests.unit.models.test_recognition import header
 from tests.unit.specs.specs_of_every_setting import LORA_WITH_ALL, keys_of
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from tests.conftest import BASE, SUBJECT
+from tests.waiting import until
 
 SETTINGS: dict[str, Any] = {
     "prompt": "sks cat face, fluent emoji",
@@ -36,12 +36,6 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 def submit(box: Box, **settings: Any) -> str:
     return box.client.jobs.submit(upload_inputs(box.client, SUBJECT, str(BASE), [], SETTINGS | settings)).summary.id
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again, as a user would; pytest's time-out ends it."""
-    while not condition():
-        Event().wait(0.05)
 
 
 def processes(*words: str) -> list[int]:

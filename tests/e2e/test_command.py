@@ -16,7 +16,7 @@ from tests.conftest import BASE, ROOT, SUBJECT
 from tests.e2e.test_death import has_ended, until
 from tests.exec.chain import state_after
 from tests.index import VALUE, package_index
-from tests.moments import a_moment
+from tests.waiting import a_moment
 
 LEASE_S = 3.0
 CHAIN = Path(__file__).parents[1] / "exec" / "chain.py"

@@ -18,8 +18,8 @@ from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from gangline.compose.client import Client
 from tests.conftest import BASE, SUBJECT
-from tests.moments import a_moment
 from tests.postgres import Postgres
+from tests.waiting import until
 
 SETTINGS: dict[str, Any] = {"prompt": "sks cat face", "steps": 2, "resolution": 64, "sample_result": False}
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -145,8 +145,7 @@ def test_what_lies_in_a_home_is_for_its_owner_alone_whatever_the_umask(tmp_path:
                 assert not inputs or open_to_others(tmp_path / "node") == []
                 found |= inputs
             assert box.client.jobs.get(job).summary.state == "succeeded" and found
-            while any(path.name == "spec.json" for path in below(runs)):
-                a_moment()  # the worker removes the run
+            until(lambda: all(path.name != "spec.json" for path in below(runs)))  # the worker removes the run
             assert node.process.poll() is None
             assert {"gangline.sqlite", "gangline.sqlite-wal", "access.json", "store"} <= {
                 p.name for p in home.iterdir()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gangline.cli.admin.box import Box
-from tests.e2e.test_autoscale import has_ended, processes, submit, until
+from tests.e2e.test_autoscale import has_ended, processes, submit
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from tests.conftest import BASE, SUBJECT
 from tests.slurm import PARTITION, Slurm, slurm
+from tests.waiting import until
 
 ADDRESS = "127.0.0.2"
 """An address of this machine that is not the one of a server that only its own machine reaches: such a server rents nothing elsewhere."""
@@ -64,12 +64,6 @@ def box(cluster: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cl
     with ClusterBox(tmp_path_factory.mktemp("box"), cluster) as made:
         made.add_pool()
         yield made
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again, as a user would; pytest's time-out ends it."""
-    while not condition():
-        Event().wait(0.1)
 
 
 def in_slurm(cluster: Slurm) -> list[str]:

@@ -33,10 +33,10 @@ from gangline.exec.run_prefix import PrefixContent, RunPrefix
 from gangline.exec.watch import RunMonitor
 from tests.exec.chain import save, state_after
 from tests.exec.conftest import Line
-from tests.moments import a_moment
 from tests.processes import is_running
 from tests.proxy import Fault, Proxy
 from tests.servers import Lesser, before, served
+from tests.waiting import until
 
 SECRET = "whsec_" + "c2VjcmV0IG9mIGEgdGVzdCwgbG9uZyBlbm91Z2g="
 
@@ -117,8 +117,7 @@ time.sleep(1000)"""
     running = line.start("a", command=(sys.executable, "-c", script))
     child = int(running.until("child ").split()[-1])
     running.kill()
-    while is_running(child):  # the test's time-out ends it
-        a_moment()
+    until(lambda: not is_running(child))
 
 
 def test_a_checkpoint_that_the_script_deletes_at_once_is_not_missed(line: Line) -> None:
@@ -318,8 +317,7 @@ def test_one_that_has_no_number_and_did_not_arrive_goes_before_the_one_that_did(
     first.until("last.pt is safe")
     first.signal(signal.SIGSTOP)
     (tmp_path / "a" / "go").touch()
-    while not (tmp_path / "a" / "gone").exists():
-        a_moment()
+    until((tmp_path / "a" / "gone").exists)
     first.kill()
     second = line.start("a", command=("bash", "-c", script), options=options)
     assert second.end()[0] == 0 and "resumes from last.pt on this disk" in second.text

@@ -31,8 +31,8 @@ from gangline.exec.run_prefix import RunPrefix
 from gangline.ports.results import ScannedFile
 from tests.exec.conftest import GANGLINE, Line
 from tests.exec.epochs import model_of, picture_of
-from tests.moments import a_moment
 from tests.proxy import Proxy
+from tests.waiting import until
 
 EPOCHS = Path(__file__).parent / "epochs.py"
 ALL = {f"timber-{epoch:06d}.safetensors": model_of(epoch) for epoch in range(1, 7)} | {
@@ -75,8 +75,7 @@ def test_models_and_pictures_of_all_machines_are_in_the_union(line: Line, place:
     first.until("timber-000003-state is safe")
     if how == "SIGKILL":
         made = {f"runs/000001/output/{path}" for path in ALL if any(f"00000{epoch}" in path for epoch in (1, 2, 3))}
-        while not made <= results(place, 1):
-            a_moment()  # the test's time-out ends it
+        until(lambda: made <= results(place, 1))
         first.kill()
     else:
         first.signal(signal.SIGTERM)

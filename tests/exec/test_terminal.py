@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.exec.conftest import CHAIN, GANGLINE, Line
-from tests.moments import a_moment
+from tests.waiting import until
 
 ROWS, COLUMNS = 12, 100
 
@@ -147,11 +147,10 @@ def test_who_does_not_read_does_not_hold_up_the_end(line: Line) -> None:
     running = line.start("a", command=(sys.executable, "-c", shout), options=("--grace", 0.5))
     told = line.root / "a" / "told"
     running.until("gangline: run 1")
-    while (line.root / "a" / ".out.gangline" / "log.txt").stat().st_size < 10_000:
-        a_moment()
+    log = line.root / "a" / ".out.gangline" / "log.txt"
+    until(lambda: log.stat().st_size >= 10_000)
     running.signal(signal.SIGTERM)
-    while not told.exists():
-        a_moment()
+    until(told.exists)
     assert running.end()[0] == 75
 
 

@@ -1,7 +1,7 @@
 """A driver in a thread of its own: what asks it never waits, and what it does is seen in order."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Event
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from gangline.core.errors import Denied, TooMany, Unreachable
 from gangline.ports.pool import Instance, MachineIdentity, NoCapacity, Offer, Rental
 from gangline.service.driving import Look, OwnThread, RefusedStart
+from tests.waiting import until
 
 OFFER = Offer(id="any")
 
@@ -80,12 +81,6 @@ def driving(provider: SlowProvider) -> Iterator[OwnThread]:
 
 def rental(name: str) -> Rental:
     return Rental(name=name, server="http://nowhere", token="a secret")
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Look again and again; pytest's time-out ends it."""
-    while not condition():
-        Event().wait(0.005)
 
 
 def failure(driving: OwnThread) -> str:

@@ -14,9 +14,9 @@ from gangline.adapters.host.trainer.process import ProcessTrainer
 from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.train.proof.cards import burst
-from tests.moments import a_moment
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.served import serving
+from tests.waiting import a_moment, until
 
 HIDING = """
 import sys
@@ -126,8 +126,7 @@ def test_a_machine_with_all_libraries_has_every_kind_and_who_proved_it_takes_the
     assert trainer._standby is standby
     monkeypatch.setattr(trainer_process, "MODULES", {"small": "small_trainer"})
     run = trainer.start("small", tmp_path)
-    while run.exit_code() is None:
-        a_moment()
+    until(lambda: run.exit_code() is not None)
     assert standby and run._process is standby.process
     assert run.printed(0, 100) == b"True\n"
     assert trainer.prove() == Proof(), "it is looked at once"

@@ -7,13 +7,13 @@ The test class of a driver subclasses `PoolSuite`, and of the other suites those
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from enum import Enum
-from threading import Event
 from typing import Protocol
 
 import pytest
 
 from gangline.core.errors import Denied, Unreachable
 from gangline.ports.pool import Instance, NoCapacity, Pool, Rental
+from tests.waiting import until
 
 PLACES = 2
 
@@ -103,12 +103,6 @@ def found(provider: Provider, name: str) -> Instance:
 
 def names(pool: Pool) -> list[str]:
     return sorted(each.name for each in pool.list() if each.billed_to_ms is None)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again, as the controller does; pytest's time-out ends it."""
-    while not condition():
-        Event().wait(0.01)
 
 
 def has_ended(provider: Provider, name: str) -> Callable[[], bool]:

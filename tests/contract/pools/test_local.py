@@ -14,8 +14,9 @@ import pytest
 from gangline.adapters.pools import local
 from gangline.adapters.pools.local import LocalPool
 from gangline.ports.pool import Instance, NoCapacity, Offer
-from tests.contract.pools.suite import PLACES, PoolSuite, alive, found, has_ended, rental, start, until
+from tests.contract.pools.suite import PLACES, PoolSuite, alive, found, has_ended, rental, start
 from tests.processes import is_running
+from tests.waiting import until
 
 POLITE = "import threading; threading.Event().wait()"
 STUBBORN = "import pathlib, signal, sys, threading; signal.signal(signal.SIGTERM, signal.SIG_IGN); \

@@ -11,9 +11,10 @@ from gangline.adapters.pools.slurm.driver import SlurmPool
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.core.errors import Denied
 from gangline.ports.pool import NoCapacity
-from tests.contract.pools.suite import ask, found, rental, start, until
+from tests.contract.pools.suite import ask, found, rental, start
 from tests.contract.pools.test_slurm import ACluster
 from tests.slurm import NODE, PARTITION, Slurm, slurm
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from gangline.core.models.families import SDXL
 from gangline.core.models.lora_metadata import Facts, kohya_metadata
 from gangline.core.parsing import to_json
 from gangline.core.runs.prepared import class_images_key, embeddings_key, latents_key, subject_of
+from gangline.core.specs.caption import CaptionSpec
 from gangline.core.specs.command import BroughtFolder, CommandSpec
 from gangline.core.specs.fields import FilesBase, HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
@@ -24,7 +25,7 @@ from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.sections.previews import SamplePrompt
 from gangline.core.specs.sections.subjects import SubjectEntry
-from gangline.core.specs.spec import SampleSpec, Spec, spec_hash, without_defaults, workload
+from gangline.core.specs.spec import SampleSpec, Spec, TrainingSpec, spec_hash, without_defaults, workload
 
 RECORDED = Path(__file__).with_name("keys_of_specs.json")
 
@@ -63,6 +64,7 @@ UNET_WITH_ALL = replace(
 )
 VAE = replace(UNET, part="vae", new=("vae",))
 COMMAND = CommandSpec(command=("python", "train.py", "--steps", "100"), code=(file("train.py"),))
+CAPTION = CaptionSpec(photos=(file("a.png"),), model=FilesBase(files=(file("model.onnx"), file("tags.csv"))))
 STARTS: dict[str, Spec] = {
     "lora": LORA,
     "lora with all": LORA_WITH_ALL,
@@ -70,6 +72,7 @@ STARTS: dict[str, Spec] = {
     "unet with all": UNET_WITH_ALL,
     "vae": VAE,
     "command": COMMAND,
+    "caption": CAPTION,
 }
 
 OF_BOTH: dict[str, Any] = {
@@ -209,6 +212,17 @@ OF_COMMAND: dict[str, Any] = {
     "grace_s": 5.0,
     "silent_s": 60.0,
 } | {name: OF_BOTH[name] for name in ("attempts_max", "deliver", "priority", "needs")}
+OF_CAPTION: dict[str, Any] = {
+    "photos": (file("b.png"),),
+    "model": FilesBase(files=(file("config.json"), file("model.safetensors"))),
+    "prefix": "sks dog, ",
+    "threshold": 0.5,
+    "character_threshold": 0.9,
+    "exclude": ("simple_background",),
+    "instruction": "What is this?",
+    "tokens_max": 64,
+    "photo_s": 60.0,
+} | {name: OF_BOTH[name] for name in ("attempts_max", "deliver", "priority", "needs")}
 OF_A_PHASE: dict[str, Any] = {
     "steps": 11,
     "resolution": 72,
@@ -243,7 +257,7 @@ OF_A_PROMPT: dict[str, Any] = {
 
 def changes_of(spec: Spec) -> dict[str, Any]:
     """Another value of each setting, by its name."""
-    of = {"lora": OF_LORA, "scratch": OF_SCRATCH, "command": OF_COMMAND}[spec.kind]
+    of = {"lora": OF_LORA, "scratch": OF_SCRATCH, "command": OF_COMMAND, "caption": OF_CAPTION}[spec.kind]
     return {name: value for name, value in of.items() if getattr(spec, name) != value}
 
 
@@ -293,7 +307,7 @@ def texts_of(spec: Spec) -> dict[str, str]:
     """Digests of a spec as it is stored, as a node is told it, and as that of the pictures of its result."""
     value = json.loads(json.dumps(to_json(spec)))
     found = {"json": digest(value), "told briefly": digest(without_defaults(value))}
-    if isinstance(spec, CommandSpec):
+    if not isinstance(spec, TrainingSpec):
         return found
     return found | {"pictures": digest(to_json(SampleSpec(of=spec, job="job-1", checkpoint=None, step=100)))}
 

@@ -18,10 +18,10 @@ from gangline.core.specs.kinds import DEFAULT_KIND, KINDS, LIBRARIES, SUBMITTED,
 from gangline.core.specs.spec import SampleSpec, Spec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import JobSummary
 from tests.conftest import ROOT
-from tests.unit.specs.specs_of_every_setting import COMMAND, LORA, UNET
+from tests.unit.specs.specs_of_every_setting import CAPTION, COMMAND, LORA, UNET
 
 PICTURES = SampleSpec(of=LORA, job="job-1", checkpoint=None, step=100)
-SPECS: dict[str, Spec | SampleSpec] = {spec.kind: spec for spec in (LORA, UNET, COMMAND, PICTURES)}
+SPECS: dict[str, Spec | SampleSpec] = {spec.kind: spec for spec in (LORA, UNET, COMMAND, CAPTION, PICTURES)}
 SQL = "".join(path.read_text() for path in sorted((ROOT / "src/gangline/adapters/store").rglob("*.sql")))
 
 

@@ -17,6 +17,7 @@ EXTRAS = {
     "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib"),
     "postgres": ("psycopg", "psycopg_pool"),
     "train": LIBRARIES["train"],
+    "captions": LIBRARIES["captions"],
     "data": LIBRARIES["data"],
     "s3": ("botocore", "obstore"),
     "exec": ("botocore", "obstore", "standardwebhooks"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeGuard
 
+from gangline.core.specs.caption import CaptionSpec, caption_hash, caption_workload, parse_caption
 from gangline.core.specs.command import CommandSpec, command_hash, command_workload, parse_command
 from gangline.core.specs.lora import LoraSpec, lora_hash, lora_workload, parse_lora
 from gangline.core.specs.sample import SampleSpec, Spec, parse_sample, sample_hash
@@ -16,7 +17,7 @@ from gangline.core.specs.scratch import ScratchSpec, parse_scratch, scratch_hash
 Queue = Literal["training", "pictures"]
 Need = Literal["data sets", "prepared files", "weights"]
 ResultKind = Literal["lora", "model", "pictures", "files"]
-Extra = Literal["data", "train"]
+Extra = Literal["captions", "data", "train"]
 LIBRARIES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
     {
         "train": (
@@ -31,6 +32,7 @@ LIBRARIES: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
             "prodigyopt",
             "schedulefree",
         ),
+        "captions": ("onnxruntime",),
         "data": ("numpy", "obstore", "lance"),
     }
 )
@@ -121,6 +123,21 @@ _ALL = (
         result="files",
         command="gangline run -- COMMAND",
         ours=False,
+    ),
+    JobKind(
+        name="caption",
+        title="captions",
+        spec=CaptionSpec,
+        parse=parse_caption,
+        hash=caption_hash,
+        workload=caption_workload,
+        program="gangline.train.caption",
+        loads="gangline.train.caption.job",
+        extras=("train", "captions"),
+        queue="training",
+        needs=frozenset(),
+        result="files",
+        command="gangline captions write DATASET --model FOLDER",
     ),
     JobKind(
         name="sample",

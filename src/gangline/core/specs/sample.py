@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 from gangline.core.canonical import digest
 from gangline.core.files import File
 from gangline.core.parsing import parse_as
+from gangline.core.specs.caption import CaptionSpec
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
@@ -13,7 +14,7 @@ from gangline.core.specs.sections.previews import Preview, SamplePrompt, as_prom
 
 TrainingSpec = LoraSpec | ScratchSpec
 """What Gangline's own trainers do."""
-Spec = TrainingSpec | CommandSpec
+Spec = TrainingSpec | CommandSpec | CaptionSpec
 """What a user asks for. A spec is complete: with its inputs it gives the result, whoever runs it and however often it is interrupted."""
 
 

@@ -39,6 +39,7 @@ class SettingGroup(StrEnum):
     MODEL = "Trained parts"
     SUBJECT = "Training data"
     COMMAND = "Command"
+    CAPTIONS = "Captions"
     CUTTING = "Cropping"
     LORA = "LoRA"
     TRAINING = "Optimisation"

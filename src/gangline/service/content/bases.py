@@ -12,9 +12,8 @@ from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.models.bases import ROLES, UNKNOWN, ModelRole, is_base_name
 from gangline.core.models.recognition import RecognisedModel
-from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Base, FilesBase, HubBase, base_to_json
-from gangline.core.specs.spec import Spec
+from gangline.core.specs.spec import Spec, TrainingSpec
 from gangline.core.views import BaseView
 from gangline.ports.hub import HubFile, HubModel
 from gangline.ports.store import Row, Write, write
@@ -144,7 +143,7 @@ def pinned(deployment: Deployment, project: str, spec: Spec) -> Spec:
 
     Raise `BadInput` if a model is gated and not mirrored, or cannot be trained.
     """
-    if isinstance(spec, CommandSpec):
+    if not isinstance(spec, TrainingSpec):
         return spec
     base = _pinned(deployment, project, spec.base, "base")
     licence = spec.base_licence or _known_licence(deployment, project, base)

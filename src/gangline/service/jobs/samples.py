@@ -18,8 +18,7 @@ from gangline.core.jobs.wishes import is_shown_by
 from gangline.core.money.cost import unknown_parts
 from gangline.core.runs.contract import PICTURES, pictures_name
 from gangline.core.runs.proof import isolation_of, wanted_kind
-from gangline.core.specs.command import CommandSpec
-from gangline.core.specs.spec import SampleSpec, parse_spec, parse_task, spec_hash, workload
+from gangline.core.specs.spec import SampleSpec, TrainingSpec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import SamplesView
 from gangline.ports.server import Committed, Done, Hold, Refused, Show, Stale
 from gangline.ports.store import Row, Write, guard, write
@@ -172,7 +171,7 @@ def _adding_job(
 ) -> list[Write]:
     """Return the writes of a job that renders pictures of `parent`. If nobody asked for it, it belongs to whom its parent belongs."""
     of = parse_spec(json.loads(parent["spec"]))
-    assert not isinstance(of, CommandSpec), "a command's pictures are its own"
+    assert isinstance(of, TrainingSpec), "nothing else learns what pictures could show"
     of = replace(of, needs=replace(of.needs, slots=1, gpu_memory_gb=parent["gpu_memory_gb"]), attempts_max=ATTEMPTS_MAX)
     spec = SampleSpec(of=of, job=parent["id"], checkpoint=checkpoint, step=step)
     what = f"step {step}" if checkpoint else "the result"

@@ -1,0 +1,1 @@
+"""Write captions for photos with a tagger or a captioner."""

@@ -11,6 +11,7 @@ from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import offered_settings, option_name
 from gangline.core.server.merging import list_settings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
+from gangline.core.specs.caption import CaptionSpec
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
@@ -25,6 +26,7 @@ from tests.conftest import ROOT
 BEGIN = "\n## Every setting\n"
 TRAINING, SCRATCH = ROOT / "docs" / "training.md", ROOT / "docs" / "scratch.md"
 RUN = ROOT / "docs" / "run.md"
+CAPTIONS = ROOT / "docs" / "captions.md"
 SERVER = ROOT / "docs" / "reference" / "settings.md"
 SALAD = ROOT / "docs" / "pools" / "salad.md"
 SLURM, COMMAND = ROOT / "docs" / "pools" / "slurm.md", ROOT / "docs" / "pools" / "command.md"
@@ -51,10 +53,8 @@ def _name(_: type, name: str) -> str:
     return name
 
 
-def of_run() -> str:
-    of = [
-        (each, group, settings) for each in (CommandSpec, Needs) for group, settings in offered_settings(each).items()
-    ]
+def of_options(spec: type) -> str:
+    of = [(each, group, settings) for each in (spec, Needs) for group, settings in offered_settings(each).items()]
     return "\n".join(table(*one, option_name, "option") for one in of)
 
 
@@ -111,7 +111,8 @@ def _following(below: str) -> str:
 PAGES = {
     TRAINING: of_training,
     SCRATCH: of_scratch,
-    RUN: of_run,
+    RUN: lambda: of_options(CommandSpec),
+    CAPTIONS: lambda: of_options(CaptionSpec),
     SERVER: of_server,
     SALAD: lambda: "\n".join(
         [

@@ -69,6 +69,10 @@ COMMANDS = {
     "data": LazyCommand(
         "gangline.cli.data.data:app", "Convert, encode, inspect and list data sets for training from scratch."
     ),
+    "captions": LazyCommand(
+        "gangline.cli.captions.captions:app",
+        "Export, import and edit the captions of photos, or let a tagger or captioner write them.",
+    ),
     "budget": LazyCommand(
         "gangline.cli.admin.budget:budget_command",
         "Show the project's share and budget. Operators change them with options, as with `gangline projects set`.",

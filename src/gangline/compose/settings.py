@@ -2,6 +2,7 @@
 brings."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -47,6 +48,11 @@ def read_settings() -> Settings:
         token=_text("GANGLINE_TOKEN"),
         project=_text("GANGLINE_PROJECT"),
     )
+
+
+def editor_words() -> list[str]:
+    """Return the command that edits a text file, as the environment names it."""
+    return shlex.split(_text("VISUAL") or _text("EDITOR") or "vi")
 
 
 def read_server_settings(options: Options = NO_OPTIONS) -> MergedSettings[ServerSettings]:

@@ -100,3 +100,17 @@ class LogText:
                 self._coloured = found[0] not in (RESET, "\x1b[m")
             done = found.end()
         return "".join(shown) + printable(text[done:], keep=LAYOUT)
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that spreadsheets take for a formula (OWASP, "CSV Injection")."""
+
+
+def table_cell(text: str) -> str:
+    """Return the text for a cell of a CSV file: one that a spreadsheet would run as a formula has a quote before it."""
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
+
+
+def text_of_cell(cell: str) -> str:
+    """Return the text that `table_cell` made this cell of."""
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell

@@ -56,6 +56,14 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--no-code --secret {typed} -- true", 2, shows="secrets"),
         Run("--no-code --requirements {nowhere} -- true", 2),
     ),
+    "captions export": (Run("{photos}", shows="photo,caption"), Run("{nowhere}", 2)),
+    "captions import": (Run("{photos} {nowhere}", 2), Run("{photos} {lora_toml}", 2, shows="the first line must be")),
+    "captions edit": (Run("{nowhere}", 2),),
+    "captions write": (
+        Run("{photos} --model {nowhere}", 2),
+        Run("{photos} --model {base} --instruction {typed}", 2, json=False, shows="instruction"),
+        Run("{refused} --model {base}", 2, json=False),
+    ),
     "jobs ls": (
         Run(""),
         Run("--label team"),

@@ -101,7 +101,7 @@ install() {
     download "$server/worker/constraints.txt" "$folder/constraints.txt"
     keep_torch "$folder/constraints.txt"
     make_environment "$folder/venv"
-    set -- install --quiet --disable-pip-version-check -c "$folder/constraints.txt" "$folder/$wheel[worker,train]"
+    set -- install --quiet --disable-pip-version-check -c "$folder/constraints.txt" "$folder/$wheel[worker,train,captions]"
     if [ -n "$pip" ]; then
         "$python" -m pip --python "$folder/venv/bin/python" "$@" >&2
     else

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from PIL import Image
@@ -29,7 +29,9 @@ class Captioner:
             model = AutoModelForImageTextToText.from_pretrained(
                 folder, use_safetensors=True, dtype=self._dtype, **local
             )
-            self._model: Any = model.to(self._device).eval()
+            models = cast(Any, AutoModelForImageTextToText)
+            model = models.from_pretrained(folder, use_safetensors=True, dtype=self._dtype, **local)
+            self._model = model.to(self._device).eval()
         except Exception as error:  # whatever the library raises for files that it does not know
             raise refused("captioner", error) from None
 

@@ -1,0 +1,1 @@
+"""Captions of photos, as a table, by hand or by a model."""

@@ -128,13 +128,13 @@ def write_command(
     folder, client, labels = PhotoFolder(photos), make_client(server, token), parse_labels(label or [])
     captions = folder.read()
     wanted = [path for path, photo in zip(folder.files, folder.paths, strict=True) if overwrite or not captions[photo]]
-    if not wanted:
-        say(f"every photo of {photos} has a caption; --overwrite writes new ones")
-        return
     models = model_files(model)
     given = with_options({}, settings, needs)
     stand_in = {"photos": [to_json(STAND_IN)], "model": {"files": [_unsent(path, model) for path in models]}}
     parse_caption(given | stand_in, options=True)  # before anything is uploaded
+    if not wanted:
+        say(f"every photo of {photos} has a caption; --overwrite writes new ones")
+        return
     progress = UploadProgress(len(wanted) + len(models))
     inputs = {
         "photos": [to_json(file) for file in client.files.upload(wanted, folder.folder, progress=progress)],

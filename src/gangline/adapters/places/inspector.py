@@ -18,7 +18,7 @@ from gangline.ports.places.inspector import InspectedPicture, InspectedTexts, Re
 THUMBNAIL_BYTES_MAX = 400_000
 """A picture of 256 × 256 pixels takes less, whatever it shows."""
 TOO_MUCH = "takes too much memory or time to decode"
-LOST = "is damaged in the object store: upload it again"
+LOST = "is not in the object store any more: remove this version, and push it again"
 FORMAT_MAX = 20
 
 

@@ -27,7 +27,7 @@ ANOTHER_S = 60
 
 
 def what_dataset_removal_does(deployment: Deployment, project: str, reference: DatasetReference) -> DatasetRemovalView:
-    """Return what `remove_dataset` would remove. Raise `NotFound`, or `BadInput` while a job that names one of the versions has not ended."""
+    """Return what `remove_dataset` would remove. Raise `NotFound`, or `BadInput` while a job that names one has not ended."""
     versions = _versions(deployment, project, reference)
     jobs = [row for version in versions for row in deployment.store.load("jobs_of_version", version=version["id"])]
     running = [row for row in jobs if row["state"] not in ENDED]

@@ -65,19 +65,23 @@ def test_a_file_that_ends_the_program_is_found_among_the_others(tmp_path: Path) 
 
 def test_where_the_program_does_not_start_no_file_is_to_blame(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="does not start"):
-        ProgramInspector(tmp_path, (sys.executable, "-c", "raise SystemExit(1)")).pictures({sha256(b"a"): reading(b"a")})
+        ProgramInspector(tmp_path, (sys.executable, "-c", "raise SystemExit(1)")).pictures(
+            {sha256(b"a"): reading(b"a")}
+        )
 
 
 def test_a_small_copy_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("a secret of the server")
     links = CRASHES.replace('write_bytes(b"small")', f"symlink_to({str(secret)!r})")
-    with pytest.raises(OSError, match="symbolic link|loop"):
+    with pytest.raises(OSError, match=r"symbolic link|loop"):
         ProgramInspector(tmp_path / "looked", (sys.executable, "-c", links)).pictures({sha256(b"a"): reading(b"a")})
 
 
 def test_a_decoder_gets_no_secret_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret of the server")
-    tells = "import json, os; print(json.dumps({'because': os.environ.get('AWS_SECRET_ACCESS_KEY', 'none'), 'notes': []}))"
+    tells = (
+        "import json, os; print(json.dumps({'because': os.environ.get('AWS_SECRET_ACCESS_KEY', 'none'), 'notes': []}))"
+    )
     found = ProgramInspector(tmp_path, (sys.executable, "-c", tells)).texts({}, {}, {})
     assert found.because == "none"

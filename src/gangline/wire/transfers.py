@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from gangline.core.datasets.views import DatasetVersionView
 from gangline.core.errors import BadInput, UserError
-from gangline.core.files import File, partial_name
+from gangline.core.files import File, is_safe_path, partial_name
 
 CHUNK = 1 << 20
 FILES_AT_ONCE = 8
@@ -151,9 +151,11 @@ class PartialFile:
 
 
 def refuse_links_out(folder: Path, paths: Iterable[str]) -> None:
-    """Raise `BadInput` if a folder below this one is a link that leads out of it: a file would be written there."""
+    """Raise `BadInput` if a folder below this one is a link that leads out of it: a file would be written there.
+
+    Paths that lead out of it by themselves are left to the download, which refuses them."""
     inside = folder.resolve()
-    for parent in sorted({(folder / path).parent for path in paths}):
+    for parent in sorted({(folder / path).parent for path in paths if is_safe_path(path)}):
         if not parent.resolve().is_relative_to(inside):
             raise BadInput(f"{parent} is a link that leads out of {folder}", hint="name another folder")
 

@@ -39,7 +39,9 @@ def test_photos_that_look_alike_and_blurred_ones_are_advice_and_no_refusal(sets:
     Image.open(io.BytesIO(sharp)).resize((560, 560), Image.Resampling.LANCZOS).save(copy, "JPEG", quality=85)
     blurred = io.BytesIO()
     Image.linear_gradient("L").resize((700, 700)).convert("RGB").save(blurred, "PNG")
-    found = sets.ready("timber", {"a.png": sharp, "b.jpg": copy.getvalue(), "c.png": blurred.getvalue(), "d.png": sharp})
+    found = sets.ready(
+        "timber", {"a.png": sharp, "b.jpg": copy.getvalue(), "c.png": blurred.getvalue(), "d.png": sharp}
+    )
     assert found["state"] == "ready"
     pairs = {(each["first"], each["second"]): each["distance"] for each in found["findings"]["duplicates"]}
     assert set(pairs) == {("a.png", "b.jpg"), ("a.png", "d.png")} and pairs["a.png", "d.png"] == 0
@@ -77,7 +79,19 @@ def test_a_file_that_is_no_usable_picture_refuses_the_version_with_its_name(
 
 @pytest.mark.parametrize(
     "path",
-    ["../a.jpg", "/etc/a.jpg", "a\x00.jpg", "..", "a/b.jpg", "notes.pdf", ".hidden.jpg", "masks", "a\n.jpg", "C:\\a.jpg", ""],
+    [
+        "../a.jpg",
+        "/etc/a.jpg",
+        "a\x00.jpg",
+        "..",
+        "a/b.jpg",
+        "notes.pdf",
+        ".hidden.jpg",
+        "masks",
+        "a\n.jpg",
+        "C:\\a.jpg",
+        "",
+    ],
 )
 def test_a_path_that_leads_elsewhere_or_that_nobody_reads_is_refused(sets: Sets, path: str) -> None:
     sets.upload(*DOGS.values())
@@ -101,7 +115,10 @@ def test_names_of_files_may_be_in_any_script(sets: Sets) -> None:
 
 def test_a_file_that_was_not_uploaded_adds_no_version(sets: Sets) -> None:
     answer = sets.post("timber", {"files": [named("a.png", b"never sent")]})
-    assert answer.status_code == 422 and "1 files are not in the object store, the first is a.png" in answer.json()["detail"]
+    assert (
+        answer.status_code == 422
+        and "1 files are not in the object store, the first is a.png" in answer.json()["detail"]
+    )
     assert sets.get("/v1/datasets").json() == []
 
 

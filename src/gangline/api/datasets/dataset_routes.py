@@ -1,7 +1,7 @@
 """Routes for a project's data sets of photos: viewers read, members add and remove."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -32,7 +32,7 @@ CHANGES_MAX = 10_000
 VersionNumber = Annotated[int, Path(), Ge(1), Le(NUMBER_MAX)]
 FilesLimit = Annotated[int, Query(ge=1, le=PART_MAX, description="List at most this many.")]
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
-JPEG = {
+JPEG: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}, "description": "The picture."}
 }
 

@@ -27,7 +27,7 @@ def find_dataset_files(folder: Path, masks: Path | None = None) -> DatasetFolder
     Raise `BadInput` if there are no photos, or a file has a name that is not possible everywhere.
     """
     if not folder.exists():
-        raise BadInput(f"there is no folder {folder}", hint="give the path of a folder of photos")
+        raise BadInput(f"there is no folder {folder}", hint="give a folder of photos, or a .zip of them")
     if not folder.is_dir():
         raise BadInput(f"{folder} is a file, not a folder", hint="give a folder of photos, or a .zip of them")
     own = folder / MASKS if masks is None and (folder / MASKS).is_dir() else masks

@@ -56,7 +56,10 @@ def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
     read.
     """
     if not folder.exists():
-        raise BadInput(f"there is no folder {folder}", hint="give the path of a folder of photos")
+        raise BadInput(
+            f"there is no folder {folder}",
+            hint="give a folder of photos, or a data set that `gangline datasets ls` lists",
+        )
     if not folder.is_dir():
         raise BadInput(f"{folder} is a file, not a folder", hint=f"did you mean {folder.parent}?")
     photos: list[Path] = []

@@ -101,12 +101,12 @@ class AsyncDatasetCalls(AsyncCalls):
         for _ in range(OFFERS_MAX):
             if not missing:
                 break
-            put = partial(self._put_file, {sha256: files[file.path] for sha256, file in of_content.items()})
+            put = partial(self._put_file, {sha256: (file, files[file.path]) for sha256, file in of_content.items()})
             arrived = await async_for_each(put, list(missing.items()), FILES_AT_ONCE)
             sent |= {sha256 for sha256, is_new in zip(missing, arrived, strict=True) if is_new}
             missing = await self._missing(list(of_content.values()))
         if missing:
-            raise BadInput(f"{of_content[next(iter(missing))].path} changed while it was uploaded", hint="try again")
+            raise _changed(of_content[next(iter(missing))])
         for file in found:
             tally.reached(file.path, file.bytes)
         return UploadedFiles(files=tuple(found), sent=len(sent))
@@ -117,15 +117,17 @@ class AsyncDatasetCalls(AsyncCalls):
         answer = await self._http.read(MissingBlobsView, "POST", "/v1/blobs/missing", body, timeout=LINES_TIMEOUT)
         return {each.sha256: signed for each in answer.missing for signed in each.grant.parts if signed is not None}
 
-    async def _put_file(self, local: Mapping[str, Path], missing: tuple[str, Signed]) -> bool:
+    async def _put_file(self, local: Mapping[str, tuple[File, Path]], missing: tuple[str, Signed]) -> bool:
         """Send a file. Return whether the store took it; False if it has it already, or the URL has expired."""
-        sha256, signed = missing
-        content = await async_in_thread(local[sha256].read_bytes)
+        (file, path), signed = local[missing[0]], missing[1]
+        content = await async_in_thread(path.read_bytes)
+        if len(content) != file.bytes:  # the request is signed for that length
+            raise _changed(file)
         try:
             url = urljoin(self._http.server, signed.url)
             answer = await self._store.put(url, content=content, headers=signed.headers)
         except httpx.HTTPError as error:
-            raise Unreachable(f"{local[sha256]} could not be uploaded: {type(error).__name__}") from None
+            raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None
         if not answer.is_success and answer.status_code not in (EXPIRED, TAKEN):
             raise to_error(answer.status_code, problem_of(answer))
         return answer.is_success
@@ -238,6 +240,10 @@ class AsyncDatasetCalls(AsyncCalls):
     async def remove(self, name: str, number: int | None = None) -> DatasetRemovalView:
         """Remove a version, or a data set with all of its versions. Raise as `removal` does."""
         return await self._http.read(DatasetRemovalView, "DELETE", _place(name, number), timeout=LINES_TIMEOUT)
+
+
+def _changed(file: File) -> BadInput:
+    return BadInput(f"{file.path} changed while it was uploaded", hint="try again")
 
 
 def _place(name: str, number: int | None) -> str:

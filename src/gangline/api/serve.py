@@ -1,5 +1,5 @@
 """Run a server's loops, which decide nothing: the application, the controller's ticks, and the threads that verify checkpoints, mirror
-gated models, download photos, deliver results, feed trackers and send notices.
+gated models, download photos, check data sets, deliver results, feed trackers and send notices.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from gangline.service.content.deliver import deliver
 from gangline.service.content.imports import fetch_photos
 from gangline.service.content.mirror import mirror
 from gangline.service.controller import Controller
+from gangline.service.datasets.check import check_datasets
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.track import Tracking
 from gangline.service.jobs.verify import verify
@@ -118,6 +119,7 @@ def serve(
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)
     copying = threading.Thread(target=_keep_copying, args=(deployment, stop), name="mirror", daemon=True)
+    inspecting = threading.Thread(target=_keep_inspecting, args=(deployment, stop), name="inspector", daemon=True)
     telling = [
         threading.Thread(target=_keep_telling, args=(deployment, tracker, stop), name=tracker.name, daemon=True)
         for tracker in deployment.trackers
@@ -128,7 +130,7 @@ def serve(
         for number in range(deployment.fetching.at_once_max)
     ]
     sending = threading.Thread(target=_keep_sending, args=(deployment, stop), name="notices", daemon=True)
-    for thread in (answering, ticking, verifying, copying, sending, *placing, *telling):
+    for thread in (answering, ticking, verifying, copying, inspecting, sending, *placing, *telling):
         thread.start()
     try:
         ready()
@@ -179,6 +181,11 @@ def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:
 def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
     """Mirror gated models in their own thread. Progress is recorded part by part, so this thread is not waited for either."""
     _keep_at(lambda: mirror(deployment), "copying bases from the hub", deployment, stopping)
+
+
+def _keep_inspecting(deployment: Deployment, stopping: threading.Event) -> None:
+    """Check data sets in their own thread. Each step is recorded, so this thread is not waited for either."""
+    _keep_at(lambda: check_datasets(deployment), "checking data sets", deployment, stopping)
 
 
 def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:

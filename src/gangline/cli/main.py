@@ -60,6 +60,9 @@ COMMANDS = {
         "gangline.cli.data.lora:app", "Describe, convert, merge and resize LoRAs, and extract one from two checkpoints."
     ),
     "bases": LazyCommand("gangline.cli.data.bases:app", "Add, list and remove named base models."),
+    "datasets": LazyCommand(
+        "gangline.cli.data.datasets:app", "Push, list, show, pull and remove data sets of photos, in versions."
+    ),
     "nodes": LazyCommand(
         "gangline.cli.admin.nodes:app", "List and show the nodes; drain, quarantine and release them."
     ),

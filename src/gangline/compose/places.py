@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from gangline.adapters.places.bucket import SourceBucket
     from gangline.adapters.places.deliverer import PlacesDeliverer
     from gangline.adapters.places.fetcher import PlacesFetcher
+    from gangline.adapters.places.inspector import ProgramInspector
 
 LOOK = (sys.executable, "-m", "gangline.data.images.imported")
+INSPECT = (sys.executable, "-m", "gangline.data.images.inspected")
 
 
 def make_fetcher(home: Path, settings: ServerSettings) -> "PlacesFetcher":
@@ -42,6 +44,12 @@ def make_fetcher(home: Path, settings: ServerSettings) -> "PlacesFetcher":
         bucket_opener(settings.sources),
         LOOK,
     )
+
+
+def make_inspector(home: Path) -> "ProgramInspector":
+    from gangline.adapters.places.inspector import ProgramInspector
+
+    return ProgramInspector(home / "inspected", INSPECT)
 
 
 def make_deliverer(settings: ServerSettings) -> "PlacesDeliverer":

@@ -17,7 +17,7 @@ from gangline.compose.buckets import open_bucket
 from gangline.compose.home import keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_cards
-from gangline.compose.places import make_deliverer, make_fetcher, make_mailer, make_poster
+from gangline.compose.places import make_deliverer, make_fetcher, make_inspector, make_mailer, make_poster
 from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.compose.settings import needing, strip_secrets
 from gangline.core.errors import UserError
@@ -112,6 +112,7 @@ def _deployed(
             server=_server_name(home, access.signing_secret),
             trackers=trackers,
             fetcher=make_fetcher(home, settings),
+            inspector=make_inspector(home),
             deliverer=make_deliverer(settings),
             fetching=settings.fetching,
             sealer=JweSealer(keep_sealing_keys(home, settings.server.secrets_key)),

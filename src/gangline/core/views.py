@@ -103,8 +103,8 @@ class DeliveryView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job. `asked` is what its owner asked of it that is not done yet. `version` rises with every change of its state, its reason and its
-    labels, but not with its progress."""
+    """A job. `dataset` is the version that its photos are, such as `timber@3`, if it named a data set. `asked` is what its owner asked of
+    it that is not done yet. `version` rises with every change of its state, its reason and its labels, but not with its progress."""
 
     summary: JobSummary
     spec: dict[str, object]
@@ -113,6 +113,7 @@ class JobView:
     seconds_lost: float
     samples: SamplesView
     delivery: DeliveryView | None = None
+    dataset: str = ""
     asked: tuple[WishKind, ...] = ()
     version: int = 0
 

@@ -7,6 +7,7 @@ from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
+from gangline.service.datasets.removal import continue_removals
 from gangline.service.deployment import Deployment
 from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
@@ -52,7 +53,8 @@ class Controller:
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
         self._every(PRUNE_S, now_ms, forget_requests, forget_labels)
-        self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads, bound_backlogs, shorten_logs)
+        self._every(SWEEP_S, now_ms, continue_removals, delete_given_up, sweep_attempts, sweep_uploads)
+        self._every(SWEEP_S, now_ms, bound_backlogs, shorten_logs)
 
     def glance(self, now_ms: int) -> None:
         """Between two ticks: number new facts, rent at once for work that has just come, and act on what a provider or an operator has just

@@ -15,6 +15,7 @@ from gangline.ports.notices.notices import NoticeMailer, NoticePoster
 from gangline.ports.objects import Objects
 from gangline.ports.places.deliverer import Deliverer
 from gangline.ports.places.fetcher import Fetcher
+from gangline.ports.places.inspector import PhotoInspector
 from gangline.ports.pool import PoolDrivers
 from gangline.ports.store import Row, Store
 from gangline.ports.tracker import Tracker
@@ -46,9 +47,9 @@ class Deployment:
 
     `new_id(kind)` returns an id that sorts by time, `new_secret(kind)` a random text that cannot be guessed. `pools` are by name, and
     `open_pools` brings them up to date with their rows. `server` identifies this server among several over one store, and stays the same
-    across restarts; `url` is where rented nodes reach it. A server without a `fetcher` fetches no photos, one without a `deliverer`
-    delivers no results, one without a `sealer` keeps no secrets; one without a `poster` sends no notices over HTTP, one without a `mailer`
-    no mail.
+    across restarts; `url` is where rented nodes reach it. A server without a `fetcher` fetches no photos, one without an `inspector` checks
+    no data sets, one without a `deliverer` delivers no results, one without a `sealer` keeps no secrets; one without a `poster` sends no
+    notices over HTTP, one without a `mailer` no mail.
     """
 
     store: Store
@@ -66,6 +67,7 @@ class Deployment:
     server: str = "server"
     trackers: tuple[Tracker, ...] = ()
     fetcher: Fetcher | None = None
+    inspector: PhotoInspector | None = None
     deliverer: Deliverer | None = None
     sealer: Sealer | None = None
     fetching: FetchingSettings = field(default_factory=FetchingSettings)

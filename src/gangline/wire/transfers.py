@@ -2,14 +2,15 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from gangline.core.errors import UserError
-from gangline.core.files import partial_name
+from gangline.core.datasets.views import DatasetVersionView
+from gangline.core.errors import BadInput, UserError
+from gangline.core.files import File, is_safe_path, partial_name
 
 CHUNK = 1 << 20
 FILES_AT_ONCE = 8
@@ -28,8 +29,43 @@ class TransferProgress:
     file_bytes_done: int
     file_bytes: int
 
+    def within(self, bytes_before: int, bytes_total: int) -> "TransferProgress":
+        """Return the same as a part of more: so many bytes were done before, and there are so many in all."""
+        return replace(self, bytes_done=bytes_before + self.bytes_done, bytes_total=bytes_total)
+
     def __str__(self) -> str:
         return f"{self.path}: {self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedFiles:
+    """Files that are stored now. `sent` contents were uploaded; the others were stored already, or are the same as another file."""
+
+    files: tuple[File, ...]
+    sent: int
+
+    @property
+    def stored(self) -> int:
+        """How many of the files were not sent."""
+        return len(self.files) - self.sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedVersion:
+    """The version of a data set that a push made or found. `sent` files were uploaded, `stored` ones were stored already."""
+
+    version: DatasetVersionView
+    sent: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulledFiles:
+    """The files of a version that are in a folder now. `downloaded` are those that were not there before; `bytes` are of all."""
+
+    files: int
+    downloaded: int
+    bytes: int
 
 
 ProgressCallback = Callable[[TransferProgress], object]
@@ -112,6 +148,16 @@ class PartialFile:
         if self._out:
             self._out.close()
             self.partial.unlink(missing_ok=True)
+
+
+def refuse_links_out(folder: Path, paths: Iterable[str]) -> None:
+    """Raise `BadInput` if a folder below this one is a link that leads out of it: a file would be written there.
+
+    Paths that lead out of it by themselves are left to the download, which refuses them."""
+    inside = folder.resolve()
+    for parent in sorted({(folder / path).parent for path in paths if is_safe_path(path)}):
+        if not parent.resolve().is_relative_to(inside):
+            raise BadInput(f"{parent} is a link that leads out of {folder}", hint="name another folder")
 
 
 def has_bytes(path: Path, size: int) -> bool:

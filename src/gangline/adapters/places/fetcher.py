@@ -1,17 +1,14 @@
 """The `Fetcher` port: download photos from URLs and buckets into a folder of the server's home, one folder for each job."""
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Any, Protocol
+from typing import Protocol
 
-from gangline.adapters.places.saving import ASK_S, Watch
+from gangline.adapters.places.looking import LOOK_S, answer_of
 from gangline.adapters.places.web import Web
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Unreachable
@@ -21,11 +18,7 @@ from gangline.core.server.sources import FetchingSettings
 from gangline.ports.places.fetcher import Brought, Check, FetchedPhotos
 
 FETCHED, PHOTOS = "fetched", "photos"
-REFUSED = 65
-LOOK_S, EXIT_S = 900, 10
-ANSWER_BYTES_MAX = 64 << 20
 ZIP_BEGINS = b"PK\x03\x04"
-PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 UNWANTED = ("__MACOSX", ".DS_Store", "Thumbs.db")
 
 
@@ -88,7 +81,7 @@ class PlacesFetcher:
         bounds = {name: getattr(self._settings, name) for name in ("files_max", "file_bytes_max", "bytes_max")}
         are_many = places[0].is_folder or any((folder / FETCHED).glob(f"*{ZIP}"))
         asked = json.dumps({"bounds": bounds, "all_are_photos": not are_many})
-        answer = _answer([*self._look, str(folder), asked], check)
+        answer = answer_of([*self._look, str(folder), asked], check, seconds=LOOK_S)
         if answer is None:
             raise Unreachable("the photos could not be checked: the program that decodes them did not finish")
         if "message" in answer:
@@ -158,50 +151,6 @@ class PlacesFetcher:
         source = source_of(address, project, self._sources, "read")
         name, _, key = address.removeprefix("s3://").partition("/")
         return self._open_bucket(source, name), key
-
-
-def _answer(command: Sequence[str], check: Check) -> Any:
-    """Return the program's answer; None if it failed. The program decodes files of strangers, so its time and the size of its answer are
-    limited too."""
-    try:
-        looking = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_without_secrets(),
-        )
-    except OSError:
-        return None
-    with looking:
-        try:
-            said = _read(looking.stdout, Watch(LOOK_S, check))
-            return json.loads(said) if said and looking.wait(EXIT_S) in (0, REFUSED) else None
-        except (subprocess.TimeoutExpired, ValueError):
-            return None
-        finally:
-            looking.kill()
-
-
-def _read(pipe: IO[bytes] | None, watch: Watch) -> bytes | None:
-    """Return the whole output; None if it is too long or takes too much time."""
-    assert pipe is not None
-    said = bytearray()
-    with DefaultSelector() as ready:
-        ready.register(pipe, EVENT_READ)
-        while len(said) <= ANSWER_BYTES_MAX and watch.left_s > 0:
-            watch.ask()
-            if ready.select(ASK_S):
-                more = os.read(pipe.fileno(), 1 << 20)
-                if not more:
-                    return bytes(said)
-                said += more
-    return None
-
-
-def _without_secrets() -> dict[str, str]:
-    """Return the environment without the server's secrets, as the program decodes files of strangers."""
-    return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
 
 
 def _is_unwanted(name: str) -> bool:

@@ -163,6 +163,7 @@ def _head(summary: JobSummary, job: JobView) -> Table:
         *_saves(job),
         ("cost", cost_in_words(summary.cost_usd, summary.cost_lacks)),
         ("samples", samples_standing(job)),
+        *([("data set", job.dataset)] if job.dataset else []),
         *([("delivery", _delivery(job.delivery))] if job.delivery else []),
     )
 

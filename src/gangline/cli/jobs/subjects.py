@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline.core.datasets.roles import COUNTED, SUFFIXES
 from gangline.core.errors import BadInput
 from gangline.core.specs.sections.subjects import REPEATS_MAX, SubjectEntry
 from gangline.core.words import counted
-from gangline.data.images.captions import COUNTED
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.plan.photos import SubjectInputs
@@ -160,8 +160,6 @@ def _of_numbered_folders(root: Path, settings: dict[str, Any]) -> list[dict[str,
 def _numbered_folders(root: Path) -> dict[str, tuple[int, str]]:
     """Return the repeats and the words of every folder, by its name; none if no name has any. Raises `BadInput` if there is anything beside
     them but hidden files and texts."""
-    from gangline.data.images.photos import SUFFIXES  # reads pictures
-
     if not root.is_dir():
         return {}
     found: dict[str, tuple[int, str]] = {}

@@ -13,7 +13,7 @@ from gangline.cli.bundled.recipes import complete_preset, read_presets
 from gangline.cli.client import make_client
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.lists.labels import LabelOption
-from gangline.cli.jobs.places.addresses import addresses_of, unpacked
+from gangline.cli.jobs.places.addresses import addresses_of, dataset_of, unpacked
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.jobs.subjects import SUBJECTS, given_subjects
 from gangline.cli.output import (
@@ -59,7 +59,8 @@ def train_command(
         str,
         typer.Argument(
             help="Train on the photos of one subject in this folder or .zip, with captions beside them (.txt, metadata.jsonl). "
-            "Or let the server fetch them from s3://BUCKET/FOLDER/, from the URL of a zip, from comma-separated URLs of "
+            "Or on a data set, NAME or NAME@VERSION (`gangline datasets ls` lists them). Or let "
+            "the server fetch them from s3://BUCKET/FOLDER/, from the URL of a zip, from comma-separated URLs of "
             "photos, or from @FILE, which has a URL and then its caption on each line. Folders of several subjects (--subject, "
             "or the tables `subjects` of a recipe) are below this one (default: below the recipe's, or the current one).",
             show_default=False,
@@ -123,10 +124,16 @@ def train_command(
     if not photos:
         photos = folder_of_subjects(wanted, recipe if not settings.get(SUBJECTS) else None)
     elsewhere = addresses_of(photos)
-    if elsewhere is not None:
-        from gangline.cli.jobs.places.fetched import fetched_plan
+    version = dataset_of(client, photos) if elsewhere is None else None
+    if elsewhere is not None or version is not None:
+        from gangline.cli.jobs.places.fetched import dataset_plan, fetched_plan
 
-        spec = planned_and_sent(client, fetched_plan(wanted, elsewhere), plan, output)
+        made = (
+            fetched_plan(wanted, elsewhere or [])
+            if version is None
+            else dataset_plan(wanted, version, list(client.datasets.files(version.name, version.number)))
+        )
+        spec = planned_and_sent(client, made, plan, output)
     else:
         with unpacked(Path(here_or_bundled(photos))) as folder:
             spec = planned_and_sent(client, plan_lora(folder, wanted), plan, output)

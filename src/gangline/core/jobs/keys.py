@@ -7,6 +7,10 @@ def blob_key(project: str, sha256: str) -> str:
     return f"projects/{project}/blobs/{sha256}"
 
 
+def thumbnail_key(project: str, sha256: str) -> str:
+    return f"projects/{project}/thumbnails/{sha256}"
+
+
 def attempt_prefix(project: str, job: str, attempt: str) -> str:
     return f"projects/{project}/jobs/{job}/attempts/{attempt}"
 

@@ -37,8 +37,8 @@ PICTURES = (
 )
 ZIP = ".zip"
 FORMS = (
-    '"s3://BUCKET/FOLDER/", "s3://BUCKET/PHOTOS.zip", "https://HOST/PHOTOS.zip", or a list of https:// URLs, each as a text or as '
-    '{"url": "…", "caption": "…"}'
+    'the name of a data set, "s3://BUCKET/FOLDER/", "s3://BUCKET/PHOTOS.zip", "https://HOST/PHOTOS.zip", or a list of https:// URLs, '
+    'each as a text or as {"url": "…", "caption": "…"}'
 )
 
 

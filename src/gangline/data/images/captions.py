@@ -8,9 +8,10 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from gangline.core.datasets.roles import BESIDE, COUNTED, METADATA, is_caption
 from gangline.core.errors import BadInput
 from gangline.core.specs.sections.subjects import REPEATS_MAX
 from gangline.data.images.sidecars import sidecar_files, sidecar_folders
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX = 2000
 BYTES_MAX = 2**26
-BESIDE = (".txt", ".caption")
-METADATA = "metadata.jsonl"
-COUNTED = re.compile(r"(\d+)_(.*)")
 WILDCARD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -69,10 +67,6 @@ def find_captions(folder: Path, photos: list[str]) -> list[str]:
     """Return the files beside `photos` that hold their captions, as paths below `folder`."""
     files = _files(folder, photos)
     return sorted({*sidecar_files(photos, _sidecars(files)).values(), *_metadata(files)})
-
-
-def is_caption(path: PurePath) -> bool:
-    return not path.name.startswith(".") and (path.suffix.lower() in BESIDE or path.name == METADATA)
 
 
 def tags_of(text: str, separator: str) -> list[str]:

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from PIL import Image
 
+from gangline.core.datasets.roles import COUNTED, SUFFIXES, is_caption
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.images.buckets import Size
-from gangline.data.images.captions import COUNTED, is_caption
 from gangline.data.images.pixels import Unreadable, as_seen, opened, printable_path, recognised
 from gangline.posix import cores
 
@@ -20,7 +20,6 @@ U = TypeVar("U")
 READERS = min(4, cores())
 """Threads that read photos for a plan: decoders release the interpreter lock. There are few, because each holds a photo in memory, up to
 some hundred megabytes for 89 megapixels; a server, whose memory is limited, reads one at a time."""
-SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
 UNREADABLE = (".heic", ".heif", ".jxl", ".psd", ".svg", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")
 
 
@@ -57,13 +56,16 @@ def find_photos(folder: Path, *, threads: int = 1) -> FoundPhotos:
     read.
     """
     if not folder.exists():
-        raise BadInput(f"there is no folder {folder}", hint="give the path of a folder of photos")
+        raise BadInput(
+            f"there is no folder {folder}",
+            hint="give a folder of photos, or a data set that `gangline datasets ls` lists",
+        )
     if not folder.is_dir():
         raise BadInput(f"{folder} is a file, not a folder", hint=f"did you mean {folder.parent}?")
     photos: list[Path] = []
     skipped: list[SkippedFile] = []
-    for path in _candidates(folder):
-        because = _why_not(path)
+    for path in photo_entries(folder):
+        because = why_no_photo(path)
         if because:
             skipped.append(SkippedFile(printable_path(path), because))
         else:
@@ -84,7 +86,7 @@ def read_each(read: Callable[[T], U], wanted: Iterable[T], threads: int) -> list
         return list(readers.map(read, wanted))
 
 
-def _candidates(folder: Path) -> list[Path]:
+def photo_entries(folder: Path) -> list[Path]:
     """Return the entries of the folder and of subfolders with a number before their names, except captions."""
     try:
         entries = sorted(folder.iterdir())
@@ -96,7 +98,7 @@ def _candidates(folder: Path) -> list[Path]:
     return sorted(path for path in files if not is_caption(path))
 
 
-def _why_not(path: Path) -> str:
+def why_no_photo(path: Path) -> str:
     """Return why an entry of a folder of photos is skipped, or "". Raise `BadInput` for an image that cannot be used."""
     suffix = path.suffix.lower()
     if path.is_dir():

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from gangline.core.datasets.roles import COUNTED
 from gangline.core.display import printable
 from gangline.core.errors import BadInput
 from gangline.core.files import UNPLACEABLE, both_file_and_folder, is_safe_path
-from gangline.data.images.captions import COUNTED
 
 CHUNK = 1 << 20
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", ".zst")

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from gangline.core.datasets.roles import SUFFIXES
 from gangline.core.errors import BadInput
 from gangline.data.images.captions import MARKS as BOMS
-from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import TYPES, wider
 from gangline.data.sources.table_files import NOT_UTF8, LineMark, Shape, TableRange, TableRow, check_names

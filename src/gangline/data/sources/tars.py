@@ -16,10 +16,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from gangline.core.datasets.roles import BESIDE, SUFFIXES
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.images.captions import BESIDE
-from gangline.data.images.photos import SUFFIXES
 from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in
 from gangline.data.sources.item import NO_LATENTS, Item, Shard, cut_into_shards

@@ -11,6 +11,7 @@ from gangline.core.views import ArtifactView, AttemptView, EventView, JobSummary
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt, load_wishes
 from gangline.service.content import deliver
+from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
 from gangline.service.jobs.lists.summaries import summaries
@@ -33,6 +34,7 @@ def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobVi
         seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
         samples=samples.samples_view(deployment, job_id),
         delivery=deliver.delivery_view(deployment, job_id) if spec.get("deliver") else None,
+        dataset=str(version_of_job(deployment, job_id) or ""),
         asked=() if row["ended_ms"] else tuple(wish.kind for wish in load_wishes(deployment, job_id)),
         version=row["version"],
     )

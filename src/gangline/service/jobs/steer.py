@@ -16,6 +16,7 @@ from gangline.ports.store import Row, guard, write
 from gangline.service.access.secrets import check_secrets
 from gangline.service.attempts import TRIES_MAX, WAITS, as_job, conclude, event, moving
 from gangline.service.content.inputs import checkpoints_to_resume
+from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
 from gangline.service.jobs.lists.labels import labels_of
@@ -126,6 +127,7 @@ def submit_again(
         begins_from=begins_from,
         begins_step=begins_step,
         asker=replace(asker, labels=labels_of(deployment, job_id)),
+        dataset=version_of_job(deployment, job_id),
     )
 
 

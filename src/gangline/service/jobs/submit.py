@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gangline.core.canonical import canonical_json
+from gangline.core.datasets.names import DatasetReference
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.files import STAND_IN, File
 from gangline.core.jobs.keys import blob_key
@@ -26,6 +27,8 @@ from gangline.service.content.deliver import check_target, delivering
 from gangline.service.content.imports import FETCHING, awaiting, places_of
 from gangline.service.content.mirror import copied_files
 from gangline.service.content.upload import grant, stored_as
+from gangline.service.datasets.named import NamedVersion, remembering, with_dataset_named
+from gangline.service.datasets.versions import find_version
 from gangline.service.deployment import Deployment
 
 
@@ -77,10 +80,12 @@ def submit(
     earlier = earlier_job(deployment, project, request, asker)
     if earlier:
         return earlier
+    value, named = with_dataset_named(deployment, project, value)
     spec, places = read_submission(deployment, project, value)
     if isinstance(spec, LoraSpec) and not spec.output_name:
         spec = replace(spec, output_name=name)
-    return queue(deployment, project, spec, places, name=name, request=request, now_ms=now_ms, asker=asker)
+    about = {"name": name, "request": request, "now_ms": now_ms}
+    return queue(deployment, project, spec, places, **about, asker=asker, dataset=named)
 
 
 def read_submission(
@@ -114,8 +119,9 @@ def queue(
     begins_from: str | None = None,
     begins_step: int | None = None,
     asker: Asker = NOBODY,
+    dataset: NamedVersion | None = None,
 ) -> str:
-    """Submit a spec that was read already.
+    """Submit a spec that was read already. `dataset` is the version that its photos are, if they are one.
 
     The job may begin from the checkpoints of the job `begins_from`, which are kept until it has its first one; from none that is newer than
     `begins_step`. One that continues that job begins from that step alone.
@@ -156,6 +162,7 @@ def queue(
         *awaited,
         *delivering(job, spec.deliver),
         *listing(project, job, inputs.values()),
+        *remembering(job, project, dataset, now_ms),
         *_rhythm(spec, job, now_ms),
         *_inheriting(job, begins_from, begins_step, exactly=_begins_exactly(spec, begins_from)),
         event(
@@ -176,6 +183,8 @@ def queue(
     earlier = earlier_job(deployment, project, request, asker, asked)
     if earlier is None:
         check_here(deployment, project, inputs)
+        if dataset and dataset.resolved:
+            find_version(deployment, project, DatasetReference(name=dataset.name, number=dataset.number))
         raise Unreachable("files of this job are being deleted, as nothing used them", hint="try again in a minute")
     return earlier
 

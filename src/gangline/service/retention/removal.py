@@ -169,6 +169,7 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
     yield write("remove_sampling", job=job)
     yield write("remove_wishes", job=job)
     yield write("remove_job_files", job=job)
+    yield write("remove_job_dataset", job=job)
     yield write("drop_labels", job=job)
     if found.job["imported"]:
         yield write("remove_import", job=job)

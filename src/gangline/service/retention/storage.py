@@ -78,7 +78,7 @@ def _kept(policy: Policy, kind: KeptKind, parts: Iterable[_Part], jobs: int | No
 def _rules(policy: Policy) -> dict[KeptKind, str]:
     succeeded, others = age(policy.checkpoints_succeeded_s), age(policy.checkpoints_ended_s)
     return {
-        "uploads": f"deleted when no job has used them for {age(policy.inputs_s)}; files of bases with a name stay",
+        "uploads": f"deleted when no job has used them for {age(policy.inputs_s)}; files of data sets, and of bases with a name, stay",
         "prepared": f"deleted when no job has used them for {age(policy.prepared_s)}",
         "checkpoints": f"deleted {succeeded} after a job succeeded, {others} after any other end; pinned ones stay",
         "results": "kept until their job is deleted",
@@ -119,9 +119,11 @@ def _uploads(deployment: Deployment, project: str) -> Iterable[_Part]:
     of_bases = files_of_bases(deployment, project)
     for row in deployment.store.load("stored_blobs", project=project):
         used_ms = max(row["named_ms"], row["ended_ms"] or 0)
-        stays = row["at_work"] or row["sha256"] in of_bases
+        stays = row["at_work"] or row["in_sets"] or row["sha256"] in of_bases
         goes_ms = None if stays else used_ms + round(1000 * deployment.policy.inputs_s)
         yield _Part(kind="uploads", files=1, bytes=row["bytes"], jobs=0, goes_ms=goes_ms)
+    small = deployment.store.load("stored_thumbnails", project=project)[0]
+    yield _Part(kind="uploads", files=small["files"], bytes=small["bytes"], jobs=0, goes_ms=None)
 
 
 def _prepared(deployment: Deployment, project: str) -> list[_Part]:

@@ -7,6 +7,7 @@ import httpx
 
 from gangline.tls import trusted
 from gangline.wire.aio.access import AsyncJoinTokenCalls, AsyncKeyCalls, AsyncProjectCalls, AsyncSecretCalls
+from gangline.wire.aio.datasets import AsyncDatasetCalls
 from gangline.wire.aio.endpoints import AsyncEndpointCalls
 from gangline.wire.aio.files import AsyncFileCalls
 from gangline.wire.aio.fleet import AsyncNodeCalls, AsyncPoolCalls
@@ -44,6 +45,7 @@ class AsyncApiClient:
         self.artifacts = AsyncArtifactCalls(http, self.files)
         self.checkpoints = AsyncCheckpointCalls(http, self.files)
         self.bases = AsyncBaseCalls(http)
+        self.datasets = AsyncDatasetCalls(http, self.files, self._store)
         self.storage = AsyncStorageCalls(http)
         self.nodes = AsyncNodeCalls(http)
         self.pools = AsyncPoolCalls(http)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urljoin
 
@@ -63,6 +64,14 @@ class AsyncFileCalls(AsyncCalls):
             if path not in sent:  # the parts of a large file are sent at the same time, so large files are not
                 sent[path] = await send(path)
         return tuple(sent[path] for path in paths)
+
+    async def upload_content(self, content: bytes) -> File:
+        """Upload bytes that are in no file, by content. Raise as `upload` does."""
+        with TemporaryDirectory(prefix="gangline-") as folder:
+            path = Path(folder) / "content"
+            await async_in_thread(path.write_bytes, content)
+            (file,) = await self.upload([path], path.parent)
+            return file
 
     async def _upload(self, path: Path, name: str, tally: TransferTally) -> File:
         """Upload a file. Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived."""

@@ -8,6 +8,7 @@ import httpx
 
 from gangline.tls import trusted
 from gangline.wire.client.access import JoinTokenCalls, KeyCalls, ProjectCalls, SecretCalls
+from gangline.wire.client.datasets import DatasetCalls
 from gangline.wire.client.endpoints import EndpointCalls
 from gangline.wire.client.files import FileCalls
 from gangline.wire.client.fleet import NodeCalls, PoolCalls
@@ -45,6 +46,7 @@ class ApiClient:
         self.artifacts = ArtifactCalls(http, self.files)
         self.checkpoints = CheckpointCalls(http, self.files)
         self.bases = BaseCalls(http)
+        self.datasets = DatasetCalls(http, self.files, self._store)
         self.storage = StorageCalls(http)
         self.nodes = NodeCalls(http)
         self.pools = PoolCalls(http)

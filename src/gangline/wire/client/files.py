@@ -4,6 +4,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urljoin
 
@@ -64,6 +65,14 @@ class FileCalls(Calls):
             if path not in sent:  # the parts of a large file are sent at the same time, so large files are not
                 sent[path] = send(path)
         return tuple(sent[path] for path in paths)
+
+    def upload_content(self, content: bytes) -> File:
+        """Upload bytes that are in no file, by content. Raise as `upload` does."""
+        with TemporaryDirectory(prefix="gangline-") as folder:
+            path = Path(folder) / "content"
+            in_thread(path.write_bytes, content)
+            (file,) = self.upload([path], path.parent)
+            return file
 
     def _upload(self, path: Path, name: str, tally: TransferTally) -> File:
         """Upload a file. Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived."""

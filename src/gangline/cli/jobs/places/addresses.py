@@ -1,13 +1,19 @@
-"""Photos that `gangline train` is given otherwise than as a folder: a zip of this machine, or addresses that the server fetches from."""
+"""Photos of `gangline train` that are no folder: a zip of this machine, addresses that the server fetches from, or a data set."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gangline.core.errors import BadInput
+from gangline.cli.output import say
+from gangline.core.datasets.names import is_dataset_reference
+from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.places.places import parse_places, places_to_json
+
+if TYPE_CHECKING:
+    from gangline.compose.client import Client
+    from gangline.core.datasets.views import DatasetVersionView
 
 LIST_BYTES_MAX = 1_000_000
 
@@ -21,6 +27,24 @@ def addresses_of(given: str) -> list[dict[str, Any]] | None:
         return None
     several = given.replace(",http", "\nhttp").split("\n")
     return places_to_json(parse_places(several if len(several) > 1 else given))
+
+
+def dataset_of(client: "Client", given: str) -> "DatasetVersionView | None":
+    """Return the version of a data set that a text names; None if it may name none, or a file or folder here has that name.
+
+    A name without `@` that no data set has is a path, too. Raises `NotFound` and `BadInput`.
+    """
+    if not is_dataset_reference(given) or Path(given).exists():
+        return None
+    try:
+        found = client.datasets.find(given)
+    except (NotFound, Unreachable):
+        if "@" in given:
+            raise
+        return None
+    if found.reference != given:
+        say(f"{given} is {found.reference}, the newest version that is ready")
+    return found
 
 
 def _lines(path: Path) -> list[str]:

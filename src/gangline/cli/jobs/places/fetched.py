@@ -1,8 +1,9 @@
-"""The plan of a LoRA's training whose photos the server fetches: as data, on the terminal, and as it is submitted."""
+"""The plan of a LoRA's training whose photos the server has or fetches: as data, on the terminal, and as it is submitted."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.jobs.plan.base import KnownBase
@@ -23,6 +24,7 @@ from gangline.cli.jobs.plan.make import (
 )
 from gangline.cli.jobs.plan.outlook import estimates
 from gangline.cli.jobs.plan.photos import find_class_photos
+from gangline.core.datasets.roles import MASKS, Role
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.models.bases import ModelRole
@@ -33,9 +35,11 @@ from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
+    from gangline.core.datasets.views import DatasetFileView, DatasetVersionView
     from gangline.wire.transfers import ProgressCallback
 
 NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out", "subjects": "--subject"}
+OF_A_DATASET = {"masks": "--masks", "subjects": "--subject"}
 LIE_HERE = ("base", "vae", "init_lora", "class_photos", "class_captions")
 NOTE = (
     "the number of photos is known once they are fetched; until then the time includes the reading and encoding of "
@@ -45,7 +49,7 @@ NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class FetchedDocument(PlanDocument):
-    """`photos`: the addresses that the server fetches from."""
+    """`photos`: the addresses that the server fetches from, or the version of a data set."""
 
     photos: tuple[str, ...]
     steps: int
@@ -55,11 +59,16 @@ class FetchedDocument(PlanDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPlan:
-    """`spec` with a stand-in for the photos; `settings` are those that were given."""
+    """`spec` with a stand-in for photos that are fetched; `settings` are those that were given.
+
+    `photos`, and `held_out` if photos of a data set are, are what the server completes; `shown` says what the photos are.
+    """
 
     spec: LoraSpec
     settings: tuple[str, ...]
-    photos: list[dict[str, Any]]
+    photos: list[dict[str, Any]] | str
+    held_out: tuple[str, ...] = ()
+    shown: str
     files: LocalInputs
     models: dict[ModelRole, ModelChoice]
     known: KnownBase
@@ -71,12 +80,9 @@ class FetchedPlan:
         return count_files(self.files, self.models)
 
     def rows(self) -> list[tuple[str, str]]:
-        spec, more = self.spec, len(self.photos) - 1
+        spec = self.spec
         rows = [
-            (
-                "photos",
-                f"{self.photos[0]['url']}{f' and {more} more' * (more > 0)}: the server fetches and checks them",
-            ),
+            ("photos", self.shown),
             ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size}"),
             ("LoRA", lora_row(spec)),
         ]
@@ -90,22 +96,74 @@ class FetchedPlan:
 
         read = to_json(spec_with_files(self.spec, self.files, self.models, sent))
         named = (*self.settings, *self.models, *self.files)
-        return {"kind": "lora"} | {name: read[name] for name in named} | {"photos": self.photos}
+        held_out = {"held_out": list(self.held_out)} if self.held_out else {}
+        return {"kind": "lora"} | {name: read[name] for name in named} | {"photos": self.photos} | held_out
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return (self.photos,) if isinstance(self.photos, str) else tuple(place["url"] for place in self.photos)
 
 
 def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> FetchedPlan:
     """Check all that can be known without the photos. Raises `BadInput`."""
-    given = next((option for name, option in NEED_A_FOLDER.items() if settings.get(name)), None)
+    more = len(photos) - 1
+    shown = f"{photos[0]['url']}{f' and {more} more' * (more > 0)}: the server fetches and checks them"
+    _refuse(settings, NEED_A_FOLDER)
+    return _plan(settings, photos, shown, ALONE, (NOTE,))
+
+
+def dataset_plan(
+    settings: dict[str, Any], version: "DatasetVersionView", files: "Sequence[DatasetFileView]"
+) -> FetchedPlan:
+    """Check all that can be known of a job on a version of a data set, which has these files. Raises `BadInput`."""
+    _refuse(settings, OF_A_DATASET)
+    if version.state != "ready":
+        raise BadInput(
+            f"{version.reference} is {version.state}: {version.because}",
+            hint=f"`gangline datasets show {version.reference}` shows it",
+        )
+    held_out = tuple(settings.get("hold_out") or ())
+    of_role = {role: [file for file in files if file.role == role] for role in get_args(Role)}
+    missing = next((name for name in held_out if name not in {file.path for file in of_role["photo"]}), None)
+    if missing is not None:
+        raise BadInput(f"the photo to hold out, {missing}, is not in {version.reference}")
+    kept = [file for file in of_role["photo"] if file.path not in held_out]
+    stand_ins = {"photos": _as_files(kept), "captions": _as_files(of_role["caption"])}
+    if held_out:
+        stand_ins["held_out"] = _as_files([file for file in of_role["photo"] if file.path in held_out])
+    if of_role["mask"] and settings.get("mask", "files") == "files":
+        stand_ins["masks"] = _as_files(of_role["mask"])
+        settings = settings | {"mask": "files"}
+    shown = f"{version.reference}: {counted(version.photos, 'photo')}, {counted(version.captions, 'caption file')}"
+    plan = _plan(settings, version.reference, shown, stand_ins, ())
+    return replace(plan, held_out=held_out)
+
+
+def _refuse(settings: dict[str, Any], unwanted: dict[str, str]) -> None:
+    given = next((option for name, option in unwanted.items() if settings.get(name)), None)
     if given:
         raise BadInput(
             f"{given} works only with photos on this machine",
             hint="pass a local folder of photos, which is then uploaded",
         )
+
+
+def _as_files(found: "Sequence[DatasetFileView]") -> tuple[File, ...]:
+    return tuple(File(path=file.path.removeprefix(f"{MASKS}/"), bytes=file.bytes, sha256=file.sha256) for file in found)
+
+
+def _plan(
+    settings: dict[str, Any],
+    photos: list[dict[str, Any]] | str,
+    shown: str,
+    stand_ins: Mapping[str, tuple[File, ...]],
+    about: tuple[str, ...],
+) -> FetchedPlan:
     if not settings.get("base"):
         raise no_base()
-    rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind")}
+    rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind", "hold_out")}
     of_class = {"class_photos": (STAND_IN,)} if settings.get("class_photos") else {}
-    spec = spec_of_settings(rest, {**ALONE, **of_class})
+    spec = spec_of_settings(rest, {**stand_ins, **of_class})
     models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
     spec = with_model(spec, known["base"], own_vae="vae" in known)
     notes: list[str] = []
@@ -119,11 +177,12 @@ def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> Fetc
         spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         settings=(*rest, *(["base_licence"] if spec.base_licence else [])),
         photos=photos,
+        shown=shown,
         files=files,
         models=models,
         known=known["base"],
         known_vae=known.get("vae"),
-        notes=(*notes, NOTE),
+        notes=(*notes, *about),
     )
 
 
@@ -136,7 +195,7 @@ def fetched_document(plan: FetchedPlan, answer: Answer) -> FetchedDocument:
     found = estimates(spec, plan.known, answer.placed)
     return FetchedDocument(
         **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.notes),
-        photos=tuple(place["url"] for place in plan.photos),
+        photos=plan.addresses,
         steps=spec.steps,
         batch_size=spec.batch_size,
         rank=spec.rank,

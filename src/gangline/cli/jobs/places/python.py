@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.cli.bundled.recipes import read_presets
-from gangline.cli.jobs.places.addresses import addresses_of, unpacked
-from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_plan
+from gangline.cli.jobs.places.addresses import addresses_of, dataset_of, unpacked
+from gangline.cli.jobs.places.fetched import FetchedPlan, dataset_plan, fetched_plan
 from gangline.cli.jobs.train import plan_lora, with_base
 from gangline.core.places.places import parse_places, places_to_json
 
@@ -29,7 +29,8 @@ def train_lora(
 ) -> "JobView":
     """Submit a subject-driven (DreamBooth) LoRA, and return its job.
 
-    `photos` is what `gangline train` takes: a folder, a zip, an `s3://` prefix, a URL, or a list of URLs (`{"url": …, "caption": …}`).
+    `photos` is what `gangline train` takes: a folder, a zip, a data set (`timber@3`), an `s3://` prefix, a URL, or a list of URLs
+    (`{"url": …, "caption": …}`).
     What lies here is checked and uploaded, the rest is fetched by the server. `base` is a folder, a `.safetensors` file, a hub id or a
     name. `settings` are those of a spec, and `vae`, `init_lora`, `class_photos`, `masks` and `hold_out` as paths. `subjects`, in place of
     `prompt`, is a list of dicts as the tables of a recipe; their folders are below `photos`.
@@ -43,6 +44,10 @@ def train_lora(
     )
     if elsewhere is not None:
         return _submit(client, fetched_plan(wanted, elsewhere), name, labels)
+    version = dataset_of(client, str(photos)) if isinstance(photos, str) else None
+    if version is not None:
+        files = list(client.datasets.files(version.name, version.number))
+        return _submit(client, dataset_plan(wanted, version, files), name, labels)
     with unpacked(Path(str(photos))) as folder:
         return _submit(client, plan_lora(folder, wanted), name, labels)
 

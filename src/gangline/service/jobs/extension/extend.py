@@ -16,6 +16,7 @@ from gangline.core.specs.sections.continuing import Continued
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.store import Row
 from gangline.service.content.inputs import checkpoints_to_resume
+from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
@@ -86,6 +87,7 @@ def extend(
         begins_from=continues.job,
         begins_step=continues.step,
         asker=replace(asker, labels=labels_of(deployment, job["id"])),
+        dataset=version_of_job(deployment, job["id"]),
     )
 
 

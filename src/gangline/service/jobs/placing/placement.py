@@ -14,6 +14,7 @@ from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import Spec, parse_spec, workload
 from gangline.service.content.bases import how_far
 from gangline.service.content.mirror import copied_files, find
+from gangline.service.datasets.named import with_dataset_named
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.money.bill import as_purse
@@ -25,7 +26,7 @@ PACES_MAX = 1000
 
 def placement(deployment: Deployment, project: str, value: dict[str, object], now_ms: int) -> PlacementView:
     """Return where the job could run. Its files need not be uploaded. Raise `InvalidSpec` if the spec is invalid."""
-    spec = parse_spec(value)
+    spec = parse_spec(with_dataset_named(deployment, project, value)[0])
     nodes = [Node(**row) for row in deployment.store.load("nodes_here")]
     known = deployment.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
     ahead = deployment.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]

@@ -47,8 +47,9 @@ UPDATE checkpoint SET pinned = 0 WHERE job = :job
 DELETE FROM job_file WHERE job = :job
 
 -- name: blobs_of_job
--- List a job's files, each with the number of other jobs that use it.
+-- List a job's files, each with the number of other jobs and of data sets' versions that use it.
 SELECT blob.sha256, blob.bytes, blob.used_ms,
+       (SELECT COUNT(*) FROM dataset_file WHERE dataset_file.project = blob.project AND dataset_file.sha256 = blob.sha256) +
        (SELECT COUNT(*) FROM job_file AS other
         WHERE other.project = blob.project AND other.sha256 = blob.sha256 AND other.job <> job_file.job
           AND other.job NOT IN (SELECT sample.job FROM sample WHERE sample.parent = job_file.job)) AS others

@@ -41,10 +41,12 @@ FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt JOIN job ON job.id
 GROUP BY 1
 
 -- name: stored_blobs
--- List uploaded files. `named_ms` is when each was last uploaded or named, `at_work` how many jobs that have not ended use it.
+-- List uploaded files. `named_ms` is when each was last uploaded or named, `at_work` how many jobs that have not ended use it, `in_sets` whether a data set has it.
 SELECT blob.sha256, blob.bytes, CASE WHEN blob.used_ms > blob.made_ms THEN blob.used_ms ELSE blob.made_ms END AS named_ms,
        COUNT(job.id) AS jobs, SUM(CASE WHEN job.id IS NOT NULL AND job.ended_ms IS NULL THEN 1 ELSE 0 END) AS at_work,
-       MAX(job.ended_ms) AS ended_ms
+       MAX(job.ended_ms) AS ended_ms,
+       CASE WHEN EXISTS (SELECT 1 FROM dataset_file WHERE dataset_file.project = :project AND dataset_file.sha256 = blob.sha256)
+            THEN 1 ELSE 0 END AS in_sets
 FROM blob LEFT JOIN job_file ON job_file.project = blob.project AND job_file.sha256 = blob.sha256
      LEFT JOIN job ON job.id = job_file.job
 WHERE blob.project = :project GROUP BY blob.sha256, blob.bytes, blob.used_ms, blob.made_ms

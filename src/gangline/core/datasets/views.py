@@ -1,0 +1,95 @@
+"""The answers of the API about data sets, and about many files at once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gangline.core.datasets.findings import DatasetFindings
+from gangline.core.datasets.roles import Role
+from gangline.core.files import Grant, Sha256
+
+VersionState = Literal["checking", "ready", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingBlob:
+    """A file that is not stored, and the requests that upload it."""
+
+    sha256: Sha256
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingBlobsView:
+    """`missing` are the files that are not stored; the other ones are, and are recorded."""
+
+    missing: tuple[MissingBlob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetVersionView:
+    """A version of a data set. `digest` is the hash of its manifest; `because` says why it is refused, or how far its check is.
+
+    `findings` are None before the check has ended. `jobs` counts the jobs that named it. `made` is true in the answer to the request that
+    made it, and false where there was a version of the same content.
+    """
+
+    name: str
+    number: int
+    digest: str
+    state: VersionState
+    because: str
+    photos: int
+    captions: int
+    masks: int
+    bytes: int
+    jobs: int = 0
+    made_ms: int
+    checked_ms: int | None = None
+    findings: DatasetFindings | None = None
+    made: bool = False
+
+    @property
+    def reference(self) -> str:
+        """How a job names this version."""
+        return f"{self.name}@{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetView:
+    """A data set with its newest version. `jobs` counts the jobs that named any of its versions."""
+
+    name: str
+    made_ms: int
+    jobs: int
+    newest: DatasetVersionView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFileView:
+    """A file of a version, with a signed URL to download it. Of captions, `format` is empty and the numbers are 0, as before a check."""
+
+    path: str
+    bytes: int
+    sha256: str
+    role: Role
+    url: str
+    format: str = ""
+    width: int = 0
+    height: int = 0
+    sharpness: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetRemovalView:
+    """What is removed: versions by their numbers, contents that nothing else uses, and those that other versions or jobs keep.
+
+    `jobs` are those that have ended and named one of the versions.
+    """
+
+    name: str
+    versions: tuple[int, ...]
+    jobs: tuple[str, ...]
+    files: int
+    bytes: int
+    kept_files: int
+    kept_bytes: int

@@ -1,0 +1,247 @@
+# Made of src/gangline/wire/aio/datasets.py by `python -m tests.wire.sync_client`: change that file, and make this one again.
+"""The client's requests about data sets of photos: push a folder in batches, wait for its check, pull, list and remove."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx
+
+from gangline.core.datasets.manifest import manifest_json
+from gangline.core.datasets.names import parse_dataset_reference
+from gangline.core.datasets.views import (
+    DatasetFileView,
+    DatasetRemovalView,
+    DatasetVersionView,
+    DatasetView,
+    MissingBlobsView,
+)
+from gangline.core.errors import BadInput, Unreachable
+from gangline.core.files import PART_BYTES, File, Signed
+from gangline.core.parsing import to_json
+from gangline.core.runs.kept import StoredFileView
+from gangline.wire.client.calls import Calls
+from gangline.wire.client.files import FileCalls
+from gangline.wire.client.http import Http
+from gangline.wire.client.waits import for_each, in_thread, sleep
+from gangline.wire.hashing import hashes
+from gangline.wire.http import LINES_TIMEOUT, path_of, problem_of
+from gangline.wire.problem import to_error
+from gangline.wire.transfers import (
+    FILES_AT_ONCE,
+    ProgressCallback,
+    PulledFiles,
+    PushedVersion,
+    TransferProgress,
+    TransferTally,
+    UploadedFiles,
+    refuse_links_out,
+)
+
+BATCH = 200
+BATCHES_AT_ONCE = 3
+"""While the files of one batch are sent, those of the next one are hashed."""
+OFFERS_MAX = 3
+"""A URL may expire in the midst of an upload, and is asked for again."""
+LISTED_BYTES_MAX = 500_000
+"""A longer list of files is uploaded before the request that names it."""
+PAGE = 1000
+LOOK_EVERY_S = 0.5
+EXPIRED, TAKEN = 403, 412
+
+
+class DatasetCalls(Calls):
+    """Data sets of photos: named, in versions that never change."""
+
+    def __init__(self, http: Http, files: FileCalls, store: httpx.Client) -> None:
+        super().__init__(http)
+        self._files = files
+        self._store = store
+
+    def push(self, name: str, files: Mapping[str, Path], *, progress: ProgressCallback | None = None) -> PushedVersion:
+        """Upload files of this machine, given by their paths in the data set, and return the version that they are.
+
+        What is stored already is not sent again, also if an earlier push was killed in between. Raise `BadInput` for a file that no data
+        set may have or that changes meanwhile, `Unreachable` if the object store does not answer.
+        """
+        sent = self.upload(files, progress=progress)
+        return PushedVersion(version=self.add(name, sent.files), sent=sent.sent, stored=sent.stored)
+
+    def upload(self, files: Mapping[str, Path], *, progress: ProgressCallback | None = None) -> UploadedFiles:
+        """Upload many files by content, in batches, and return them with their paths. Raise as `push` does."""
+        sizes = {path: (in_thread(local.stat)).st_size for path, local in files.items()}
+        tally = TransferTally(sizes, progress)
+        small = sorted(path for path, size in sizes.items() if size <= PART_BYTES)
+        batches = [small[start : start + BATCH] for start in range(0, len(small), BATCH)]
+
+        def send(batch: Sequence[str]) -> UploadedFiles:
+            return self._upload_batch({path: files[path] for path in batch}, tally)
+
+        found = for_each(send, batches, BATCHES_AT_ONCE)
+        for path in sorted(sizes.keys() - {*small}):  # the parts of a large file are sent at the same time
+            (large,) = self._files.upload([files[path]], files[path].parent)
+            tally.reached(path, large.bytes)
+            found.append(UploadedFiles(files=(File(path=path, bytes=large.bytes, sha256=large.sha256),), sent=1))
+        return UploadedFiles(
+            files=tuple(file for part in found for file in part.files), sent=sum(part.sent for part in found)
+        )
+
+    def _upload_batch(self, files: Mapping[str, Path], tally: TransferTally) -> UploadedFiles:
+        def described(path: str) -> File:
+            # No result is remembered on disk: a file may change and keep its length and its time, and a push would then name old bytes.
+            sha256, _ = in_thread(hashes, files[path])
+            return File(path=path, bytes=(in_thread(files[path].stat)).st_size, sha256=sha256)
+
+        found = for_each(described, list(files), FILES_AT_ONCE)
+        of_content, sent = {file.sha256: file for file in found}, set[str]()
+        missing = self._missing(list(of_content.values()))
+        for _ in range(OFFERS_MAX):
+            if not missing:
+                break
+            put = partial(self._put_file, {sha256: (file, files[file.path]) for sha256, file in of_content.items()})
+            arrived = for_each(put, list(missing.items()), FILES_AT_ONCE)
+            sent |= {sha256 for sha256, is_new in zip(missing, arrived, strict=True) if is_new}
+            missing = self._missing(list(of_content.values()))
+        if missing:
+            raise _changed(of_content[next(iter(missing))])
+        for file in found:
+            tally.reached(file.path, file.bytes)
+        return UploadedFiles(files=tuple(found), sent=len(sent))
+
+    def _missing(self, files: Sequence[File]) -> dict[str, Signed]:
+        """Return requests that upload those of these files that are not stored, by their SHA-256. The others are recorded."""
+        body = {"files": [{"sha256": file.sha256, "bytes": file.bytes} for file in files]}
+        answer = self._http.read(MissingBlobsView, "POST", "/v1/blobs/missing", body, timeout=LINES_TIMEOUT)
+        return {each.sha256: signed for each in answer.missing for signed in each.grant.parts if signed is not None}
+
+    def _put_file(self, local: Mapping[str, tuple[File, Path]], missing: tuple[str, Signed]) -> bool:
+        """Send a file. Return whether the store took it; False if it has it already, or the URL has expired."""
+        (file, path), signed = local[missing[0]], missing[1]
+        content = in_thread(path.read_bytes)
+        if len(content) != file.bytes:  # the request is signed for that length
+            raise _changed(file)
+        try:
+            url = urljoin(self._http.server, signed.url)
+            answer = self._store.put(url, content=content, headers=signed.headers)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None
+        if not answer.is_success and answer.status_code not in (EXPIRED, TAKEN):
+            raise to_error(answer.status_code, problem_of(answer))
+        return answer.is_success
+
+    def add(self, name: str, files: Sequence[File]) -> DatasetVersionView:
+        """Add a version of files that were uploaded, or return the one that has exactly these. Raise `BadInput`."""
+        listed = manifest_json((file.path, file.sha256, file.bytes) for file in files)
+        body: dict[str, Any] = {"files": [to_json(file) for file in files]}
+        if len(listed) > LISTED_BYTES_MAX:
+            manifest = self._files.upload_content(listed.encode())
+            body = {"manifest": {"sha256": manifest.sha256, "bytes": manifest.bytes}}
+        return self._added(name, body)
+
+    def change(
+        self, name: str, number: int, *, put: Sequence[File] = (), remove: Sequence[str] = ()
+    ) -> DatasetVersionView:
+        """Add a version like an earlier one, without some paths, and with files that were uploaded in place of or beside its own."""
+        body = {"from": number, "put": [to_json(file) for file in put], "remove": list(remove)}
+        return self._added(name, body)
+
+    def _added(self, name: str, body: dict[str, Any]) -> DatasetVersionView:
+        path = path_of("datasets", name, "versions")
+        return self._http.read(DatasetVersionView, "POST", path, body, timeout=LINES_TIMEOUT)
+
+    def list(self) -> Iterator[DatasetView]:
+        """Yield the project's data sets, each with its newest version."""
+        for found in self._http.read(tuple[DatasetView, ...], "GET", "/v1/datasets"):
+            yield found
+
+    def versions(self, name: str) -> tuple[DatasetVersionView, ...]:
+        """Return the versions of a data set, newest first. Raise `NotFound`."""
+        return self._http.read(tuple[DatasetVersionView, ...], "GET", path_of("datasets", name))
+
+    def get(self, name: str, number: int) -> DatasetVersionView:
+        """Return a version. Raise `NotFound`."""
+        return self._http.read(DatasetVersionView, "GET", path_of("datasets", name, str(number)))
+
+    def find(self, reference: str) -> DatasetVersionView:
+        """Return the version that `NAME@NUMBER` names, or the newest one of `NAME` that is ready. Raise `NotFound`, or `BadInput` if none
+        is ready."""
+        wanted = parse_dataset_reference(reference)
+        if wanted.number is not None:
+            return self.get(wanted.name, wanted.number)
+        found = self.versions(wanted.name)
+        ready = next((version for version in found if version.state == "ready"), None)
+        if ready is None:
+            raise BadInput(
+                f"no version of {wanted.name} is ready; the newest is {found[0].state}: {found[0].because}",
+                hint=f"`gangline datasets show {wanted.name}` shows them all",
+            )
+        return ready
+
+    def wait(self, name: str, number: int) -> DatasetVersionView:
+        """Wait until a version is checked, and return it: it is ready or refused. Raise `NotFound` if it is removed meanwhile."""
+        while (found := self.get(name, number)).state == "checking":
+            sleep(LOOK_EVERY_S)
+        return found
+
+    def files(self, name: str, number: int) -> Iterator[DatasetFileView]:
+        """Yield the files of a version in the order of their paths, with what its check found of pictures."""
+        after = ""
+        while True:
+            params = {"limit": PAGE} | ({"after": after} if after else {})
+            path = path_of("datasets", name, str(number), "files")
+            page = self._http.read(tuple[DatasetFileView, ...], "GET", path, params=params)
+            for file in page:
+                yield file
+            if len(page) < PAGE:
+                return
+            after = page[-1].path
+
+    def thumbnail(self, name: str, number: int, sha256: str) -> bytes:
+        """Return a small copy of a picture, a JPEG of at most 256 pixels. Raise `NotFound` before it was checked."""
+        return (self._http.ask("GET", path_of("datasets", name, str(number), "thumbnails", sha256))).content
+
+    def pull(self, name: str, number: int, folder: Path, *, progress: ProgressCallback | None = None) -> PulledFiles:
+        """Download a version below a folder, each file complete and with the right SHA-256. What is there already is not downloaded again.
+
+        Raise `Damaged`, `UserError` if a file cannot be written, `BadInput` if a link there leads out of the folder.
+        """
+        version, page = self.get(name, number), list[StoredFileView]()
+        moved, done, count = set[str](), 0, 0
+
+        def note(moving: TransferProgress) -> None:
+            if moving.file_bytes_done < moving.file_bytes:
+                moved.add(moving.path)
+            if progress:
+                progress(moving.within(done, version.bytes))
+
+        for file in self.files(name, number):
+            page.append(StoredFileView(path=file.path, bytes=file.bytes, sha256=file.sha256, url=file.url))
+            count += 1
+            if len(page) == PAGE:  # its URLs are used before they expire
+                self._pull_page(page, folder, note)
+                done += sum(each.bytes for each in page)
+                page = []
+        self._pull_page(page, folder, note)
+        return PulledFiles(files=count, downloaded=len(moved), bytes=version.bytes)
+
+    def _pull_page(self, page: Sequence[StoredFileView], folder: Path, progress: ProgressCallback) -> None:
+        in_thread(refuse_links_out, folder, [file.path for file in page])
+        self._files.download_all(page, folder, progress=progress)
+
+    def removal(self, name: str, number: int | None = None) -> DatasetRemovalView:
+        """Return what `remove` would remove. Raise `NotFound`, or `BadInput` while a job that names it has not ended."""
+        return self._http.read(DatasetRemovalView, "GET", f"{_place(name, number)}/removal")
+
+    def remove(self, name: str, number: int | None = None) -> DatasetRemovalView:
+        """Remove a version, or a data set with all of its versions. Raise as `removal` does."""
+        return self._http.read(DatasetRemovalView, "DELETE", _place(name, number), timeout=LINES_TIMEOUT)
+
+
+def _changed(file: File) -> BadInput:
+    return BadInput(f"{file.path} changed while it was uploaded", hint="try again")
+
+
+def _place(name: str, number: int | None) -> str:
+    return path_of("datasets", name, *([] if number is None else [str(number)]))

@@ -1,0 +1,153 @@
+"""Data sets that their owners remove: all goes that is theirs alone, and nothing that a job or another version needs."""
+
+from dataclasses import replace
+
+from gangline.core.jobs.keys import blob_key, thumbnail_key
+from gangline.service.content.blobs import give_up_unused
+from gangline.service.datasets import removal
+from tests.service.conftest import PROJECT
+from tests.service.datasets.conftest import Sets, named, picture
+
+DOGS = {"a.png": picture(1), "b.png": picture(2), "a.txt": b"a dog on a lawn"}
+ROWS = ("dataset", "dataset_version", "dataset_file", "photo", "job_dataset")
+
+
+def is_stored(sets: Sets, content: bytes) -> bool:
+    return sets.service.objects.stat(blob_key(PROJECT, named("x", content)["sha256"])) is not None
+
+
+def has_thumbnail(sets: Sets, content: bytes) -> bool:
+    return sets.service.objects.stat(thumbnail_key(PROJECT, named("x", content)["sha256"])) is not None
+
+
+def later(sets: Sets, seconds: float = 61) -> None:
+    sets.service.wait(seconds)
+    sets.service.tick()
+
+
+def test_a_data_set_goes_with_its_rows_its_thumbnails_and_its_bytes(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    sets.ready("timber", DOGS | {"c.png": picture(3)})
+    shown = sets.get("/v1/datasets/timber/removal").json()
+    assert (shown["versions"], shown["files"], shown["kept_files"]) == ([2, 1], 4, 0)
+    assert sets.remove("timber").json() == shown
+    assert sets.get("/v1/datasets/timber").status_code == 404
+    later(sets)
+    assert not any(is_stored(sets, content) for content in (*DOGS.values(), picture(3)))
+    assert not any(has_thumbnail(sets, content) for content in (*DOGS.values(), picture(3)))
+    for table in ROWS:
+        assert sets.service.look(f"SELECT * FROM {table}") == [], table
+    assert "timber" not in sets.service.dump()
+
+
+def test_what_another_version_or_a_job_has_stays(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    sets.ready("timber", {"a.png": picture(1), "c.png": picture(3)})
+    sets.ready("other", {"x.png": picture(2)})
+    shown = sets.get("/v1/datasets/timber/1/removal").json()
+    assert (shown["files"], shown["kept_files"]) == (1, 2)
+    assert sets.remove("timber/1").status_code == 200
+    later(sets)
+    assert not is_stored(sets, DOGS["a.txt"])
+    assert is_stored(sets, picture(1)) and has_thumbnail(sets, picture(1))
+    assert is_stored(sets, picture(2)) and has_thumbnail(sets, picture(2))
+    assert [each["number"] for each in sets.get("/v1/datasets/timber").json()] == [2]
+    assert sets.ready("timber", DOGS)["number"] == 3, "a number is never given twice"
+
+
+def test_a_version_that_a_job_needs_is_not_removed_before_the_job_has_ended(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    job = sets.submit(photos="timber").json()["summary"]["id"]
+    for answer in (sets.get("/v1/datasets/timber/removal"), sets.remove("timber"), sets.remove("timber/1")):
+        assert answer.status_code == 422
+        assert answer.json()["detail"].endswith(f"is used by {job}, which has not ended")
+    node = sets.service.join()
+    sets.service.claim(node)
+    sets.service.ask("POST", f"/v1/jobs/{job}/cancel")
+    shown = sets.remove("timber").json()
+    assert shown["jobs"] == [job] and (shown["files"], shown["kept_files"]) == (0, 3)
+    later(sets)
+    assert all(is_stored(sets, content) for content in DOGS.values()), "the job may be retried"
+    assert sets.service.ask("POST", f"/v1/jobs/{job}/retry").status_code == 201
+
+
+def test_a_job_that_is_deleted_leaves_the_photos_of_a_data_set(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    job = sets.submit(photos="timber").json()["summary"]["id"]
+    sets.service.ask("POST", f"/v1/jobs/{job}/cancel")
+    sets.service.wait(7200)
+    going = sets.service.ask("DELETE", f"/v1/jobs/{job}").json()
+    assert next(each for each in going["kept"] if each["kind"] == "uploads")["files"] <= 1, "the base's file alone"
+    later(sets)
+    assert all(is_stored(sets, content) for content in DOGS.values())
+    assert sets.get("/v1/datasets").json()[0]["jobs"] == 0
+
+
+def test_no_age_deletes_what_a_version_has(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    sets.upload(b"nobody names it")
+    sets.service.wait(sets.service.deployment.policy.inputs_s + 10)
+    give_up_unused(sets.service.deployment, sets.service.now_ms)
+    later(sets)
+    assert all(is_stored(sets, content) for content in DOGS.values()) and not is_stored(sets, b"nobody names it")
+    kinds = sets.get("/v1/storage").json()["kinds"]
+    assert next(kind for kind in kinds if kind["kind"] == "uploads")["going_bytes"] == 0
+
+
+def test_a_removal_that_was_cut_off_is_finished_by_the_controller(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    stopped = replace(sets.service.deployment, objects=_Away())
+    try:
+        removal.remove_dataset(stopped, PROJECT, removal.DatasetReference(name="timber"), sets.service.now_ms)
+    except ConnectionError:
+        pass
+    else:
+        raise AssertionError("the store was away")
+    assert sets.get("/v1/datasets/timber").status_code == 404, "nobody sees it any more"
+    later(sets, 120)
+    later(sets)
+    assert not any(is_stored(sets, content) for content in DOGS.values())
+    assert all(sets.service.look(f"SELECT * FROM {table}") == [] for table in ROWS)
+
+
+class _Away:
+    """An object store that does not answer."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ConnectionError
+
+
+def test_a_push_that_was_never_completed_is_forgotten_after_a_day(sets: Sets) -> None:
+    sets.add("timber", DOGS)
+    sets.service.execute("UPDATE dataset_version SET state = 'adding'")
+    later(sets, 3600)
+    assert len(sets.service.look("SELECT * FROM dataset_version")) == 1
+    later(sets, 24 * 3600)
+    later(sets, 120)
+    assert all(sets.service.look(f"SELECT * FROM {table}") == [] for table in ROWS)
+
+
+def test_a_push_that_was_cut_off_is_completed_by_the_next_one(sets: Sets) -> None:
+    sets.add("timber", DOGS)
+    sets.service.execute("UPDATE dataset_version SET state = 'adding'", "DELETE FROM dataset_file WHERE path > 'a.pnz'")
+    assert sets.get("/v1/datasets").json() == []
+    again = sets.ready("timber", DOGS)
+    assert (again["number"], again["state"], len(sets.files("timber", 1))) == (1, "ready", 3)
+
+
+def test_a_version_that_is_removed_while_it_is_checked_leaves_nothing(sets: Sets) -> None:
+    sets.add("timber", DOGS)
+    inspector = sets.service.deployment.inspector
+    assert inspector is not None
+
+    class Removing:
+        def pictures(self, files: object) -> object:
+            found = inspector.pictures(files)  # type: ignore[arg-type]
+            assert sets.remove("timber").status_code == 200
+            return found
+
+    sets.service.deployment = replace(sets.service.deployment, inspector=Removing())  # type: ignore[arg-type]
+    sets.check()
+    later(sets)
+    assert all(sets.service.look(f"SELECT * FROM {table}") == [] for table in ROWS)
+    assert not any(has_thumbnail(sets, content) for content in DOGS.values())

@@ -93,6 +93,11 @@ def test_what_the_editor_saved_is_taken_over(
     assert (photos / "a.txt").read_text() == "a cat\n"
 
 
+def test_captions_come_from_a_table_or_from_a_job(photos: Path, typed: Typed) -> None:
+    assert "there is no table to read" in typed("captions", "import", photos)[2]
+    assert "exclude each other" in typed("captions", "import", photos, "t.csv", "--job", "last")[2]
+
+
 def test_an_editor_that_fails_changes_nothing(photos: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "false")
     assert "the editor ended with exit code 1, so no caption was changed" in typed("captions", "edit", photos)[2]

@@ -9,9 +9,11 @@ import typer
 
 from gangline.cli.captions.folder import PhotoFolder
 from gangline.cli.captions.table import read_table, write_table
+from gangline.cli.captions.version import DatasetPhotos
 from gangline.cli.client import make_client
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.lists.labels import LabelOption
+from gangline.cli.jobs.places.addresses import dataset_of
 from gangline.cli.jobs.settings import with_settings_of
 from gangline.cli.jobs.train import EXIT_JOB_FAILED, UploadProgress, with_options
 from gangline.cli.output import (
@@ -37,8 +39,14 @@ if TYPE_CHECKING:
 
 TABLE_BYTES_MAX = 200_000_000
 PhotosArgument = Annotated[
-    Path, typer.Argument(help="Take the photos of this folder.", show_default=False, metavar="PHOTOS")
+    str,
+    typer.Argument(
+        help="Take the photos of this folder, or of a data set, NAME or NAME@VERSION: changed captions make a new version of it.",
+        show_default=False,
+        metavar="PHOTOS",
+    ),
 ]
+CaptionedPhotos = PhotoFolder | DatasetPhotos
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -48,13 +56,15 @@ def export_command(
     to: Annotated[
         Path | None, typer.Option("--to", help="Write the table to this file (default: standard output).")
     ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Print the captions as a table in CSV, with the columns `photo` and `caption`.
 
     A cell that a spreadsheet would run as a formula has a quote before it, which `captions import` takes away again.
     """
-    captions = PhotoFolder(photos).read()
+    captions = captioned_photos(make_client(server, token), photos).read()
     if to is not None:
         check_place(to, "--to")
         to.write_text(write_table(captions))
@@ -69,23 +79,45 @@ def export_command(
 @app.command("import")
 def import_command(
     photos: PhotosArgument,
-    table: Annotated[Path, typer.Argument(help="Read this table, as `captions export` writes it.", show_default=False)],
+    table: Annotated[
+        Path | None, typer.Argument(help="Read this table, as `captions export` writes it.", show_default=False)
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Take the captions that this job of `captions write` has written, instead of a table."),
+    ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Take the captions from a table in CSV. Photos that it does not name keep theirs; an empty cell deletes a caption."""
-    folder = PhotoFolder(photos)
-    _put(folder, read_table(_text(table), folder.paths, str(table)), output)
+    """Take the captions from a table in CSV, or from a job. Photos that it does not name keep theirs; an empty cell deletes a caption."""
+    if (table is None) == (job is None):
+        raise BadInput(
+            "there is no table to read" if table is None else "a table and --job exclude each other",
+            hint="give one of both",
+        )
+    client = make_client(server, token)
+    found = captioned_photos(client, photos)
+    if table is not None:
+        _put(found, read_table(_text(table), found.paths, str(table)), output)
+    elif job is not None:
+        _put(found, captions_of_job(client, client.jobs.find(job), found.paths), output)
 
 
 @app.command("edit")
-def edit_command(photos: PhotosArgument, output: OutputOption = Output.text) -> None:
+def edit_command(
+    photos: PhotosArgument,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
     """Open the captions as a table in your editor ($VISUAL or $EDITOR), and take over what you saved."""
     from gangline.compose.settings import editor_words
 
-    folder = PhotoFolder(photos)
+    found = captioned_photos(make_client(server, token), photos)
     with TemporaryDirectory(prefix="gangline-") as at:
         table = Path(at) / "captions.csv"
-        table.write_text(write_table(folder.read()))
+        table.write_text(write_table(found.read()))
         editor = editor_words()
         try:
             ended = subprocess.run([*editor, str(table)], check=False).returncode
@@ -93,7 +125,7 @@ def edit_command(photos: PhotosArgument, output: OutputOption = Output.text) -> 
             raise BadInput(f"the editor {editor[0]} cannot be started: {error.strerror}", hint="set EDITOR") from None
         if ended:
             raise BadInput(f"the editor ended with exit code {ended}, so no caption was changed")
-        _put(folder, read_table(_text(table), folder.paths, table.name), output)
+        _put(found, read_table(_text(table), found.paths, table.name), output)
 
 
 @app.command("write")
@@ -113,6 +145,7 @@ def write_command(
     ] = False,
     name: Annotated[str, typer.Option(help="Name the job (default: the folder).")] = "",
     label: LabelOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
@@ -120,14 +153,15 @@ def write_command(
     settings: dict[str, Any],
     needs: dict[str, Any],
 ) -> None:
-    """Let a node write captions for the photos that have none, and put them beside the photos.
+    """Let a node write captions for the photos that have none, and take them over.
 
     The job is one of kind `caption`: it waits for a node, is resumed when its node vanishes, and costs what its node costs. Ctrl-C stops
-    watching it; `gangline artifacts JOB --to PHOTOS` downloads its captions later.
+    watching it; `gangline captions import PHOTOS --job JOB` takes its captions over later.
     """
-    folder, client, labels = PhotoFolder(photos), make_client(server, token), parse_labels(label or [])
-    captions = folder.read()
-    wanted = [path for path, photo in zip(folder.files, folder.paths, strict=True) if overwrite or not captions[photo]]
+    client, labels = make_client(server, token), parse_labels(label or [])
+    found = captioned_photos(client, photos)
+    captions = found.read()
+    wanted = [photo for photo in found.paths if overwrite or not captions[photo]]
     models = model_files(model)
     given = with_options({}, settings, needs)
     stand_in = {"photos": [to_json(STAND_IN)], "model": {"files": [_unsent(path, model) for path in models]}}
@@ -137,26 +171,36 @@ def write_command(
         return
     progress = UploadProgress(len(wanted) + len(models))
     inputs = {
-        "photos": [to_json(file) for file in client.files.upload(wanted, folder.folder, progress=progress)],
+        "photos": [to_json(file) for file in found.inputs(wanted, progress)],
         "model": {"files": [to_json(file) for file in client.files.upload(models, model, progress=progress)]},
     }
     spec = parse_caption(given | inputs, options=True)
-    job = client.jobs.submit(spec, name=name or f"captions of {folder.title}", labels=labels).summary
-    with watching(job.id):
+    job = client.jobs.submit(spec, name=name or f"captions of {found.place}", labels=labels).summary
+    again = ("captions", "import", photos, "--job", job.id)
+    with watching(job.id, *again):
         say(f"{job.id} is queued: {job.because}")
+        if detach:
+            say(f"take its captions over once it has ended:  {as_typed('gangline', *again)}")
+            print_json(job) if output is Output.json else out.print(job.id)
+            return
         ended = follow_job(client, job.id)
     tell_end(ended.summary)
     if ended.summary.state != "succeeded":
         raise typer.Exit(EXIT_JOB_FAILED)
-    _put(folder, captions_of_job(client, job.id, [file.path for file in spec.photos]), output)
+    _put(found, captions_of_job(client, job.id, wanted), output)
 
 
 def captions_of_job(client: "Client", job: str, photos: list[str]) -> dict[str, str]:
-    """Download the captions that a job wrote, by their photos."""
+    """Download the captions that a job wrote, by their photos. Raise `BadInput` if it wrote none."""
     with TemporaryDirectory(prefix="gangline-") as at:
         client.artifacts.download(job, Path(at))
-        found = {photo: Path(at) / caption_path(photo) for photo in photos}
-        return {photo: path.read_text().strip() for photo, path in found.items() if path.is_file()}
+        files = {photo: Path(at) / caption_path(photo) for photo in photos}
+        found = {photo: path.read_text().strip() for photo, path in files.items() if path.is_file()}
+    if not found:
+        raise BadInput(
+            f"{job} has written no captions for these photos", hint="`gangline artifacts JOB` lists its results"
+        )
+    return found
 
 
 def model_files(folder: Path) -> list[Path]:
@@ -170,15 +214,19 @@ def _unsent(path: Path, below: Path) -> dict[str, Any]:
     return to_json(File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=STAND_IN.sha256))
 
 
-def _put(folder: PhotoFolder, captions: dict[str, str], output: Output) -> None:
-    before = folder.read()
+def captioned_photos(client: "Client", given: str) -> CaptionedPhotos:
+    """Return the photos of a folder, or of a data set. Raise `BadInput` or `NotFound`."""
+    version = dataset_of(client, given)
+    return DatasetPhotos(client, version) if version else PhotoFolder(client, Path(given))
+
+
+def _put(found: CaptionedPhotos, captions: dict[str, str], output: Output) -> None:
+    before = found.read()
     changed = {photo: caption for photo, caption in captions.items() if before[photo] != caption}
-    folder.put(changed)
+    now = found.put(changed) if changed else found.place
     if output is Output.json:
         print_json([{"photo": photo, "caption": caption} for photo, caption in changed.items()])
-    say(
-        f"{counted(len(changed), 'caption')} changed; `{as_typed('gangline', 'captions', 'export', str(folder.folder))}` prints all"
-    )
+    say(f"{counted(len(changed), 'caption')} changed; `{as_typed('gangline', 'captions', 'export', now)}` prints all")
 
 
 def _text(path: Path) -> str:

@@ -137,7 +137,7 @@ _ALL = (
         queue="training",
         needs=frozenset(),
         result="files",
-        command="gangline captions write DATASET --model FOLDER",
+        command="gangline captions write PHOTOS --model FOLDER",
     ),
     JobKind(
         name="sample",

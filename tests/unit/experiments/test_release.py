@@ -81,7 +81,15 @@ def test_a_spent_budget_pauses_what_is_in_progress_once_and_says_what_to_do() ->
     runs = [running(1, micro_usd=10), running(2, pausing=True), run(3)]
     decided = decide(runs, budget=10)
     assert ([each.number for each in decided.pause], decided.jobs) == ([1], ())
-    assert "is spent" in decided.because and "raised and the experiment resumed" in decided.because
+    assert "is spent" in decided.because and "its jobs are paused until it is raised" in decided.because
+
+
+def test_jobs_that_a_spent_budget_paused_go_on_before_others_once_it_is_raised() -> None:
+    runs = [run(1), running(2, state="paused", pausing=True, waits="budget", micro_usd=10)]
+    assert [each.number for each in decide(runs, budget=11).go_on] == [2]
+    assert decide(runs, budget=10).go_on == ()
+    again = [run(1), run(2, trained=True, step=50, micro_usd=10)]
+    assert released(again, budget=11) == [2]
 
 
 def test_jobs_that_went_on_from_a_rung_come_before_those_that_have_not_begun() -> None:

@@ -25,6 +25,12 @@ WHERE project = :project AND (made_ms, id) < (:before_ms, :before_id) ORDER BY m
 -- name: open_experiments
 SELECT id FROM experiment WHERE ended_ms IS NULL ORDER BY made_ms, id
 
+-- name: experiments_moved
+-- Find open experiments of which a job has ended since. The log of a job that has just ended is kept, which names the index.
+SELECT DISTINCT run.experiment FROM job JOIN experiment_run AS run ON run.job = job.id
+     JOIN experiment ON experiment.id = run.experiment
+WHERE job.log_kept = 1 AND job.ended_ms >= :since AND experiment.ended_ms IS NULL ORDER BY run.experiment
+
 -- name: runs_of_experiment
 -- Read what every decision about an experiment needs of its jobs. A live attempt has the values of its lease.
 SELECT run.job, run.number, run.settings, run.seed, run.prepares, run.rung, run.dropped, run.because, run.waits, run.measured, run.measured_ms,

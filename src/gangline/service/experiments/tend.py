@@ -93,11 +93,11 @@ def _halving(found: LoadedExperiment, step: HalvingStep, now_ms: int) -> list[Wr
     """Return the writes of a decision about a rung: all of it or nothing, so that no job is ranked among the rest of another rung."""
     writes = [guard("step_experiment", id=found.experiment.id, version=found.row["version"])]
     for each in step.advance:
-        writes.append(guard("advance_run", job=each.run.job, rung=each.run.rung))
+        writes.append(write("advance_run", job=each.run.job))
         if not each.run.has_ended:
             writes += holding_again(found.rows[each.run.job], each.because, now_ms)
     for each in step.drop:
-        writes.append(guard("drop_run", job=each.run.job, rung=each.run.rung, because=each.because))
+        writes.append(write("drop_run", job=each.run.job, because=each.because))
     return writes
 
 
@@ -112,7 +112,7 @@ def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> No
     for run in decided.pause:
         pause_run(deployment, found.rows[run.job], decided.because, "budget", now_ms)
     for run in decided.jobs:
-        release_run(deployment, found.row, run, now_ms)
+        release_run(deployment, found.experiment.name, run, now_ms)
     if decided.because != found.experiment.because:
         deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
 

@@ -64,14 +64,15 @@ UPDATE experiment_run SET measured = :measured, measured_ms = :at_ms WHERE job =
 
 -- name: step_experiment
 -- Only if the experiment is as it was read: of two servers, one carries a decision about several jobs out.
-UPDATE experiment SET version = version + 1 WHERE id = :id AND version = :version AND ended_ms IS NULL
+UPDATE experiment SET version = version + 1 WHERE id = :id AND version = :version
 
 -- name: say_why_experiment
-UPDATE experiment SET because = :because WHERE id = :id AND because <> :because AND ended_ms IS NULL
+-- How an experiment ended stays.
+UPDATE experiment SET because = :because WHERE id = :id AND ended_ms IS NULL
 
 -- name: change_experiment
 UPDATE experiment SET at_once = :at_once, budget = :budget, version = version + 1
-WHERE id = :id AND version = :version AND ended_ms IS NULL
+WHERE id = :id AND version = :version
 
 -- name: stop_experiment
 -- An experiment that has ended stays as it is.
@@ -80,13 +81,12 @@ UPDATE experiment SET state = 'stopped', because = :because, version = version +
 -- name: end_experiment
 -- It ends once, and with the best job as it is then.
 UPDATE experiment SET state = 'ended', because = :because, best = :best, ended_ms = :now, version = version + 1
-WHERE id = :id AND version = :version AND ended_ms IS NULL
+WHERE id = :id AND version = :version
 
 -- name: release_job
--- Let a held job wait for a node: only one that is as it was read, and only while its experiment runs.
+-- Let a held job wait for a node, only if it is as it was read.
 UPDATE job SET fetching = 0, because = :because, ready_ms = :now, queued_ms = :now, version = version + 1
-WHERE id = :id AND version = :version AND state = 'queued' AND fetching = 2
-  AND EXISTS (SELECT 1 FROM experiment WHERE experiment.id = :experiment AND state = 'running')
+WHERE id = :id AND version = :version
 
 -- name: hold_job
 -- A job that was paused waits for its experiment again.
@@ -97,10 +97,10 @@ UPDATE experiment_run SET waits = :waits WHERE job = :job
 
 -- name: advance_run
 -- It was among the best of its rung; it was paused there, and is not any more.
-UPDATE experiment_run SET rung = rung + 1, waits = '' WHERE job = :job AND rung = :rung AND dropped = 0
+UPDATE experiment_run SET rung = rung + 1, waits = '' WHERE job = :job
 
 -- name: drop_run
-UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job AND rung = :rung AND dropped = 0
+UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job
 
 -- name: experiments_of_jobs
 -- Find the experiment of each of these jobs, and what it waits for.

@@ -11,7 +11,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
 
 AT_ONCE = 200
-"""So many held jobs are canceled in one transaction."""
+"""At most this many held jobs are canceled in one transaction."""
 
 
 def release_run(deployment: Deployment, experiment: str, run: ExperimentRun, now_ms: int) -> bool:

@@ -88,7 +88,7 @@ def _sum(runs: list[tuple[int, tuple[float, float] | None]], which: int, factor:
 
 
 def _share_left(asked: ExperimentAsked, planned: PlannedExperiment) -> float:
-    """Return the share of all steps that is left with halving: of the jobs at each rung, the best 1/eta go on."""
+    """Return the share of all steps that is left with halving: of the jobs at each rung, the best 1/eta continue."""
     if not asked.halving:
         return 1.0
     steps, jobs = planned.runs[0].spec.steps, len(planned.runs)

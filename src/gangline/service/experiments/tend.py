@@ -15,7 +15,7 @@ from gangline.service.jobs.metrics import load_series
 
 BEST = "best"
 """The key of the label that the best job of an experiment gets; its value is the experiment's name."""
-RAISED = "goes on, as the budget of its experiment was raised"
+RAISED = "continues, as the budget of its experiment was raised"
 
 
 def tend_experiments(deployment: Deployment, now_ms: int) -> None:
@@ -103,8 +103,8 @@ def _halving(found: LoadedExperiment, step: HalvingStep, now_ms: int) -> list[Wr
 
 def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     decided = next_release(found.experiment, found.runs)
-    if decided.go_on:
-        for run in decided.go_on:
+    if decided.continued:
+        for run in decided.continued:
             again = holding_again(found.rows[run.job], RAISED, now_ms)
             deployment.store.apply(*again, write("wait_at", job=run.job, waits=""))
         found = load_experiment(deployment, found.row, now_ms)

@@ -37,7 +37,7 @@ def test_a_job_at_its_rung_is_paused_until_the_others_have_got_there() -> None:
     assert step.pause[0].because == "paused at step 10 by successive halving until 1 of 3 jobs have got there"
 
 
-def test_the_best_of_a_rung_continued_and_the_others_end_with_loss_rank_and_rung() -> None:
+def test_the_best_of_a_rung_continue_and_the_others_end_with_loss_rank_and_rung() -> None:
     runs = [at_rung(number, loss) for number, loss in enumerate((0.9, 0.3, 0.5, 0.7, 0.4, 0.8), 1)]
     step = next_step(runs, TERMS, STEPS)
     assert (numbers(step.advance), numbers(step.drop)) == ([2, 5], [3, 4, 6, 1])

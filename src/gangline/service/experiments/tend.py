@@ -9,7 +9,7 @@ from gangline.core.words import listed
 from gangline.ports.store import Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment
-from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_run
+from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_runs
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 
@@ -111,8 +111,8 @@ def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> No
         decided = next_release(found.experiment, found.runs)
     for run in decided.pause:
         pause_run(deployment, found.rows[run.job], decided.because, "budget", now_ms)
-    for run in decided.jobs:
-        release_run(deployment, found.experiment.name, run, now_ms)
+    if decided.jobs:
+        release_runs(deployment, found.experiment.name, decided.jobs, now_ms)
     if decided.because != found.experiment.because:
         deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
 

@@ -13,6 +13,8 @@ AttemptEnd = Literal["succeeded", "failed", "interrupted", "released", "canceled
 AttemptState = Literal["live", AttemptEnd]
 NodeState = Literal["starting", "ready", "on_trial", "draining", "quarantined", "gone"]
 
+HELD = 2
+"""The value of `job.fetching` of a queued job that waits for its experiment: no node may take it, and none is started for it."""
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled"})
 WORKING: frozenset[str] = frozenset({"ready", "on_trial"})
 
@@ -109,20 +111,20 @@ New = Literal["new"]
 JOB_MOVES: Mapping[tuple[JobState | New, JobState], str] = {
     ("new", "queued"): "submitted",
     ("queued", "running"): "a node claims it",
-    ("queued", "paused"): "its owner pauses it",
+    ("queued", "paused"): "its owner or its experiment pauses it",
     ("queued", "failed"): "its photos cannot be fetched, or no node that it needs came",
-    ("queued", "canceled"): "its owner cancels it, or its pictures are not wanted any more",
-    ("paused", "queued"): "its owner resumes it",
+    ("queued", "canceled"): "its owner or its experiment cancels it, or its pictures are not wanted any more",
+    ("paused", "queued"): "its owner resumes it, or its experiment lets it continue",
     ("paused", "failed"): "its photos cannot be fetched",
-    ("paused", "canceled"): "its owner cancels it",
+    ("paused", "canceled"): "its owner or its experiment cancels it",
     ("running", "queued"): "interrupted, released, or failed with tries left",
     (
         "running",
         "paused",
-    ): "its owner paused it, and the node has handed it back, or its checkpoint needs an older node",
+    ): "its owner or its experiment paused it, and the node has handed it back, or its checkpoint needs an older node",
     ("running", "succeeded"): "its result is stored",
     ("running", "failed"): "confirmed to be bad, or failed attempts_max times",
-    ("running", "canceled"): "its owner cancels it",
+    ("running", "canceled"): "its owner or its experiment cancels it",
 }
 
 _ENDS: Mapping[AttemptEnd, str] = {

@@ -78,10 +78,14 @@ def version_of_job(deployment: Deployment, job: str) -> NamedVersion | None:
     return NamedVersion(**rows[0], resolved=False) if rows else None
 
 
-def remembering(job: str, project: str, named: NamedVersion | None, now_ms: int) -> list[Write]:
-    """Return the writes that keep which version a job named. Where it was just resolved, they fail if it is being removed."""
+def naming_version(named: NamedVersion | None, now_ms: int) -> list[Write]:
+    """Return the guard of jobs that name a version: where it was just resolved, it fails if the version is being removed."""
+    return [guard("name_dataset_version", id=named.version, now=now_ms)] if named and named.resolved else []
+
+
+def remembering_version(job: str, project: str, named: NamedVersion | None) -> list[Write]:
+    """Return the write that keeps which version a job named."""
     if named is None:
         return []
     which = {"name": named.name, "number": named.number, "digest": named.digest, "version": named.version}
-    still = [guard("name_dataset_version", id=named.version, now=now_ms)] if named.resolved else []
-    return [*still, write("add_job_dataset", job=job, project=project, **which)]
+    return [write("add_job_dataset", job=job, project=project, **which)]

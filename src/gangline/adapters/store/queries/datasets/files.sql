@@ -42,6 +42,8 @@ SELECT DISTINCT dataset_file.sha256, dataset_file.bytes,
                            AND NOT (owner.dataset = :dataset AND (owner.number = :number OR :number = 0)))
               OR EXISTS (SELECT 1 FROM job_file
                          WHERE job_file.project = dataset_file.project AND job_file.sha256 = dataset_file.sha256)
+              OR EXISTS (SELECT 1 FROM experiment_file
+                         WHERE experiment_file.project = dataset_file.project AND experiment_file.sha256 = dataset_file.sha256)
             THEN 1 ELSE 0 END AS held
 FROM dataset_file JOIN dataset_version ON dataset_version.id = dataset_file.version
 WHERE dataset_version.dataset = :dataset AND (dataset_version.number = :number OR :number = 0)
@@ -56,7 +58,9 @@ SELECT dataset_file.path, dataset_file.sha256, dataset_file.role, blob.used_ms,
         WHERE again.version = dataset_file.version AND again.sha256 = dataset_file.sha256
           AND again.path <> dataset_file.path) AS paths,
        (SELECT COUNT(*) FROM job_file
-        WHERE job_file.project = dataset_file.project AND job_file.sha256 = dataset_file.sha256) AS jobs
+        WHERE job_file.project = dataset_file.project AND job_file.sha256 = dataset_file.sha256)
+       + (SELECT COUNT(*) FROM experiment_file
+          WHERE experiment_file.project = dataset_file.project AND experiment_file.sha256 = dataset_file.sha256) AS jobs
 FROM dataset_file LEFT JOIN blob ON blob.project = dataset_file.project AND blob.sha256 = dataset_file.sha256 AND blob.going = ''
 WHERE dataset_file.version = :version ORDER BY dataset_file.path LIMIT :limit
 

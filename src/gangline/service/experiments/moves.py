@@ -1,0 +1,107 @@
+"""Move jobs of an experiment: pause, hold again, release, cancel. Each is one guarded transaction, and may be repeated."""
+
+from collections.abc import Sequence
+
+from gangline.core.experiments.runs import ExperimentRun, RunWaits
+from gangline.core.job import ENDED, Job
+from gangline.core.jobs.failure import Verdict
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import JOB_COLUMNS, WAITS, conclude, event, moving
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import steer
+
+AT_ONCE = 200
+"""At most this many jobs are released or canceled in one transaction."""
+
+
+def release_runs(deployment: Deployment, experiment: str, runs: Sequence[ExperimentRun], now_ms: int) -> None:
+    """Let held jobs wait for a node; `experiment` is a name. A job that changed meanwhile is left for the next look."""
+    because = f"{WAITS}: released by its experiment {experiment}"
+    _apply_each(deployment, [_releasing(run, because, now_ms) for run in runs])
+
+
+def _releasing(run: ExperimentRun, because: str, now_ms: int) -> list[Write]:
+    return [
+        guard("release_job", id=run.job, version=run.version, because=because, now=now_ms),
+        event(run.job, "admitted", because, now_ms),
+    ]
+
+
+def _apply_each(deployment: Deployment, parts: Sequence[list[Write]]) -> list[int]:
+    """Apply the writes of many jobs, some jobs in one transaction. Where one of those changed meanwhile, apply each by itself, and return
+    the places of those that failed."""
+    failed = list[int]()
+    for start in range(0, len(parts), AT_ONCE):
+        some = parts[start : start + AT_ONCE]
+        if not deployment.store.apply(*(each for part in some for each in part)):
+            failed += [place for place, part in enumerate(some, start) if not deployment.store.apply(*part)]
+    return failed
+
+
+def pause_run(deployment: Deployment, row: Row, because: str, waits: RunWaits, now_ms: int) -> bool:
+    """Pause a job that waits for a node or has one, which saves and hands it back first. Return False if it changed meanwhile."""
+    job, at = _job(row), write("wait_at", job=row["job"], waits=waits)
+    if row["last_state"] == "live" and row["state"] == "running":
+        return deployment.store.apply(
+            write("ask_to_pause", attempt=row["attempt"], because=because, now=now_ms),
+            guard("say_why", id=job.id, version=job.version, because=because),
+            event(job.id, "asked to stop", because, now_ms, attempt=row["attempt"]),
+            at,
+        )
+    return deployment.store.apply(_moving(job, "paused", because, now_ms), event(job.id, "paused", because, now_ms), at)
+
+
+def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
+    """Return the writes that let a paused job wait for its experiment again, or one that its node is about to hand back."""
+    job = _job(row)
+    if row["state"] == "paused":
+        return [
+            _moving(job, "queued", because, now_ms),
+            write("hold_job", id=job.id),
+            event(job.id, "advanced", because, now_ms),
+        ]
+    if row["last_state"] == "live" and row["stop_kind"] == "paused":
+        return [
+            write("unpause_lease", attempt=row["attempt"]),
+            guard("say_why", id=job.id, version=job.version, because=because),
+            event(job.id, "advanced", because, now_ms),
+        ]
+    return [event(job.id, "advanced", because, now_ms)]
+
+
+def cancel_held(deployment: Deployment, rows: Sequence[Row], because: str, now_ms: int) -> None:
+    """Cancel jobs that no node has, also those that a node took meanwhile."""
+    parts = [
+        [_moving(_job(row), "canceled", because, now_ms), event(row["job"], "canceled", because, now_ms)]
+        for row in rows
+    ]
+    for place in _apply_each(deployment, parts):
+        cancel_run(deployment, rows[place]["job"], because, now_ms)
+
+
+def cancel_run(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
+    """Cancel a job for this reason, and the rendering of its pictures. Return False if it had ended already."""
+    for row in deployment.store.load("open_samples", parent=job_id):
+        steer.cancel(deployment, row["id"], now_ms)
+
+    def act(job: Job, live: Row | None) -> bool:
+        if live:
+            return conclude(deployment, live["id"], lambda now, _attempt, _past: _verdict(now, because), now_ms)
+        return deployment.store.apply(
+            _moving(job, "canceled", because, now_ms), event(job.id, "canceled", because, now_ms)
+        )
+
+    return steer.until_done(deployment, job_id, act, leave=ENDED)
+
+
+def _verdict(job: Job, because: str) -> Verdict:
+    return Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
+
+
+def _moving(job: Job, state: str, because: str, now_ms: int) -> Write:
+    verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)  # type: ignore[arg-type]
+    return moving(job, verdict, now_ms)
+
+
+def _job(row: Row) -> Job:
+    return Job(**{name: row["job" if name == "id" else name] for name in JOB_COLUMNS})

@@ -46,7 +46,7 @@ from gangline.compose.client import Client
 from gangline.core.datasets.findings import BLURRED_BELOW
 from gangline.core.datasets.views import MissingBlobsView
 from gangline.core.files import Signed
-from gangline.data.images.inspected import sharpness
+from gangline.data.images.sets.inspected import sharpness
 from gangline.wire.client.datasets import BATCH, BATCHES_AT_ONCE
 from gangline.wire.transfers import FILES_AT_ONCE
 

@@ -97,7 +97,7 @@ def add_dataset_version(
     if wanted.changes is not None:
         old = DatasetReference(name=dataset, number=wanted.changes)
         return versions.change_version(deployment, project, old, wanted.put, wanted.remove, now)
-    listed = versions.read_manifest(deployment, project, wanted.manifest) if wanted.manifest else wanted.files
+    listed = versions.uploaded_manifest(deployment, project, wanted.manifest) if wanted.manifest else wanted.files
     return versions.add_version(deployment, project, dataset, listed, now)
 
 
@@ -106,7 +106,7 @@ def list_datasets(
     request: Request, deployment: ThisDeployment, project: ViewerOf, after: PartAfter = None, limit: PartLimit = None
 ) -> list[DatasetView]:
     """List the project's data sets, each with its newest version."""
-    found = part_in_order(versions.list_datasets(deployment, project), after, lambda found: found.name)
+    found = part_in_order(versions.datasets_of(deployment, project), after, lambda found: found.name)
     return as_part(request, found, limit, lambda found: found.name)  # type: ignore[return-value]
 
 
@@ -125,7 +125,7 @@ def show_dataset_removal(deployment: ThisDeployment, project: ViewerOf, dataset:
 @router.delete("/datasets/{dataset}")
 def remove_dataset(deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str) -> DatasetRemovalView:
     """Remove a data set with all its versions. Files that nothing else uses are deleted within a minute. 422 as its removal shows."""
-    return removal.remove_dataset(deployment, project, DatasetReference(name=dataset), now)
+    return removal.remove_versions(deployment, project, DatasetReference(name=dataset), now)
 
 
 @router.get("/datasets/{dataset}/{version}")
@@ -175,4 +175,4 @@ def remove_dataset_version(
     deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str, version: VersionNumber
 ) -> DatasetRemovalView:
     """Remove a version. Files that nothing else uses are deleted within a minute. 422 as its removal shows."""
-    return removal.remove_dataset(deployment, project, DatasetReference(name=dataset, number=version), now)
+    return removal.remove_versions(deployment, project, DatasetReference(name=dataset, number=version), now)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gangline.core.datasets.near import NearPhotos, near_photos
-from gangline.core.datasets.roles import Role
+from gangline.core.datasets.roles import FileRole
 from gangline.core.display import as_words, printable
 from gangline.core.words import counted
 
@@ -21,7 +21,7 @@ class SeenPicture:
     """A picture of a version, and what was found of its content: `because` says why it cannot be used."""
 
     path: str
-    role: Role
+    role: FileRole
     because: str
     width: int
     height: int

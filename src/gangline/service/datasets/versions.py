@@ -96,7 +96,7 @@ def _begun(deployment: Deployment, project: str, name: str, manifest: VersionMan
             write("add_project", id=project),
             write("add_dataset", id=deployment.new_id("dataset"), **of_name, now=now_ms),
             guard("number_dataset_version", **of_name, seen=seen),
-            guard(
+            write(
                 "add_dataset_version",
                 id=version,
                 **of_name,
@@ -141,7 +141,7 @@ def _fill(deployment: Deployment, version: Row, manifest: VersionManifest, now_m
             raise Unreachable(
                 "files of this data set are being deleted, as nothing used them", hint="try again in a minute"
             )
-    deployment.store.apply(guard("complete_dataset_version", id=which, now=now_ms))
+    deployment.store.apply(write("complete_dataset_version", id=which, now=now_ms))
 
 
 # Showing

@@ -106,11 +106,12 @@ def is_away(act: Callable[[], object]) -> bool:
 
 @probe()
 def each_name_of_each_project_counts_its_versions_by_itself(bench: Bench) -> None:
-    assert [add(bench, "timber", "a.png"), add(bench, "timber", "b.png"), add(bench, "limber", "c.png")] == [1, 2, 1]
-    assert add(bench, "timber", "d.png", project="other") == 1
-    assert [add(bench, "timber", "e.png"), add(bench, "limber", "f.png")] == [3, 2]
-    assert len(versions.versions_of(bench.deployment, PROJECT, "timber")) == 3
-    assert [each.newest.number for each in versions.datasets_of(bench.deployment, "other")] == [1]
+    for number, names in ((1, ("a.png", "b.png", "c.png")), (2, ("d.png", "e.png", "f.png"))):
+        assert add(bench, "timber", names[0]) == number
+        assert add(bench, "limber", names[1]) == number
+        assert add(bench, "timber", names[2], project="other") == number
+    assert [each.number for each in versions.versions_of(bench.deployment, PROJECT, "timber")] == [2, 1]
+    assert [each.newest.number for each in versions.datasets_of(bench.deployment, "other")] == [2]
 
 
 @probe()
@@ -195,6 +196,19 @@ def _take(bench: Bench, server: str) -> None:
     (version,) = bench.look("SELECT id FROM dataset_version WHERE state = 'checking'")
     turn = {"server": server, "now": bench.now_ms, "turn_ends_ms": bench.now_ms + 3_600_000}
     assert bench.store.apply(guard("take_version_to_check", id=version, **turn))
+
+
+@probe()
+def a_server_whose_turn_was_taken_over_does_not_end_the_turn_of_the_other_one(bench: Bench) -> None:
+    add(bench, "timber", "a.png")
+
+    def taken_over() -> None:
+        if bench.look("SELECT server FROM dataset_version") == ["this"]:
+            bench.wait(2 * 3600)
+            _take(bench, "another")
+
+    check(bench, taken_over, server="this")
+    assert bench.look("SELECT server, state FROM dataset_version") == [("another", "checking")]
 
 
 @probe()

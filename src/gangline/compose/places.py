@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gangline.adapters.places.inspector import ProgramInspector
 
 LOOK = (sys.executable, "-m", "gangline.data.images.imported")
-INSPECT = (sys.executable, "-m", "gangline.data.images.inspected")
+INSPECT = (sys.executable, "-m", "gangline.data.images.sets.inspected")
 
 
 def make_fetcher(home: Path, settings: ServerSettings) -> "PlacesFetcher":

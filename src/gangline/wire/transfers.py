@@ -30,7 +30,7 @@ class TransferProgress:
     file_bytes: int
 
     def within(self, bytes_before: int, bytes_total: int) -> "TransferProgress":
-        """Return the same as a part of more: so many bytes were done before, and there are so many in all."""
+        """Return the same as a part of more: `bytes_before` were done before, of `bytes_total` in all."""
         return replace(self, bytes_done=bytes_before + self.bytes_done, bytes_total=bytes_total)
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from gangline.core.access import KEY_ROLES, permits
 from gangline.core.files import PART_BYTES
 from gangline.core.jobs.keys import blob_key
 from gangline.core.parsing import to_json
-from tests.service.conftest import JOIN, PROJECT, Service
+from tests.service.conftest import JOIN, PROJECT, Service, _made
 from tests.service.test_http import problem
 
 OTHER = "other"
@@ -91,6 +91,17 @@ ROUTES = {
     "GET /v1/bases": Entry("viewer"),
     "GET /v1/bases/{base}": Entry("viewer", elsewhere=404),
     "DELETE /v1/bases/{base}": Entry("member", 204),
+    "POST /v1/blobs/missing": Entry("member", body={"files": [{"sha256": "0" * 64, "bytes": 1}]}),
+    "GET /v1/datasets": Entry("viewer"),
+    "POST /v1/datasets/{dataset}/versions": Entry("member", 201, body="set", elsewhere=422),  # its file is not there
+    "GET /v1/datasets/{dataset}": Entry("viewer", elsewhere=404),
+    "GET /v1/datasets/{dataset}/removal": Entry("viewer", 422, elsewhere=404),  # a job that names it has not ended
+    "DELETE /v1/datasets/{dataset}": Entry("member", 422, elsewhere=404),
+    "GET /v1/datasets/{dataset}/{version}": Entry("viewer", elsewhere=404),
+    "GET /v1/datasets/{dataset}/{version}/files": Entry("viewer", elsewhere=404),
+    "GET /v1/datasets/{dataset}/{version}/thumbnails/{sha256}": Entry("viewer", 404),  # it was not checked
+    "GET /v1/datasets/{dataset}/{version}/removal": Entry("viewer", 422, elsewhere=404),
+    "DELETE /v1/datasets/{dataset}/{version}": Entry("member", 422, elsewhere=404),
     "POST /v1/keys": Entry("admin", 201, body={"name": "a"}),
     "GET /v1/keys": Entry("admin"),
     "DELETE /v1/keys/{key}": Entry("admin", 204, elsewhere=404),
@@ -185,6 +196,13 @@ class House:
         assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
         assert service.ask("POST", "/v1/pools", json={"name": "rented", "driver": "shop"}).status_code == 201
         service.ask("PUT", "/v1/secrets/HF_TOKEN", json={"value": "hf_abcdefgh"})
+        file = service.upload(b"of ours alone", "a.png")
+        files = {"files": [asdict(file)]}
+        assert service.ask("POST", "/v1/datasets/ours/versions", json=files).status_code == 201
+        service.execute("UPDATE dataset_version SET state = 'ready'")
+        named = {"base": "ours", "photos": "ours", "prompt": "sks dog"}
+        of_set = _made(service.ask("POST", "/v1/jobs", json=named))["summary"]["id"]
+        service.ask("POST", f"/v1/jobs/{of_set}/pause")
         service.ask("POST", f"/v1/jobs/{job}/pause")
         service.ask("POST", f"/v1/jobs/{ended}/cancel")
         endpoint = {"name": "ours", "address": "https://hooks.example/"}
@@ -212,6 +230,9 @@ class House:
             "ended": ended,
             "attempt": hold.attempt,
             "base": "ours",
+            "dataset": "ours",
+            "version": "1",
+            "sha256": file.sha256,
             "pool": "rented",
             "node": joined["another node"]["node"],
             "step": "10",
@@ -224,6 +245,7 @@ class House:
             "spec": {"spec": to_json(service.spec())},
             "experiment": experiment,
             "base": {"name": "mine", "base": asdict(service.spec().base)},
+            "set": files,
             "downloads": {"keys": [blob_key(PROJECT, service.photo.sha256)]},
         }
         assert service.state(running) == "running"

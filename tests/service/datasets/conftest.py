@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from gangline.adapters.places.inspector import ProgramInspector
-from gangline.data.images.inspected import inspect_pictures, inspect_texts
+from gangline.data.images.sets.inspected import inspect_pictures, inspect_texts
 from gangline.service.datasets.check import check_datasets
 from tests.service.conftest import OPERATOR, Service
 

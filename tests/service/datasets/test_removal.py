@@ -98,7 +98,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_controller(sets: Sets) ->
     sets.ready("timber", DOGS)
     stopped = replace(sets.service.deployment, objects=_Away())
     try:
-        removal.remove_dataset(stopped, PROJECT, removal.DatasetReference(name="timber"), sets.service.now_ms)
+        removal.remove_versions(stopped, PROJECT, removal.DatasetReference(name="timber"), sets.service.now_ms)
     except ConnectionError:
         pass
     else:

@@ -146,6 +146,23 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "bases ls": (Run(""),),
     "bases show": (Run("plain"), Run("{typed}", 2)),
     "bases rm": (Run("plain", shows="the name plain is removed", json=False), Run("{typed}", 2)),
+    "datasets push": (
+        Run("{photos} --name mine --detach", shows="1 photo, 1 caption file"),
+        Run("{photos} --name {typed}", 2, shows="is not a valid name"),
+        Run("{refused} --name mine", 2),
+        Run("{nowhere} --name mine", 2),
+        Run("{photos} --name mine --masks {nowhere}", 2),
+    ),
+    "datasets ls": (Run(""),),
+    "datasets show": (Run("hostile", shows="long"), Run("hostile@1"), Run("{typed}", 2, shows="names no data set")),
+    "datasets pull": (
+        Run("hostile@1 {folder}/pulled", 2, shows="which cannot be the name of a file"),
+        Run("{typed} {folder}/pulled", 2, shows="names no data set"),
+    ),
+    "datasets rm": (
+        Run("hostile --yes", shows="is removed", json=False),
+        Run("{typed} --yes", 2, shows="names no data set"),
+    ),
     "nodes ls": (Run(""),),
     "data encode": (Run("{nowhere} --base {typed} --resolution 32", 2),),
     "data inspect": (

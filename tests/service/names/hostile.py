@@ -52,6 +52,9 @@ BELOW_THE_DOOR = (
     "UPDATE base SET family = :text, prediction_type = :text, licence = :text, because = :text",
     "UPDATE base SET name = :text WHERE name = 'other'",
     "UPDATE secret SET name = :text WHERE name = 'OTHER'",
+    "UPDATE dataset SET name = :text WHERE name = 'other'",
+    "UPDATE dataset_version SET state = 'refused', because = :text, findings = replace(:findings, 'note', :json)",
+    "UPDATE dataset_file SET path = :text",
     "UPDATE endpoint SET name = :text, shown = :text, because = :text, made_by = :text",
     "UPDATE notice SET because = :text",
     "UPDATE mirror SET because = :text",
@@ -75,6 +78,7 @@ def fill(service: Service, folder: Path) -> dict[str, str]:
             "text": STORED,
             "json": json.dumps(STORED[:500])[1:-1],
             "failed": words["failed"],
+            "findings": FINDINGS,
             "now": service.now_ms,
         }
         for sql in BELOW_THE_DOOR:
@@ -134,6 +138,9 @@ def _others(service: Service) -> dict[str, str]:
             BaseStatement(because="it"),
             service.now_ms,
         )
+    photo = {"files": [{"path": "a.png", "sha256": file.sha256, "bytes": file.bytes}]}
+    for name in ("hostile", "other"):
+        assert service.ask("POST", f"/v1/datasets/{name}/versions", json=photo).status_code == 201
     endpoint = {"name": "hooks", "address": "https://hooks.example/", "kinds": ["submitted", "failed"]}
     made = service.ask("POST", "/v1/notices/endpoints", json=endpoint)
     assert made.status_code == 201, made.text
@@ -149,6 +156,8 @@ def _others(service: Service) -> dict[str, str]:
     }
 
 
+LIKE = {"first": "note", "second": "note", "distance": 0}
+FINDINGS = json.dumps({"duplicates_count": 1, "duplicates": [LIKE], "notes": ["note"]})
 CAPTION = STORED[:1500].replace("\x00", "")
 TOML = json.dumps(TYPED.replace("\udcff", "\0"))
 """A text of TOML, which escapes as JSON does."""

@@ -1,4 +1,4 @@
-"""The `PhotoInspector` port: a program looks at files in a folder of the server's home (`data/images/inspected.py`)."""
+"""The `PhotoInspector` port: a program looks at files in a folder of the server's home (`data/images/sets/inspected.py`)."""
 
 import hashlib
 import json

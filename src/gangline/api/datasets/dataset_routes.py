@@ -80,9 +80,9 @@ class WantedVersion:
     remove: Annotated[tuple[SafePath, ...], MaxLen(CHANGES_MAX)] = field(default=())
 
 
-@router.post("/datasets/{name}/versions", status_code=201)
+@router.post("/datasets/{dataset}/versions", status_code=201)
 def add_dataset_version(
-    deployment: ThisDeployment, now: Now, project: MemberOf, name: str, wanted: WantedVersion
+    deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str, wanted: WantedVersion
 ) -> DatasetVersionView:
     """Add a version of a data set. Its files must have been uploaded; it is checked in the background.
 
@@ -95,10 +95,10 @@ def add_dataset_version(
             hint="`put` and `remove` go with `from`",
         )
     if wanted.changes is not None:
-        old = DatasetReference(name=name, number=wanted.changes)
+        old = DatasetReference(name=dataset, number=wanted.changes)
         return versions.change_version(deployment, project, old, wanted.put, wanted.remove, now)
-    listed = versions.read_manifest(deployment, project, wanted.manifest) if wanted.manifest else wanted.files
-    return versions.add_version(deployment, project, name, listed, now)
+    listed = versions.uploaded_manifest(deployment, project, wanted.manifest) if wanted.manifest else wanted.files
+    return versions.add_version(deployment, project, dataset, listed, now)
 
 
 @router.get("/datasets")
@@ -106,73 +106,73 @@ def list_datasets(
     request: Request, deployment: ThisDeployment, project: ViewerOf, after: PartAfter = None, limit: PartLimit = None
 ) -> list[DatasetView]:
     """List the project's data sets, each with its newest version."""
-    found = part_in_order(versions.list_datasets(deployment, project), after, lambda found: found.name)
+    found = part_in_order(versions.datasets_of(deployment, project), after, lambda found: found.name)
     return as_part(request, found, limit, lambda found: found.name)  # type: ignore[return-value]
 
 
-@router.get("/datasets/{name}")
-def list_dataset_versions(deployment: ThisDeployment, project: ViewerOf, name: str) -> list[DatasetVersionView]:
+@router.get("/datasets/{dataset}")
+def list_dataset_versions(deployment: ThisDeployment, project: ViewerOf, dataset: str) -> list[DatasetVersionView]:
     """List the versions of a data set, newest first."""
-    return versions.versions_of(deployment, project, name)
+    return versions.versions_of(deployment, project, dataset)
 
 
-@router.get("/datasets/{name}/removal")
-def show_dataset_removal(deployment: ThisDeployment, project: ViewerOf, name: str) -> DatasetRemovalView:
+@router.get("/datasets/{dataset}/removal")
+def show_dataset_removal(deployment: ThisDeployment, project: ViewerOf, dataset: str) -> DatasetRemovalView:
     """Show what would be removed with a data set. 422 while a job that names one of its versions has not ended."""
-    return removal.what_dataset_removal_does(deployment, project, DatasetReference(name=name))
+    return removal.what_dataset_removal_does(deployment, project, DatasetReference(name=dataset))
 
 
-@router.delete("/datasets/{name}")
-def remove_dataset(deployment: ThisDeployment, now: Now, project: MemberOf, name: str) -> DatasetRemovalView:
+@router.delete("/datasets/{dataset}")
+def remove_dataset(deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str) -> DatasetRemovalView:
     """Remove a data set with all its versions. Files that nothing else uses are deleted within a minute. 422 as its removal shows."""
-    return removal.remove_dataset(deployment, project, DatasetReference(name=name), now)
+    return removal.remove_versions(deployment, project, DatasetReference(name=dataset), now)
 
 
-@router.get("/datasets/{name}/{version}")
+@router.get("/datasets/{dataset}/{version}")
 def show_dataset_version(
-    deployment: ThisDeployment, project: ViewerOf, name: str, version: VersionNumber
+    deployment: ThisDeployment, project: ViewerOf, dataset: str, version: VersionNumber
 ) -> DatasetVersionView:
     """Show a version of a data set: its counts, the state of its check, and what that found."""
-    return versions.show_version(deployment, project, DatasetReference(name=name, number=version))
+    return versions.show_version(deployment, project, DatasetReference(name=dataset, number=version))
 
 
-@router.get("/datasets/{name}/{version}/files")
+@router.get("/datasets/{dataset}/{version}/files")
 def list_dataset_files(
     deployment: ThisDeployment,
     now: Now,
     project: ViewerOf,
-    name: str,
+    dataset: str,
     version: VersionNumber,
     after: PartAfter = None,
     limit: FilesLimit = PART_MAX,
 ) -> list[DatasetFileView]:
     """List files of a version in the order of their paths, each with a signed URL: those after the path `after`, at most `limit`."""
-    reference = DatasetReference(name=name, number=version)
+    reference = DatasetReference(name=dataset, number=version)
     if after and not is_safe_path(after):
         raise BadInput("after: it is the path of no file", hint="begin without `after`")
     return files.files_of_version(deployment, project, reference, after or "", limit, now)
 
 
-@router.get("/datasets/{name}/{version}/thumbnails/{sha256}", response_class=Response, responses=JPEG)
+@router.get("/datasets/{dataset}/{version}/thumbnails/{sha256}", response_class=Response, responses=JPEG)
 def show_thumbnail(
-    deployment: ThisDeployment, project: ViewerOf, name: str, version: VersionNumber, sha256: str
+    deployment: ThisDeployment, project: ViewerOf, dataset: str, version: VersionNumber, sha256: str
 ) -> Response:
     """Return a small copy of a picture of a version: a JPEG of at most 256 pixels. 404 before it was checked."""
-    content = files.thumbnail(deployment, project, DatasetReference(name=name, number=version), sha256)
+    content = files.thumbnail(deployment, project, DatasetReference(name=dataset, number=version), sha256)
     return Response(content, media_type="image/jpeg", headers=IMMUTABLE)
 
 
-@router.get("/datasets/{name}/{version}/removal")
+@router.get("/datasets/{dataset}/{version}/removal")
 def show_version_removal(
-    deployment: ThisDeployment, project: ViewerOf, name: str, version: VersionNumber
+    deployment: ThisDeployment, project: ViewerOf, dataset: str, version: VersionNumber
 ) -> DatasetRemovalView:
     """Show what would be removed with a version. 422 while a job that names it has not ended."""
-    return removal.what_dataset_removal_does(deployment, project, DatasetReference(name=name, number=version))
+    return removal.what_dataset_removal_does(deployment, project, DatasetReference(name=dataset, number=version))
 
 
-@router.delete("/datasets/{name}/{version}")
+@router.delete("/datasets/{dataset}/{version}")
 def remove_dataset_version(
-    deployment: ThisDeployment, now: Now, project: MemberOf, name: str, version: VersionNumber
+    deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str, version: VersionNumber
 ) -> DatasetRemovalView:
     """Remove a version. Files that nothing else uses are deleted within a minute. 422 as its removal shows."""
-    return removal.remove_dataset(deployment, project, DatasetReference(name=name, number=version), now)
+    return removal.remove_versions(deployment, project, DatasetReference(name=dataset, number=version), now)

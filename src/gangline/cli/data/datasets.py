@@ -213,7 +213,7 @@ def default_dataset_name(photos: Path) -> str:
 
 def push_folder(client: "Client", name: str, folder: Path, masks: Path | None = None) -> "PushedVersion":
     """Upload a folder of photos as a version. What is left out is said. Raise `BadInput`."""
-    from gangline.data.images.folders import find_dataset_files
+    from gangline.data.images.sets.folders import find_dataset_files
 
     found = find_dataset_files(folder, masks)
     for skipped in found.skipped[:SKIPPED_SHOWN]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gangline.core.datasets.near import NearPhotos, near_photos
-from gangline.core.datasets.roles import Role
+from gangline.core.datasets.roles import FileRole
 from gangline.core.display import as_words, printable
 from gangline.core.words import counted
 
@@ -21,7 +21,7 @@ class SeenPicture:
     """A picture of a version, and what was found of its content: `because` says why it cannot be used."""
 
     path: str
-    role: Role
+    role: FileRole
     because: str
     width: int
     height: int
@@ -106,7 +106,7 @@ def _why_refused(unusable: Sequence[SeenPicture], count: int) -> str:
         return ""
     first, rest = unusable[0], len(unusable) - 1
     others = (
-        f", and so {'is 1 other' if rest == 1 else f'are {rest:,} others'} of {counted(count, 'picture')}"
+        f", and {'1 other is' if rest == 1 else f'{rest:,} others are'} unusable, of {counted(count, 'picture')}"
         if rest
         else ""
     )
@@ -114,4 +114,4 @@ def _why_refused(unusable: Sequence[SeenPicture], count: int) -> str:
 
 
 def _of_search(near: NearPhotos) -> list[str]:
-    return [] if near.complete else ["so many photos look alike that not all of them were compared with each other"]
+    return [] if near.complete else ["too many photos look alike to compare all of them with each other"]

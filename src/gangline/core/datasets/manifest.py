@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from annotated_types import Ge, Le, MaxLen
 
 from gangline.core.canonical import digest
-from gangline.core.datasets.roles import Role, role_of
+from gangline.core.datasets.roles import FileRole, role_of
 from gangline.core.display import printable
 from gangline.core.errors import BadInput
 from gangline.core.files import Files, SafePath, Sha256, both_file_and_folder
@@ -42,11 +42,11 @@ class DatasetFile:
     path: str
     sha256: str
     bytes: int
-    role: Role
+    role: FileRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class VersionManifest:
     """The files of a version in the order of their paths."""
 
     files: tuple[DatasetFile, ...]
@@ -61,7 +61,7 @@ class Manifest:
         """Return the length of all files; each path counts, also if two have the same content."""
         return sum(file.bytes for file in self.files)
 
-    def count(self, role: Role) -> int:
+    def count(self, role: FileRole) -> int:
         return sum(file.role == role for file in self.files)
 
 
@@ -84,7 +84,7 @@ def parse_manifest_files(content: bytes) -> Files:
     return listed.files
 
 
-def make_manifest(files: Files) -> Manifest:
+def make_manifest(files: Files) -> VersionManifest:
     """Return the manifest of these files. Raise `BadInput` if no data set may have them."""
     if len(files) > FILES_MAX:
         raise BadInput(f"{len(files):,} files are more than {FILES_MAX:,}", hint="make several data sets of them")
@@ -104,7 +104,7 @@ def make_manifest(files: Files) -> Manifest:
         found.append(DatasetFile(path=file.path, sha256=file.sha256, bytes=file.bytes, role=role))
     if clash := both_file_and_folder(file.path for file in found):
         raise BadInput(printable(clash), hint="rename one of them")
-    made = Manifest(files=tuple(found))
+    made = VersionManifest(files=tuple(found))
     if not made.count("photo"):
         raise BadInput("there are no photos", hint="add at least one photo")
     if made.bytes > BYTES_MAX:

@@ -4,7 +4,7 @@ import re
 from pathlib import PurePath, PurePosixPath
 from typing import Literal
 
-Role = Literal["photo", "caption", "mask"]
+FileRole = Literal["photo", "caption", "mask"]
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
 BESIDE = (".txt", ".caption")
 METADATA = "metadata.jsonl"
@@ -18,7 +18,7 @@ def is_caption(path: PurePath) -> bool:
     return not path.name.startswith(".") and (path.suffix.lower() in BESIDE or path.name == METADATA)
 
 
-def role_of(path: str) -> Role | None:
+def role_of(path: str) -> FileRole | None:
     """Return what the file at a path of a data set is for. None: a data set has no use for it."""
     place = PurePosixPath(path)
     if place.parts[0] == MASKS and len(place.parts) > 1:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gangline.core.datasets.findings import DatasetFindings
-from gangline.core.datasets.roles import Role
+from gangline.core.datasets.roles import FileRole
 from gangline.core.files import Grant, Sha256
 
 VersionState = Literal["checking", "ready", "refused"]
@@ -71,7 +71,7 @@ class DatasetFileView:
     path: str
     bytes: int
     sha256: str
-    role: Role
+    role: FileRole
     url: str
     format: str = ""
     width: int = 0

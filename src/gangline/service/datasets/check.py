@@ -47,7 +47,7 @@ def _take(deployment: Deployment) -> Row | None:
     now_ms, server = deployment.store.now_ms(), deployment.server
     for found in deployment.store.load("versions_to_check", server=server, now=now_ms):
         turn = {"server": server, "now": now_ms, "turn_ends_ms": now_ms + round(TURN_S * 1000)}
-        if deployment.store.apply(guard("take_version_to_check", id=found["id"], seen=found["moved_ms"], **turn)):
+        if deployment.store.apply(guard("take_version_to_check", id=found["id"], **turn)):
             return found
     return None
 

@@ -27,7 +27,7 @@ ANOTHER_S = 60
 
 
 def what_dataset_removal_does(deployment: Deployment, project: str, reference: DatasetReference) -> DatasetRemovalView:
-    """Return what `remove_dataset` would remove. Raise `NotFound`, or `BadInput` while a job that names one has not ended."""
+    """Return what `remove_versions` would remove. Raise `NotFound`, or `BadInput` while a job that names one has not ended."""
     versions = _versions(deployment, project, reference)
     jobs = [row for version in versions for row in deployment.store.load("jobs_of_version", version=version["id"])]
     running = [row for row in jobs if row["state"] not in ENDED]
@@ -54,7 +54,7 @@ def what_dataset_removal_does(deployment: Deployment, project: str, reference: D
     )
 
 
-def remove_dataset(
+def remove_versions(
     deployment: Deployment, project: str, reference: DatasetReference, now_ms: int
 ) -> DatasetRemovalView:
     """Remove a version, or all versions of a data set, and return what was removed. Raise as `what_dataset_removal_does`.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from gangline.core.datasets.findings import DatasetFindings
 from gangline.core.datasets.manifest import (
     DatasetFile,
-    Manifest,
     ManifestReference,
+    VersionManifest,
     changed_files,
     make_manifest,
     parse_manifest_files,
@@ -44,7 +44,7 @@ def add_version(deployment: Deployment, project: str, name: str, files: Files, n
     return version_view(deployment, name, version, made=made)
 
 
-def read_manifest(deployment: Deployment, project: str, manifest: ManifestReference) -> Files:
+def uploaded_manifest(deployment: Deployment, project: str, manifest: ManifestReference) -> Files:
     """Return the files of an uploaded manifest. Raise `BadInput` if it is not uploaded, or is none."""
     key = blob_key(project, manifest.sha256)
     found = deployment.objects.stat(key)
@@ -84,7 +84,7 @@ def _check_uploaded(deployment: Deployment, project: str, files: Sequence[Datase
         )
 
 
-def _begun(deployment: Deployment, project: str, name: str, manifest: Manifest, now_ms: int) -> tuple[Row, bool]:
+def _begun(deployment: Deployment, project: str, name: str, manifest: VersionManifest, now_ms: int) -> tuple[Row, bool]:
     """Return the version of this content, and whether it was added here. One that is added has no files yet, and is not seen."""
     for _ in range(TRIES_MAX):
         rows = deployment.store.load("dataset", project=project, name=name)
@@ -96,7 +96,7 @@ def _begun(deployment: Deployment, project: str, name: str, manifest: Manifest, 
             write("add_project", id=project),
             write("add_dataset", id=deployment.new_id("dataset"), **of_name, now=now_ms),
             guard("number_dataset_version", **of_name, seen=seen),
-            guard(
+            write(
                 "add_dataset_version",
                 id=version,
                 **of_name,
@@ -115,12 +115,12 @@ def _begun(deployment: Deployment, project: str, name: str, manifest: Manifest, 
     raise Unreachable(f"{name} was changed {TRIES_MAX} times meanwhile", hint="try again")
 
 
-def _of_content(deployment: Deployment, dataset: str, manifest: Manifest) -> Row | None:
+def _of_content(deployment: Deployment, dataset: str, manifest: VersionManifest) -> Row | None:
     rows = deployment.store.load("dataset_version_of_content", dataset=dataset, digest=manifest.digest)
     return rows[0] if rows else None
 
 
-def _fill(deployment: Deployment, version: Row, manifest: Manifest, now_ms: int) -> None:
+def _fill(deployment: Deployment, version: Row, manifest: VersionManifest, now_ms: int) -> None:
     """Add the files of a version, some in each transaction, and show it then. After a kill in between, the same request completes it."""
     which, project = version["id"], version["project"]
     for start in range(0, len(manifest.files), AT_ONCE):
@@ -141,13 +141,13 @@ def _fill(deployment: Deployment, version: Row, manifest: Manifest, now_ms: int)
             raise Unreachable(
                 "files of this data set are being deleted, as nothing used them", hint="try again in a minute"
             )
-    deployment.store.apply(guard("complete_dataset_version", id=which, now=now_ms))
+    deployment.store.apply(write("complete_dataset_version", id=which, now=now_ms))
 
 
 # Showing
 
 
-def list_datasets(deployment: Deployment, project: str) -> list[DatasetView]:
+def datasets_of(deployment: Deployment, project: str) -> list[DatasetView]:
     return [
         DatasetView(
             name=row["name"],

@@ -26,6 +26,9 @@ class KeptChecks:
         _, project, kind, name = key.split("/", 3)
         if kind == "blobs":
             self._check_blob(project, name)
+            self._check_in_no_version(project, name)
+        elif kind == "thumbnails":
+            self._check_in_no_version(project, name)
         elif key in self._referred(name.split("/")[2]):
             self._fail(f"{key} was deleted, and is referred to")
 
@@ -34,6 +37,14 @@ class KeptChecks:
         for job, spec in self._store.look(sql, project, f"%{sha256}%"):
             if sha256 in json.dumps(_needed(json.loads(spec))):
                 self._fail(f"{sha256[:12]} was deleted, and {job} needs it")
+
+    def _check_in_no_version(self, project: str, sha256: str) -> None:
+        sql = (
+            "SELECT dataset_version.id FROM dataset_file JOIN dataset_version ON dataset_version.id = dataset_file.version "
+            "WHERE dataset_file.project = ? AND dataset_file.sha256 = ? AND dataset_version.state <> 'going'"
+        )
+        for (version,) in self._store.look(sql, project, sha256):
+            self._fail(f"{sha256[:12]} was deleted, and {version} has it")
 
     def _referred(self, attempt: str) -> set[str]:
         look = self._store.look

@@ -44,7 +44,7 @@ BATCH = 200
 BATCHES_AT_ONCE = 3
 """While the files of one batch are sent, those of the next one are hashed."""
 OFFERS_MAX = 3
-"""A URL may expire in the midst of an upload, and is asked for again."""
+"""A URL may expire during an upload, and is asked for again."""
 LISTED_BYTES_MAX = 500_000
 """A longer list of files is uploaded before the request that names it."""
 PAGE = 1000

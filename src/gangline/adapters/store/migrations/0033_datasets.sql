@@ -29,8 +29,8 @@ CREATE TABLE dataset_version (
     made_ms      BIGINT NOT NULL,
     checked_ms   BIGINT
 );
-CREATE UNIQUE INDEX dataset_version_number ON dataset_version (dataset, number);
-CREATE UNIQUE INDEX dataset_version_digest ON dataset_version (dataset, digest) WHERE state <> 'going';
+CREATE INDEX dataset_version_number ON dataset_version (dataset, number);
+CREATE INDEX dataset_version_digest ON dataset_version (dataset, digest);
 CREATE INDEX dataset_version_at_work ON dataset_version (moved_ms) WHERE state IN ('adding', 'checking', 'going');
 
 CREATE TABLE dataset_file (

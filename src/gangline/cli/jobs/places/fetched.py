@@ -24,7 +24,7 @@ from gangline.cli.jobs.plan.make import (
 )
 from gangline.cli.jobs.plan.outlook import estimates
 from gangline.cli.jobs.plan.photos import find_class_photos
-from gangline.core.datasets.roles import MASKS, Role
+from gangline.core.datasets.roles import MASKS, FileRole
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.models.bases import ModelRole
@@ -123,7 +123,7 @@ def dataset_plan(
             hint=f"`gangline datasets show {version.reference}` shows it",
         )
     held_out = tuple(settings.get("hold_out") or ())
-    of_role = {role: [file for file in files if file.role == role] for role in get_args(Role)}
+    of_role = {role: [file for file in files if file.role == role] for role in get_args(FileRole)}
     missing = next((name for name in held_out if name not in {file.path for file in of_role["photo"]}), None)
     if missing is not None:
         raise BadInput(f"the photo to hold out, {missing}, is not in {version.reference}")

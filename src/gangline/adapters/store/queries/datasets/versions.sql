@@ -18,16 +18,15 @@ INSERT INTO dataset (id, project, name, versions, made_ms) VALUES (:id, :project
 ON CONFLICT (project, name) DO NOTHING
 
 -- name: number_dataset_version
--- Take the next number. Of two that add a version at once, the second one looks again.
+-- Take the next number. Of two that add a version at once, the second one looks again, and finds the first one's if it is the same.
 UPDATE dataset SET versions = versions + 1 WHERE project = :project AND name = :name AND versions = :seen
 
 -- name: add_dataset_version
--- Add a version without files, which nobody sees yet. A version of the same content may be there meanwhile.
+-- Add a version without files, which nobody sees yet.
 INSERT INTO dataset_version (id, dataset, project, number, digest, state, because, photos, captions, masks, bytes, findings,
                              moved_ms, made_ms)
 VALUES (:id, (SELECT dataset.id FROM dataset WHERE dataset.project = :project AND dataset.name = :name), :project, :number, :digest,
         'adding', '', :photos, :captions, :masks, :bytes, '', :now, :now)
-ON CONFLICT (dataset, digest) WHERE state <> 'going' DO NOTHING
 
 -- name: dataset_versions
 -- List the versions of a data set, newest first.
@@ -61,15 +60,16 @@ ORDER BY found.moved_ms, found.id LIMIT 1
 -- name: take_version_to_check
 -- One server at a time takes a step of a check.
 UPDATE dataset_version SET server = :server, turn_ends_ms = :turn_ends_ms, moved_ms = :now
-WHERE id = :id AND state = 'checking' AND moved_ms = :seen AND (server IN ('', :server) OR turn_ends_ms < :now)
+WHERE id = :id AND state = 'checking' AND (server IN ('', :server) OR turn_ends_ms < :now)
 
 -- name: leave_version_to_check
 -- End the turn, if it is still this server's. The version may have been removed meanwhile: then nothing that was found of it is kept.
-UPDATE dataset_version SET server = '', moved_ms = :now WHERE id = :id AND state = 'checking' AND server = :server
+UPDATE dataset_version SET server = '', moved_ms = :now WHERE id = :id AND server = :server
 
 -- name: judge_dataset_version
+-- Only in this server's turn: a version that was removed meanwhile is nobody's.
 UPDATE dataset_version SET state = :state, because = :because, findings = :findings, checked_ms = :now, server = ''
-WHERE id = :id AND state = 'checking' AND server = :server
+WHERE id = :id AND server = :server
 
 -- name: name_dataset_version
 -- A job names the version: whoever was about to remove it looks again.
@@ -93,13 +93,13 @@ ORDER BY CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END, job.submitted_ms DESC
 -- name: give_up_dataset_version
 -- Nobody sees it any more, unless a job has named it since it was read, or one that named it has not ended.
 UPDATE dataset_version SET state = 'going', moved_ms = :now, server = ''
-WHERE id = :id AND state <> 'going' AND used_ms = :seen
+WHERE id = :id AND used_ms = :seen
   AND NOT EXISTS (SELECT 1 FROM job_dataset JOIN job ON job.id = job_dataset.job
                   WHERE job_dataset.version = dataset_version.id AND job.ended_ms IS NULL)
 
 -- name: give_up_unfinished_version
--- Somebody began to add files long ago and never completed them.
-UPDATE dataset_version SET state = 'going', moved_ms = :now WHERE id = :id AND state = 'adding' AND moved_ms = :seen
+-- Somebody began to add files long ago and never completed them, nor since it was read.
+UPDATE dataset_version SET state = 'going', moved_ms = :now WHERE id = :id AND moved_ms = :seen
 
 -- name: versions_unfinished
 SELECT id, moved_ms FROM dataset_version WHERE state = 'adding' AND moved_ms < :before ORDER BY moved_ms, id LIMIT :limit
@@ -108,7 +108,7 @@ SELECT id, moved_ms FROM dataset_version WHERE state = 'adding' AND moved_ms < :
 SELECT id, dataset, project, moved_ms FROM dataset_version WHERE state = 'going' AND moved_ms < :before ORDER BY moved_ms, id LIMIT :limit
 
 -- name: drop_dataset_version
-DELETE FROM dataset_version WHERE id = :id AND state = 'going'
+DELETE FROM dataset_version WHERE id = :id
 
 -- name: drop_dataset
 -- Forget a name without versions. Its counter is the guard: a version may be added in this moment.

@@ -1,4 +1,4 @@
-"""Look at pictures and captions of a data set, in a separate process: `python -m gangline.data.images.inspected FOLDER QUESTION`.
+"""Look at pictures and captions of a data set, in a separate process: `python -m gangline.data.images.sets.inspected FOLDER QUESTION`.
 
 Files from strangers are decoded here, within limits of memory and time; a file that crashes the decoder ends only this process. For
 `{"pictures": [NAME, …]}` the answer has what each file of FOLDER is, and FOLDER/NAME.jpg is a small copy of it. For `{"photos": …}` the

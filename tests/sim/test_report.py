@@ -7,10 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gangline.sim.report import BECAUSE_MAX, PerJob, SimReport, make_report
+from gangline.core.charts.colours import colour
+from gangline.core.charts.timeline import Bar, draw_timeline
+from gangline.core.reports.report import BECAUSE_MAX, PerJob
+from gangline.sim.report import SimReport, make_report, make_timeline
 from gangline.sim.scenario import figures, parse_scenario
 from gangline.sim.simulation import Simulation
-from gangline.sim.timeline import Bar, colour, draw_timeline, make_timeline
 
 SCENARIO = """
 title = "Two projects & <some> of their jobs are bad"

@@ -165,7 +165,7 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
 
 
 def _draw(simulation: "Simulation", svg: Path) -> None:
-    from gangline.sim.timeline import make_timeline
+    from gangline.sim.report import make_timeline
 
     try:
         svg.write_text(make_timeline(simulation), encoding="utf-8")

@@ -1,12 +1,16 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
 from gangline.core.access import OwnerView
+from gangline.core.charts.histogram import Histogram
+from gangline.core.charts.timeline import Bar
 from gangline.core.files import File
 from gangline.core.fleet.explained import JobOffer, JobOffers
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
+from gangline.core.reports.report import NodeGroup, PerJob, Spent, Wait
+from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
 from gangline.core.runs.kept import (
     CheckpointFilesView,
@@ -49,6 +53,7 @@ from gangline.wire.transfers import TransferProgress
 __all__ = [
     "ArtifactView",
     "AttemptView",
+    "Bar",
     "BaseView",
     "BatchLineView",
     "BilledTime",
@@ -66,7 +71,9 @@ __all__ = [
     "File",
     "FittingNode",
     "GoingView",
+    "Histogram",
     "InstanceView",
+    "JobLine",
     "JobOffer",
     "JobOffers",
     "JobSizeView",
@@ -84,6 +91,7 @@ __all__ = [
     "NewKey",
     "NodeBill",
     "NodeDetail",
+    "NodeGroup",
     "NodeJob",
     "NodeTime",
     "NodeView",
@@ -91,6 +99,7 @@ __all__ = [
     "NoticeView",
     "OfferView",
     "OwnerView",
+    "PerJob",
     "PlacementView",
     "PoolView",
     "ProgressView",
@@ -99,13 +108,16 @@ __all__ = [
     "RemovalView",
     "RentableNode",
     "ReplayView",
+    "ReportView",
     "SamplesView",
     "SavingView",
     "SecretView",
+    "Spent",
     "StorageView",
     "StoredFileView",
     "Took",
     "TrackedView",
     "TransferProgress",
     "UnfitNode",
+    "Wait",
 ]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import get_args
 
+from gangline.core.charts.histogram import Histogram, count_in_bins
 from gangline.core.job import ENDED
 from gangline.core.money.cost import HOUR_MS, Cause, CostPart
-from gangline.core.reports.histogram import Histogram, count_in_bins
 from gangline.core.reports.rows import NOT_TIME, NOT_WASTE, Expense, Expenses, TriedJob, TriedOn, added
 
 BECAUSE_MAX = 5

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from io import StringIO
 
-from gangline.core.display import printable
+from gangline.core.display import JOINERS, printable
 from gangline.core.reports.view import JobLine
 
 FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -38,4 +38,5 @@ def _cell(name: str, value: object) -> str:
 def safe_cell(text: str) -> str:
     """Return the text of a cell that every spreadsheet shows as it is: an apostrophe is put before what would be a formula."""
     shown = printable(text)
-    return f"'{shown}" if shown.lstrip().startswith(FORMULAS) else shown
+    seen = next((each for each in shown if not each.isspace() and each not in JOINERS), "")
+    return f"'{shown}" if seen in FORMULAS else shown

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from gangline.core.charts.timeline import Bar
 from gangline.core.job import AttemptEnd, AttemptState
@@ -31,7 +31,7 @@ def _jobs(reader: StoreReader, listed: Mapping[str, object]) -> Iterator[TriedJo
         yield TriedJob(**row, **_tries(tried.get(row["id"])), expenses=expenses.get(row["id"], {}))
 
 
-def _tries(row: Row | None) -> dict[str, object]:
+def _tries(row: Row | None) -> dict[str, Any]:
     if row is None:
         return {"attempts": {}}
     counts = {state: row[state] for state in STATES}

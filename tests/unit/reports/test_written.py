@@ -34,7 +34,9 @@ def view(name: str = "sks dog") -> ReportView:
     return ReportView(**values, from_ms=0, until_ms=10**6, lines=tuple(map(job_line, jobs)), bars=tuple(bars))
 
 
-@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1", " =1", '=cmd|"/C calc"!A0', "\u200d=1", "\xa0 @x"])
+@pytest.mark.parametrize(
+    "formula", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1", " =1", '=cmd|"/C calc"!A0', "\u200d=1", "\xa0 @x"]
+)
 def test_a_cell_never_begins_as_a_formula(formula: str) -> None:
     (found,) = rows(as_csv([job_line(a_job(formula))]))
     assert found["name"].startswith("'")

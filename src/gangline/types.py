@@ -9,7 +9,7 @@ from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDet
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
-from gangline.core.reports.report import NodeGroup, PerJob, Spent, Wait
+from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
 from gangline.core.runs.kept import (
@@ -91,7 +91,6 @@ __all__ = [
     "NewKey",
     "NodeBill",
     "NodeDetail",
-    "NodeGroup",
     "NodeJob",
     "NodeTime",
     "NodeView",
@@ -109,6 +108,7 @@ __all__ = [
     "RentableNode",
     "ReplayView",
     "ReportView",
+    "ReportedNodes",
     "SamplesView",
     "SavingView",
     "SecretView",

@@ -33,7 +33,8 @@ th, td { padding: .2rem 1rem .2rem 0; border-bottom: 1px solid var(--rule); text
 td { font-variant-numeric: tabular-nums; white-space: pre-wrap; } td.number, th.number { text-align: right; }
 svg { max-width: 100%; height: auto; }
 .timeline > svg > text, .timeline g > text { fill: var(--ink); } .timeline > svg > rect:first-of-type { fill: var(--paper); }
-.timeline line { stroke: var(--rule); } .timeline rect[fill="#000"] { fill: var(--ink); }
+.timeline line { stroke: var(--rule); }
+.timeline > svg > rect[fill="#000"], .timeline g rect[fill="#000"] { fill: var(--ink); } .timeline rect[stroke] { stroke: var(--ink); }
 """
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.filters import (
-    KindOption,
+    JobKindOption,
     LabelFilterOption,
     OwnerOption,
     SinceOption,
@@ -42,7 +42,7 @@ from gangline.cli.reports.rows import (
 )
 from gangline.core.display import printable
 from gangline.core.errors import BadInput
-from gangline.core.reports.report import NodeGroup
+from gangline.core.reports.report import ReportedNodes
 
 if TYPE_CHECKING:  # what `--help` need not wait for
     from gangline.core.reports.view import ReportView
@@ -67,7 +67,7 @@ def report_command(
     state: StateOption = None,
     label: LabelFilterOption = None,
     owner: OwnerOption = "",
-    kind: KindOption = "",
+    kind: JobKindOption = "",
     since: SinceOption = "",
     until: UntilOption = "",
     named: Annotated[
@@ -155,7 +155,7 @@ def as_tables(view: "ReportView", title: str) -> Group:
     )
 
 
-def _groups(called: str, groups: Iterable[NodeGroup]) -> list[Any]:
+def _groups(called: str, groups: Iterable[ReportedNodes]) -> list[Any]:
     cells = [group_cells(group) for group in groups]
     if not cells:
         return []

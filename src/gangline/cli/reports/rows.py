@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from gangline.cli.output import duration, usd
-from gangline.core.reports.report import JobsReport, NodeGroup
+from gangline.core.reports.report import JobsReport, ReportedNodes
 
 ReportRows = Iterator[tuple[str, Callable[[JobsReport], str]]]
 
@@ -89,7 +89,7 @@ def _wait(report: JobsReport, project: str) -> str:
 GROUP_COLUMNS = (">attempts", ">interrupted", ">failed", ">node hours", ">wasted", ">cost")
 
 
-def group_cells(group: NodeGroup) -> tuple[str, ...]:
+def group_cells(group: ReportedNodes) -> tuple[str, ...]:
     """Return the name of a group of nodes and what is in its columns."""
     counts = (str(group.attempts), str(group.interrupted), str(group.failed))
     return (group.name or "–", *counts, f"{group.node_hours:.2f}", percent(group.share_wasted), _money(group.usd))

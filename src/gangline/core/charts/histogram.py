@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gangline.core.charts.colours import HUES, xml_text
 
-CHART_WIDTH, CHART_HEIGHT = 560, 220
-SIDE, HEAD, FOOT = 40, 34, 40
+CHART_WIDTH, CHART_HEIGHT = 560, 230
+SIDE, HEAD, FOOT = 40, 44, 40
 LABELS_MAX = 6
 BINS_MAX = 20
 SHOWN_SHARE = 0.99

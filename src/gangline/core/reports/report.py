@@ -57,7 +57,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroup:
+class ReportedNodes:
     """What the nodes of one GPU class or of one pool did: attempts, hours, the share of them that was wasted, and dollars."""
 
     name: str
@@ -92,8 +92,8 @@ class JobsReport:
     first_try_failed_share: float
     spent: tuple[Spent, ...]
     waits: tuple[Wait, ...]
-    by_gpu: tuple[NodeGroup, ...]
-    by_pool: tuple[NodeGroup, ...]
+    by_gpu: tuple[ReportedNodes, ...]
+    by_pool: tuple[ReportedNodes, ...]
     minutes: Histogram | None
     usd_of_jobs: Histogram | None
     cost_lacks: tuple[CostPart, ...]
@@ -188,7 +188,7 @@ def _waits(jobs: Sequence[TriedJob]) -> tuple[Wait, ...]:
     )
 
 
-def _groups(nodes: Sequence[TriedOn], named: Callable[[TriedOn], str]) -> tuple[NodeGroup, ...]:
+def _groups(nodes: Sequence[TriedOn], named: Callable[[TriedOn], str]) -> tuple[ReportedNodes, ...]:
     """Return a group for each name, those first that cost most hours."""
     of_name: dict[str, list[TriedOn]] = {}
     for on in nodes:
@@ -197,10 +197,10 @@ def _groups(nodes: Sequence[TriedOn], named: Callable[[TriedOn], str]) -> tuple[
     return tuple(sorted(groups, key=lambda group: (-group.node_hours, group.name)))
 
 
-def _group(name: str, nodes: Sequence[TriedOn]) -> NodeGroup:
+def _group(name: str, nodes: Sequence[TriedOn]) -> ReportedNodes:
     counts, whole = _counts(on.attempts for on in nodes), added(*(on.expenses for on in nodes))
     spent = _spent(whole)
-    return NodeGroup(
+    return ReportedNodes(
         name=name,
         attempts=sum(counts.values()),
         interrupted=counts.get("interrupted", 0),

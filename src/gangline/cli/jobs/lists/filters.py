@@ -44,7 +44,7 @@ OwnerOption = Annotated[
         "--owner", help="Select jobs of this key: its id, its name, or `me` for your own.", show_default=False
     ),
 ]
-KindOption = Annotated[
+JobKindOption = Annotated[
     str, typer.Option("--kind", help="Select jobs of this kind: lora, scratch, command.", show_default=False)
 ]
 SinceOption = Annotated[

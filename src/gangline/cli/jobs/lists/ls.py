@@ -8,7 +8,7 @@ from rich.table import Table
 
 from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.filters import (
-    KindOption,
+    JobKindOption,
     LabelFilterOption,
     OwnerOption,
     SinceOption,
@@ -34,7 +34,7 @@ def list_jobs_command(
     state: StateOption = None,
     label: LabelFilterOption = None,
     owner: OwnerOption = "",
-    kind: KindOption = "",
+    kind: JobKindOption = "",
     since: SinceOption = "",
     until: UntilOption = "",
     limit: Annotated[

@@ -87,7 +87,7 @@ def report_command(
 ) -> None:
     """Report what jobs took: interruptions, minutes, dollars, waste by cause, waits. It takes all jobs, or those that meet every filter."""
     check_text(named, "--named")
-    filters = as_filters(state, label, owner, kind, since, until) | {"named": named}
+    filters: dict[str, Any] = {**as_filters(state, label, owner, kind, since, until), "named": named}
     if file:
         check_place(file, "--out")
     view = make_client(server, token).jobs.report(**filters, include=INCLUDED[output])

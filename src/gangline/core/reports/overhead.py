@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gangline.core.money.cost import Cause
-from gangline.core.reports.rows import Expense, Expenses, TriedOn, added
+from gangline.core.reports.rows import Expense, Expenses, TriedOn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,10 @@ def share_overhead(
 
 
 def sum_overhead(lines: Iterable[NodeLine]) -> Expenses:
-    return added(*({line.cause: line.expense} for line in lines))
+    found = dict[Cause, Expense]()
+    for line in lines:
+        found[line.cause] = found.get(line.cause, Expense()) + line.expense
+    return found
 
 
 def group_overhead(lines: Iterable[NodeLine]) -> tuple[TriedOn, ...]:

@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import get_args
 
 from gangline.core.charts.histogram import Histogram, count_in_bins
-from gangline.core.job import ENDED
+from gangline.core.job import ENDED, AttemptState
 from gangline.core.money.cost import HOUR_MS, Cause, CostPart
 from gangline.core.reports.rows import NOT_TIME, NOT_WASTE, Expense, Expenses, TriedJob, TriedOn, added
 
@@ -211,9 +211,9 @@ def _group(name: str, nodes: Sequence[TriedOn]) -> ReportedNodes:
     )
 
 
-def _counts(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _counts(several: Iterable[Mapping[AttemptState, int]]) -> dict[str, int]:
     """Return the sums by state, in the order of the states' names, without those that do not occur."""
-    found = Counter[str]()
+    found = Counter[AttemptState]()
     for counts in several:
         found.update(counts)
     return {state: count for state, count in sorted(found.items()) if count}

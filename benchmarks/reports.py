@@ -1,6 +1,7 @@
 """Reports of many jobs: `python benchmarks/reports.py [JOBS] [TRIES] [ROUNDS]` (10,000 jobs with 5 attempts each, 5 rounds by default).
 
-For each engine: the seconds of a report through HTTP, without lines and with a line for each job, and its size; and the milliseconds of a
+For each engine: the seconds of a report through HTTP, without lines and with a line for each job, how long the server's processor was busy
+(with SQLite in it, without PostgreSQL, which is another process), and the size of the answer; and the milliseconds of a
 heartbeat, alone and while reports are made one after the other: median, 99th percentile, most.
 """
 
@@ -25,11 +26,12 @@ from tests.service.reports.many import write_nodes_of_reports, write_tries
 from gangline.adapters.objects.local import LocalObjects
 
 
-def seconds_of_report(service: Service, **params: object) -> tuple[float, int]:
-    began = time.perf_counter()
+def seconds_of_report(service: Service, **params: object) -> tuple[float, float, int]:
+    """Return the seconds of a report, those of the processor in this process, and the size of the answer."""
+    began, busy = time.perf_counter(), time.process_time()
     answer = service.ask("GET", "/v1/report", params=params)
     assert answer.status_code == 200, answer.text
-    return time.perf_counter() - began, len(answer.content)
+    return time.perf_counter() - began, time.process_time() - busy, len(answer.content)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,9 @@ def a_node(service: Service) -> Beating:
     service.submit()
     joined = service.join_with(service.join_token()["secret"]).json()
     held = service.claim(joined["node"])
-    return Beating(service, joined["token"], f"/v1/attempts/{held.hold.attempt}/heartbeats?fencing={held.hold.fencing}&rank=0")
+    return Beating(
+        service, joined["token"], f"/v1/attempts/{held.hold.attempt}/heartbeats?fencing={held.hold.fencing}&rank=0"
+    )
 
 
 def percentiles(took: list[float]) -> str:
@@ -71,8 +75,10 @@ def bench(engine: str, service: Service, jobs: int, tries: int, rounds: int) -> 
     print(f"{engine}: {jobs:,} jobs, {tries} attempts each")
     for called, params in (("report", {}), ("with a line for each job", {"include": "jobs"})):
         took = [seconds_of_report(service, **params) for _ in range(rounds)]
-        seconds = statistics.median(each for each, _ in took)
-        print(f"  {called:<28} {seconds:6.2f} s {took[0][1] / 1e6:8.2f} MB", flush=True)
+        seconds, cpu_s = (statistics.median(each[column] for each in took) for column in (0, 1))
+        print(
+            f"  {called:<28} {seconds:6.2f} s, {cpu_s:.2f} s of the server's CPU, {took[0][2] / 1e6:.3f} MB", flush=True
+        )
     print(f"  heartbeats alone             {percentiles(node.beat_ms(None, 300))} ms", flush=True)
     over = threading.Event()
 

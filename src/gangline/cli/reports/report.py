@@ -1,8 +1,10 @@
 """`gangline report`: what the jobs that meet some filters took, as a table, as JSON, as CSV or as a page."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from enum import StrEnum
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,6 +24,8 @@ from gangline.cli.jobs.lists.filters import (
     check_text,
 )
 from gangline.cli.output import (
+    PIPE_WIDTH,
+    PlainConsole,
     ServerOption,
     TokenOption,
     check_place,
@@ -109,12 +113,10 @@ def _title(filters: dict[str, Any]) -> str:
         for name, value in filters.items()
         if value
     ]
-    return f"Jobs with {', '.join(given)}" if given else "All jobs"
+    return f"Jobs ({', '.join(given)})" if given else "All jobs"
 
 
 def _as_text(view: "ReportView", title: str, output: ReportOutput) -> str:
-    import json
-
     from gangline.cli.reports.cells import as_csv
     from gangline.cli.reports.page import report_page
 
@@ -126,9 +128,9 @@ def _as_text(view: "ReportView", title: str, output: ReportOutput) -> str:
         case ReportOutput.html:
             return report_page(view, title)
         case _:
-            with out.capture() as captured:
-                out.print(as_tables(view, title))
-            return captured.get()
+            into = StringIO()
+            PlainConsole(file=into, highlight=False, soft_wrap=True, width=PIPE_WIDTH).print(as_tables(view, title))
+            return into.getvalue()
 
 
 def _write(file: Path, text: str) -> None:

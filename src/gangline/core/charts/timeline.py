@@ -110,7 +110,7 @@ class _Drawing:
             yield f'<g class="lane" data-job="{xml_text(job)}">'
             if lane % label_every == 0:
                 middle = y + self._lane / 2 + 4
-                yield f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{xml_text(job[-16:])}</text>'
+                yield f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{xml_text(job[-14:])}</text>'
             yield from self._lane_of(of_job.get(job, []), y)
             yield "</g>"
 

@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--kind {typed}", 2),
         Run("--since {typed}", 2),
         Run("-o csv", json=False),
-        Run("-o html", json=False),
+        Run("-o html", json=False, shows="Time and money"),
     ),
     "jobs label": (
         Run("{queued} colour=[sks]", shows="colour=[sks]"),

@@ -15,9 +15,9 @@ TIMES = {"submitted_ms": "submitted", "ended_ms": "ended"}
 
 
 def as_csv(lines: Iterable[JobLine]) -> str:
-    """Return the lines under their columns' names, as RFC 4180 has them."""
+    """Return the lines under the names of their columns."""
     into = StringIO()
-    writer = csv.writer(into)
+    writer = csv.writer(into, lineterminator="\n")
     writer.writerow(TIMES.get(field.name, field.name) for field in fields(JobLine))
     for line in lines:
         writer.writerow(_cell(name, value) for name, value in asdict(line).items())

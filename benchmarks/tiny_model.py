@@ -35,13 +35,13 @@ from gangline.cli.jobs.follow import follow_job, wait_for_pictures
 from gangline.cli.jobs.train import read_recipe, upload_inputs
 from gangline.cli.tools.estimate.figure import STYLE
 from gangline.compose.buckets import data_place
+from gangline.core.charts.colours import HUES
 from gangline.core.specs.fields import FilesBase
 from gangline.core.specs.phases import DataRef, TrainingPhase
 from gangline.core.specs.sample import previews_of, texts_to_show
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.data.dataset import DataSet, open_data_set
 from gangline.data.images.grid import GridRow, draw_grid
-from gangline.sim.timeline import HUES
 from gangline.train.model.base import LoadedBase, base_at
 from gangline.train.model.sample import render
 from gangline.train.model.text import condition, embed, embed_all, tokenize, with_silence

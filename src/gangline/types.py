@@ -1,6 +1,8 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
 from gangline.core.access import OwnerView
+from gangline.core.charts.histogram import Histogram
+from gangline.core.charts.timeline import Bar
 from gangline.core.experiments.best import BestView
 from gangline.core.experiments.halving import SavedView
 from gangline.core.experiments.terms import HalvingTerms
@@ -11,6 +13,8 @@ from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDet
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
+from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
+from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
 from gangline.core.runs.kept import (
     CheckpointFilesView,
@@ -53,6 +57,7 @@ from gangline.wire.transfers import TransferProgress
 __all__ = [
     "ArtifactView",
     "AttemptView",
+    "Bar",
     "BaseView",
     "BatchLineView",
     "BestView",
@@ -75,7 +80,9 @@ __all__ = [
     "FittingNode",
     "GoingView",
     "HalvingTerms",
+    "Histogram",
     "InstanceView",
+    "JobLine",
     "JobOffer",
     "JobOffers",
     "JobSizeView",
@@ -100,6 +107,7 @@ __all__ = [
     "NoticeView",
     "OfferView",
     "OwnerView",
+    "PerJob",
     "PlacementView",
     "PoolView",
     "ProgressView",
@@ -108,14 +116,18 @@ __all__ = [
     "RemovalView",
     "RentableNode",
     "ReplayView",
+    "ReportView",
+    "ReportedNodes",
     "SamplesView",
     "SavedView",
     "SavingView",
     "SecretView",
+    "Spent",
     "StorageView",
     "StoredFileView",
     "Took",
     "TrackedView",
     "TransferProgress",
     "UnfitNode",
+    "Wait",
 ]

@@ -149,8 +149,9 @@ def test_every_command_of_the_page_does_what_it_says(
         there = SourceBucket("gangline", BucketKey(access=ACCESS_KEY, secret=SECRET_KEY, endpoint=bucket.endpoint))
         assert "page/results/timber/weights.safetensors" in dict(there.list("page/results/timber"))
         assert shell.run(steer).split("\n")[1:4] == ["paused", "queued", "canceled"]
-        dog, labels, team, count = shell.run(here(find, site)).split()
+        dog, labels, team, report, count = shell.run(here(find, site)).split()
         assert (dog, labels, team) == ("timber", '{"team":"audio"}', "audio")
+        assert json.loads(report)["jobs"] == {"queued": 1}
         assert int(count) == len(service.ask("GET", "/v1/jobs").json()["jobs"])
 
 

@@ -2,15 +2,20 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from statistics import fmean, median
 from xml.etree import ElementTree
 
 import pytest
 
-from gangline.sim.report import BECAUSE_MAX, PerJob, SimReport, make_report
+from gangline.core.charts.colours import colour
+from gangline.core.charts.timeline import Bar, draw_timeline
+from gangline.core.jobs.lists.filters import JobFilters
+from gangline.core.reports.report import BECAUSE_MAX, JobsReport, PerJob
+from gangline.service.reports.report import report_of_jobs
+from gangline.sim.report import SimReport, make_report, make_timeline
 from gangline.sim.scenario import figures, parse_scenario
 from gangline.sim.simulation import Simulation
-from gangline.sim.timeline import Bar, colour, draw_timeline, make_timeline
 
 SCENARIO = """
 title = "Two projects & <some> of their jobs are bad"
@@ -49,7 +54,7 @@ def report(ran: Simulation) -> SimReport:
     return make_report(ran, "test")
 
 
-def per_job(report: SimReport) -> PerJob:
+def per_job(report: JobsReport) -> PerJob:
     assert report.per_job is not None
     return report.per_job
 
@@ -155,6 +160,25 @@ def test_what_was_published_of_a_job_has_the_same_name_here() -> None:
     assert ours - set(figures("benchmark")) == {"usd_per_job_all_in"}
     theirs = {name for name in figures("benchmark") if name.startswith(("minutes_", "usd_per_", "share_"))}
     assert theirs <= ours
+
+
+def test_a_server_reports_the_same_of_these_jobs_as_the_simulator_does_of_all() -> None:
+    """All jobs of a simulation with one project, once as a user's request and once as the simulator's own report."""
+    one = SCENARIO[: SCENARIO.index("[[jobs]]\ncount = 7")] + SCENARIO[SCENARIO.index("[policy]") :]
+    simulation = Simulation(parse_scenario(one, "test"), seed=1)
+    simulation.run()
+    ours, now_ms = make_report(simulation, "test"), simulation.world.now_ms
+    asked = report_of_jobs(simulation.service.deployment, "default", JobFilters(), now_ms, ("jobs", "attempts"))
+    same = ("jobs", "attempts", "because", "steps_redone", "first_try_failed_share", "waits", "minutes", "usd_of_jobs")
+    assert {name: getattr(asked, name) for name in same} == {name: getattr(ours, name) for name in same}
+    assert replace(per_job(asked), usd_per_job_all_in=0) == replace(per_job(ours), usd_per_job_all_in=0)
+    # Nodes that never worked, and time after the last job, are in the whole ledger alone.
+    assert 0.9 * ours.usd < asked.usd <= ours.usd
+    jobs = [part for part in asked.spent if part.cause not in ("start-up", "idle", "correction")]
+    assert [(part.cause, part.usd) for part in jobs] == [
+        (part.cause, part.usd) for part in ours.spent if part.cause not in ("start-up", "idle", "correction")
+    ]
+    assert (len(asked.lines), len(asked.bars)) == (12, sum(ours.attempts.values()))
 
 
 # The timeline

@@ -5,9 +5,10 @@ from functools import cache
 
 import pytest
 
+from gangline.core.reports.report import PerJob
 from gangline.sim.choice.bound import cheapest_usd, clairvoyant_usd
 from gangline.sim.cloud.machines import draw_machines
-from gangline.sim.report import PerJob, SimReport, make_report
+from gangline.sim.report import SimReport, make_report
 from gangline.sim.scenario import Machines, figures, load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import World

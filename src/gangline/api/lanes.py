@@ -73,6 +73,7 @@ USERS = Lane("users", threads=4, waiting_max=1000, wait_s=5)
 OBJECTS = Lane("objects", threads=4, waiting_max=1000, wait_s=15)
 OPERATIONS = Lane("operations", threads=1, waiting_max=100, wait_s=5)
 PROVIDERS = Lane("providers", threads=2, waiting_max=20, wait_s=5)
+REPORTS = Lane("reports", threads=1, waiting_max=20, wait_s=30)
 FOLLOWING = Lane("following", threads=1, waiting_max=0, wait_s=5)
 
 
@@ -120,6 +121,12 @@ class ProviderRoute(UserRoute):
     """A route for operators that may wait for a provider of nodes."""
 
     lane = PROVIDERS
+
+
+class ReportRoute(UserRoute):
+    """A route that may read very many rows: one request at a time, so that all others have their threads and the processor."""
+
+    lane = REPORTS
 
 
 class ObjectRoute(LaneRoute):

@@ -25,6 +25,10 @@ COMMANDS = {
         "Run any training command on the fleet, and resume it from its newest checkpoint wherever a node takes it next.",
     ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
+    "report": LazyCommand(
+        "gangline.cli.reports.report:report_command",
+        "Report what jobs took: interruptions, minutes, dollars, waste by cause; as tables, JSON, CSV or a page.",
+    ),
     "checkpoints": LazyCommand(
         "gangline.cli.jobs.kept.checkpoints:app", "List, pin and unpin the checkpoints of a job."
     ),

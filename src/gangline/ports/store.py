@@ -22,13 +22,15 @@ class Write:
     guard: bool = False
 
 
-class Store(Protocol):
-    def now_ms(self) -> int:
-        """Return the time in milliseconds UTC; every decision uses this clock."""
-        ...
-
+class StoreReader(Protocol):
     def load(self, name: str, /, **values: object) -> list[Row]:
         """Return the current rows of a named query."""
+        ...
+
+
+class Store(StoreReader, Protocol):
+    def now_ms(self) -> int:
+        """Return the time in milliseconds UTC; every decision uses this clock."""
         ...
 
     def apply(self, *writes: Write) -> bool:

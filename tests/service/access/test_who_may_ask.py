@@ -41,6 +41,7 @@ ROUTES = {
     "GET /v1/objects/{key}": Entry("signature", 403, query="?expires=99999999999999&signature=00"),
     "PUT /v1/objects/{key}": Entry("signature", 403, query="?expires=99999999999999&signature=00&what=1-aa"),
     "GET /v1/jobs": Entry("viewer"),
+    "GET /v1/report": Entry("viewer"),
     "GET /v1/jobs/{job}": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/events": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/logs": Entry("viewer", elsewhere=404),

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from typer.testing import CliRunner
 
 from gangline.cli import main
-from gangline.cli.jobs.lists.ls import moment
+from gangline.cli.jobs.lists.filters import moment
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.jobs.lists.filters import parse_moment
 from gangline.core.parsing import to_json

@@ -74,6 +74,17 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--since {typed}", 2),
         Run("-o jsonl", json=False, shows="sks"),
     ),
+    "report": (
+        Run("", shows="jobs"),
+        Run("--label team", shows="jobs"),
+        Run("--named {typed}", 2),
+        Run("--owner {typed}", 2),
+        Run("--label {typed}", 2),
+        Run("--kind {typed}", 2),
+        Run("--since {typed}", 2),
+        Run("-o csv", json=False),
+        Run("-o html", json=False, shows="Time and money"),
+    ),
     "jobs label": (
         Run("{queued} colour=[sks]", shows="colour=[sks]"),
         Run("{queued} {typed}", 2),

@@ -40,6 +40,13 @@ def _changed_meaning(kind: str, changes: dict[str, Any]) -> Iterator[None]:
 
 
 RULES = [
+    # Reports
+    rule("reports: what jobs cost is no overhead", "overhead_of_nodes", "ledger.job = '' AND ", ""),
+    rule("reports: what a node did before is of no report", "overhead_of_nodes", " AND ledger.from_ms >= :from_ms", ""),
+    rule("reports: what a node does after is of no report", "overhead_of_nodes", " AND ledger.from_ms <= :to_ms", ""),
+    rule("reports: what jobs cost is counted once", "overhead_of_all", "WHERE ledger.job = ''", ""),
+    rule("reports: attempts from before share nothing", "work_of_nodes", "attempt.started_ms >= :from_ms AND ", ""),
+    rule("reports: attempts from after share nothing", "work_of_nodes", " AND attempt.started_ms <= :to_ms", ""),
     # Notices
     rule("notices: a fact is added once", "fan_out", " AND event.fact > project.facts", ""),
     rule("notices: nobody receives what was before", "fan_out", " AND event.at_ms >= endpoint.active_ms", ""),

@@ -29,6 +29,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_pools,
     probes_of_prices,
     probes_of_proofs,
+    probes_of_reports,
     probes_of_retention,
     probes_of_rules,
     probes_of_samples,

@@ -10,15 +10,12 @@ from pydantic_core import to_json
 
 from gangline.api.answers.accept import quality
 from gangline.api.answers.paging import next_link
+from gangline.api.jobs.filters import Filtered
 from gangline.api.jobs.lines import JSON_LINES
 from gangline.api.lanes import USERS, UserRoute, json_response
 from gangline.api.who import Now, ThisDeployment, Viewer, ViewerOf
-from gangline.core.display import NAME_MAX
-from gangline.core.errors import BadInput
-from gangline.core.job import JobState
 from gangline.core.jobs.lists.cursor import CURSOR_MAX
-from gangline.core.jobs.lists.filters import ME, JobFilters, parse_label_filters, parse_moment
-from gangline.core.specs.kinds import SUBMITTED
+from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.views import JobPage
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.page import PAGE_MAX, page_of_jobs
@@ -27,7 +24,6 @@ router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
 PAGE = 50
 PAGE_OF_LINES = 200
-FILTER_TEXTS_MAX = 20
 LISTED: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {JSON_LINES: {"schema": {"type": "string"}}},
@@ -35,10 +31,6 @@ LISTED: dict[int | str, dict[str, Any]] = {
         "headers": {"Link": {"description": 'The next page, `rel="next"` (RFC 8288).', "schema": {"type": "string"}}},
     }
 }
-FilterText = Annotated[str | None, Query(min_length=1, max_length=NAME_MAX)]
-MomentText = Annotated[
-    str | None, Query(max_length=40, description="A time as RFC 3339 writes it: 2026-01-31T18:00:00Z.")
-]
 
 
 @router.get("/jobs", responses=LISTED)
@@ -48,17 +40,7 @@ def list_jobs(
     now: Now,
     project: ViewerOf,
     viewer: Viewer,
-    state: Annotated[tuple[JobState, ...], Query(max_length=FILTER_TEXTS_MAX)] = (),
-    kind: FilterText = None,
-    owner: Annotated[
-        str | None, Query(min_length=1, max_length=NAME_MAX, description="A key's id or name, or `me`.")
-    ] = None,
-    label: Annotated[
-        tuple[str, ...], Query(max_length=FILTER_TEXTS_MAX, description="KEY=VALUE, or KEY for any value.")
-    ] = (),
-    since: MomentText = None,
-    until: MomentText = None,
-    named: FilterText = None,
+    asked: Filtered,
     limit: Annotated[int | None, Query(ge=1, le=PAGE_MAX)] = None,
     cursor: Annotated[str | None, Query(max_length=CURSOR_MAX)] = None,
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
@@ -69,27 +51,11 @@ def list_jobs(
     default 50; one of several filters may have fewer, or none, before the last. `next` is the `cursor` of the next page, and the header
     `Link` its address. With `Accept: application/jsonl` the answer has all jobs, or the first `limit`, each on a line of its own.
     """
-    filters = JobFilters(
-        states=state,
-        kind=_kind(kind),
-        owner=viewer.id if owner == ME else owner or "",
-        labels=parse_label_filters(label),
-        since_ms=None if since is None else parse_moment(since, "since"),
-        until_ms=None if until is None else parse_moment(until, "until"),
-        named=named or "",
-    )
-    asked = _List(deployment, project, filters)
+    filters = asked.read(viewer)
     if _wants_lines(accept):
         first = page_of_jobs(deployment, project, filters, now, limit=limit or PAGE_OF_LINES, cursor=cursor)
-        return _as_lines(asked, first, limit)  # type: ignore[return-value] # in a lane, a response is the answer as it is
+        return _as_lines(_List(deployment, project, filters), first, limit)  # type: ignore[return-value] # in a lane, a response is the answer as it is
     return _as_page(request, page_of_jobs(deployment, project, filters, now, limit=limit or PAGE, cursor=cursor))  # type: ignore[return-value]
-
-
-def _kind(kind: str | None) -> str:
-    names = [each.name for each in SUBMITTED]
-    if kind is not None and kind not in names:
-        raise BadInput(f"kind: {kind!r} is not a kind of job that is listed", hint=f"it is one of {', '.join(names)}")
-    return kind or ""
 
 
 def _wants_lines(accept: str | None) -> bool:

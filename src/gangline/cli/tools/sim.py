@@ -13,7 +13,6 @@ from gangline.cli.output import (
     Output,
     OutputOption,
     check_place,
-    duration,
     err,
     facts,
     out,
@@ -21,8 +20,8 @@ from gangline.cli.output import (
     say,
     say_error,
     table,
-    usd,
 )
+from gangline.cli.reports.rows import PER_JOB, counted_rows, first_try, per_job_text, percent, spent_rows, waited_rows
 from gangline.cli.tools.sim_map import map_choices_command, silence
 from gangline.compose.settings import read_policy
 from gangline.core.display import printable
@@ -165,7 +164,7 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
 
 
 def _draw(simulation: "Simulation", svg: Path) -> None:
-    from gangline.sim.timeline import make_timeline
+    from gangline.sim.report import make_timeline
 
     try:
         svg.write_text(make_timeline(simulation), encoding="utf-8")
@@ -224,47 +223,17 @@ def _soak_page(soak: "Soak") -> Group:
 # The report of a run
 
 
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _minutes(minutes: float) -> str:
-    return f"{minutes:.2f}"
-
-
-def _money(amount: float) -> str:
-    """Format a sum over many jobs. It is negative if the provider billed less than the ledger had."""
-    return f"{'-' if amount < 0 else ''}${abs(amount):.4f}"
-
-
-PER_JOB: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("uninterrupted", "share_uninterrupted", _percent),
-    ("interrupted once", "share_interrupted_once", _percent),
-    ("interrupted more", "share_interrupted_more", _percent),
-    ("minutes a job, mean", "minutes_mean", _minutes),
-    ("minutes a job, median", "minutes_median", _minutes),
-    ("minutes a job, least", "minutes_min", _minutes),
-    ("minutes a job, most", "minutes_max", _minutes),
-    ("$ a job, mean", "usd_per_job_mean", usd),
-    ("$ a job, least", "usd_per_job_min", usd),
-    ("$ a job, everything included", "usd_per_job_all_in", usd),
-    ("$ a step, mean", "usd_per_step_mean", usd),
-    ("$ a step, least", "usd_per_step_min", usd),
-)
-"""Name, figure of the report and of the published table, and how it reads."""
-
-
 def _as_page(report: "SimReport", other: "SimReport | None", published: dict[str, float], asked: "Scenario") -> Group:
     reports = [report, *([other] if other else [])]
     rows = table("", *([">policy", ">compare"] if other else [">here"]), *([">published"] if published else []))
-    for name, show in _counted(reports):
+    for name, show in (*counted_rows(reports), *_simulated_rows()):
         rows.add_row(name, *map(show, reports))
-    tried = [_percent(each.first_try_failed_share) for each in reports]
-    rows.add_row("failed at the first try", *tried, *_beside(published, "first_try_failed_share", _percent))
+    beside = _beside(published, "first_try_failed_share", percent)
+    rows.add_row("failed at the first try", *map(first_try, reports), *beside)
     for name, figure, as_text in PER_JOB:
-        ours = ("–" if each.per_job is None else as_text(getattr(each.per_job, figure)) for each in reports)
+        ours = (per_job_text(each, figure, as_text) for each in reports)
         rows.add_row(name, *ours, *_beside(published, figure, as_text))
-    for name, show in (*_spent(reports), *_waited(reports)):
+    for name, show in (*spent_rows(reports), *waited_rows(reports)):
         rows.add_row(name, *map(show, reports))
     title = Text(printable(f"{report.title} (seed {report.seed})"), style="bold")
     return Group(
@@ -278,47 +247,13 @@ def _beside(published: dict[str, float], figure: str, as_text: Callable[[float],
     return [as_text(published[figure]) if figure in published else "–"]
 
 
-SimRows = Iterator[tuple[str, Callable[["SimReport"], str]]]
-
-
-def _counted(reports: list["SimReport"]) -> SimRows:
-    yield "jobs", lambda report: ", ".join(f"{count} {state}" for state, count in report.jobs.items())
-    for state in sorted({state for report in reports for state in report.attempts}):
-        yield f"attempts that ended {state}", lambda report, state=state: str(report.attempts.get(state, 0))
-    yield "steps redone", lambda report: str(report.steps_redone)
+def _simulated_rows() -> Iterator[tuple[str, Callable[["SimReport"], str]]]:
     yield "checkpoints uploaded", lambda report: f"{report.checkpoints}, {report.checkpoints_gb:.0f} GB"
     yield "nodes rented", lambda report: str(report.nodes_rented)
     yield "machines quarantined", lambda report: str(report.trust.machines_quarantined)
     yield "bans, strikes", lambda report: f"{report.trust.bans}, {report.trust.strikes}"
     yield "moved: too slow, outpaced", lambda report: f"{report.trust.moved_too_slow}, {report.trust.moved_outpaced}"
     yield "simulated", lambda report: f"{report.hours:.2f} h in {report.events} events"
-
-
-def _spent(reports: list["SimReport"]) -> SimRows:
-    """Yield the time of the nodes by cause, in the ledger's order, and the other costs."""
-    yield "nodes", lambda report: f"{report.node_hours:.2f} h"
-    yield "  wasted", lambda report: _percent(report.share_wasted)
-    for cause in dict.fromkeys(part.cause for report in reports for part in report.spent):
-        yield f"  {cause}", lambda report, cause=cause: _part(report, cause)
-    yield "storage, egress", lambda report: f"{usd(report.storage_usd)}, {usd(report.egress_usd)}"
-    yield "total", lambda report: usd(report.usd)
-
-
-def _part(report: "SimReport", cause: str) -> str:
-    for part in report.spent:
-        if part.cause == cause:
-            return f"{part.node_hours:.2f} h  {_money(part.usd)}  {_percent(part.share):>6}"
-    return "–"
-
-
-def _waited(reports: list["SimReport"]) -> SimRows:
-    for project in dict.fromkeys(wait.project for report in reports for wait in report.waits):
-        yield f"waits of {project}, mean, most", lambda report, project=project: _wait(report, project)
-
-
-def _wait(report: "SimReport", project: str) -> str:
-    found = [wait for wait in report.waits if wait.project == project]
-    return ", ".join(duration(seconds) for wait in found for seconds in (wait.seconds_mean, wait.seconds_max)) or "–"
 
 
 def _notes(reports: list["SimReport"], asked: "Scenario") -> Iterator[Text]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from random import Random
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from gangline.core.display import is_text
@@ -15,6 +15,7 @@ from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.jobs.retry import retry_s
 from gangline.core.parsing import to_json
+from gangline.core.reports.view import ReportView
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.runs.kept import RemovalView
 from gangline.core.specs.spec import Spec
@@ -230,6 +231,25 @@ class AsyncJobCalls(AsyncCalls):
         tag = await self._tag(job, version)
         return await self._http.read(RemovalView, "DELETE", path_of("jobs", job), tag=tag)
 
+    async def report(
+        self,
+        *,
+        state: Sequence[JobState] = (),
+        kind: str = "",
+        owner: str = "",
+        label: Sequence[str] = (),
+        since: str = "",
+        until: str = "",
+        named: str = "",
+        include: Sequence[Literal["jobs", "attempts"]] = (),
+    ) -> ReportView:
+        """Return what the jobs that meet every filter took: time, interruptions, dollars, waste by cause. The filters are those of `list`.
+
+        `include` asks for a line for each job (`lines`) or each attempt (`bars`). Raise `BadInput` for more than 10,000 jobs.
+        """
+        params = _filters(state, kind, owner, label, since, until, named) | {"include": [*include]}
+        return await self._http.read(ReportView, "GET", "/v1/report", params=params)
+
     async def list(
         self,
         *,
@@ -247,8 +267,7 @@ class AsyncJobCalls(AsyncCalls):
         `named` is a name, an id, or what an id begins or ends with; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
         or `KEY`; `since` and `until` are times of submission as RFC 3339 has them.
         """
-        given = {"state": [*state], "kind": kind, "owner": owner, "label": [*label], "since": since, "until": until}
-        params: dict[str, Any] = {name: value for name, value in (given | {"named": named}).items() if value}
+        params = _filters(state, kind, owner, label, since, until, named)
         left = limit
         while left is None or left > 0:
             params["limit"] = PAGE_MAX if left is None else min(left, PAGE_MAX)
@@ -259,6 +278,20 @@ class AsyncJobCalls(AsyncCalls):
             if page.next is None:
                 return
             params["cursor"] = page.next
+
+
+def _filters(
+    state: Sequence[JobState],
+    kind: str,
+    owner: str,
+    label: Sequence[str],
+    since: str,
+    until: str,
+    named: str,
+) -> dict[str, Any]:
+    """Return the parameters of those filters that are given."""
+    given = {"state": [*state], "kind": kind, "owner": owner, "label": [*label], "since": since, "until": until}
+    return {name: value for name, value in (given | {"named": named}).items() if value}
 
 
 def _as_submission(given: Spec | Mapping[str, Any]) -> dict[str, Any]:

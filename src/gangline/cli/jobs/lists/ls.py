@@ -1,8 +1,5 @@
 """`gangline jobs ls`: the jobs that meet some filters, as a table, as JSON or as JSON lines."""
 
-import re
-import time
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,17 +7,21 @@ import typer
 from rich.table import Table
 
 from gangline.cli.client import make_client
+from gangline.cli.jobs.lists.filters import (
+    JobKindOption,
+    LabelFilterOption,
+    OwnerOption,
+    SinceOption,
+    StateOption,
+    UntilOption,
+    as_filters,
+)
 from gangline.cli.jobs.lists.labels import labels_in_words
 from gangline.cli.lines import TableColumn, one_line_each
 from gangline.cli.output import ServerOption, TokenOption, clock, cost, out, print_json
-from gangline.core.display import is_text, printable
-from gangline.core.errors import BadInput
-from gangline.core.jobs.lists.filters import parse_label_filters
+from gangline.core.display import printable
 from gangline.core.jobs.naming import short
 from gangline.core.views import JobSummary
-
-AGE = re.compile(r"(\d{1,6})([smhdw])")
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 class ListOutput(StrEnum):
@@ -29,42 +30,13 @@ class ListOutput(StrEnum):
     jsonl = "jsonl"
 
 
-class ListedState(StrEnum):
-    queued = "queued"
-    running = "running"
-    paused = "paused"
-    succeeded = "succeeded"
-    failed = "failed"
-    canceled = "canceled"
-
-
 def list_jobs_command(
-    state: Annotated[
-        list[ListedState] | None,
-        typer.Option(help="List jobs in this state. Repeat it for several states.", show_default=False),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE|KEY",
-            help="List jobs with this label, or with this key and any value. Repeat it: a job must have all of them.",
-            show_default=False,
-        ),
-    ] = None,
-    owner: Annotated[
-        str, typer.Option(help="List jobs of this key: its id, its name, or `me` for your own.", show_default=False)
-    ] = "",
-    kind: Annotated[str, typer.Option(help="List jobs of this kind: lora, scratch, command.", show_default=False)] = "",
-    since: Annotated[
-        str,
-        typer.Option(
-            help="List jobs submitted since then: an age (90s, 30m, 2h, 7d, 2w) or 2026-01-31T18:00:00Z.",
-            show_default=False,
-        ),
-    ] = "",
-    until: Annotated[
-        str, typer.Option(help="List jobs submitted before then, written as for --since.", show_default=False)
-    ] = "",
+    state: StateOption = None,
+    label: LabelFilterOption = None,
+    owner: OwnerOption = "",
+    kind: JobKindOption = "",
+    since: SinceOption = "",
+    until: UntilOption = "",
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="List at most this many jobs, the newest (default: all).", show_default=False),
@@ -79,19 +51,8 @@ def list_jobs_command(
     ] = ListOutput.text,
 ) -> None:
     """List jobs, newest first: all of them, or those that meet every filter."""
-    parse_label_filters(label or [])
-    for option, text in (("--owner", owner), ("--kind", kind), ("--since", since), ("--until", until)):
-        if not is_text(text):
-            raise BadInput(f"{option}: {text!r} is not valid Unicode", hint="type it again")
-    found = make_client(server, token).jobs.list(
-        state=[each.value for each in state or ()],
-        label=label or (),
-        owner=owner,
-        kind=kind,
-        since=moment(since, "--since"),
-        until=moment(until, "--until"),
-        limit=limit,
-    )
+    filters = as_filters(state, label, owner, kind, since, until)
+    found = make_client(server, token).jobs.list(**filters, limit=limit)
     if output is ListOutput.jsonl:
         for job in found:
             print_json(job)
@@ -99,21 +60,6 @@ def list_jobs_command(
         print_json(list(found))
     else:
         out.print(as_lines(list(found), out.width, ids_whole=not out.is_terminal))
-
-
-def moment(given: str, option: str) -> str:
-    """Return a time as the server reads it; an age is counted back from now. Raise `BadInput`."""
-    age = AGE.fullmatch(given)
-    if age:
-        now = datetime.fromtimestamp(time.time(), UTC)
-        try:
-            then = now - timedelta(seconds=int(age[1]) * SECONDS[age[2]])
-        except OverflowError:
-            raise BadInput(f"{option} {given!r} is before the year 1", hint="write 2h, 7d or 100w") from None
-        return then.isoformat(timespec="milliseconds")
-    if given and not given[:4].isdecimal():
-        raise BadInput(f"{option} {given!r} is neither an age nor a time", hint="write 2h, 7d or 2026-01-31T18:00:00Z")
-    return given
 
 
 COLUMNS = (

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline.core.charts.colours import HUES
 from gangline.core.errors import BadInput
 from gangline.core.estimates.estimate import Estimate
 from gangline.core.estimates.rows import EstimateRow
-from gangline.sim.timeline import HUES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

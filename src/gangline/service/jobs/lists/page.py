@@ -39,15 +39,23 @@ def page_of_jobs(
     Raise `BadInput` for a cursor that is not of this list, and for an owner that is no key.
     """
     start = filters.start if cursor is None else min(read_cursor(cursor, filters), filters.start)
-    asked = _Asked(deployment, project, filters, _owners(deployment, project, filters.owner), start)
-    chosen = asked.choose()
-    limit = min(limit, PAGE_MAX)
-    found = [at for scan in chosen.path.scans for at in asked.scan(scan, chosen, limit + 1)]
-    listed, following = next_page(found, chosen, limit)
+    owners = _owners(deployment, project, filters.owner)
+    listed, following = _Asked(deployment, project, filters, owners, start).page(min(limit, PAGE_MAX))
     return JobPage(
         jobs=summaries(deployment, project, [at.id for at in listed], now_ms),
         next=None if following is None else write_cursor(following, filters),
     )
+
+
+def ids_of_jobs(deployment: Deployment, project: str, filters: JobFilters, *, limit: int) -> tuple[str, ...]:
+    """Return the ids of the jobs that a list with these filters has, newest first, at most `limit`."""
+    owners, found = _owners(deployment, project, filters.owner), list[str]()
+    start: ListPosition | None = filters.start
+    while start is not None and len(found) < limit:
+        asked = _Asked(deployment, project, filters, owners, start)
+        listed, start = asked.page(min(limit - len(found), WINDOW))
+        found.extend(at.id for at in listed)
+    return tuple(found)
 
 
 def _owners(deployment: Deployment, project: str, owner: str) -> tuple[str, ...]:
@@ -77,6 +85,12 @@ class _Asked:
     filters: JobFilters
     owners: tuple[str, ...]
     start: ListPosition
+
+    def page(self, limit: int) -> tuple[tuple[ListPosition, ...], ListPosition | None]:
+        """Return the jobs of the page, and where the next one begins; None: there is none."""
+        chosen = self.choose()
+        found = [at for scan in chosen.path.scans for at in self.scan(scan, chosen, limit + 1)]
+        return next_page(found, chosen, limit)
 
     def choose(self) -> ChosenPath:
         paths = access_paths(self.filters, self.owners, crowded=self._is_crowded())

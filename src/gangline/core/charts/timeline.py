@@ -1,18 +1,11 @@
 """Draw a timeline as SVG: a lane for each job, in the order of first claims, and a bar for each attempt, coloured by its machine."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from gangline.core.money.cost import HOUR_MS
-from gangline.sim.world import START_MS
-
-if TYPE_CHECKING:
-    from gangline.sim.simulation import Simulation
+from gangline.core.charts.colours import colour, xml_text
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1280, 110, 20, 94, 44
 PLOT = WIDTH - LEFT - RIGHT
@@ -21,22 +14,14 @@ LANE_MAX, PLOT_MAX = 18.0, 1600.0
 
 LABEL_EVERY = 13.0
 TICKS_MAX = 14
+DAY_MS = 86_400_000
 TICK_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
 LEGEND_MACHINES = 7
-
-HUES = (
-    *("#0072b2", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#f0e442", "#8c8c8c"),
-    *("#332288", "#882255", "#999933", "#6f4c1e"),
-)
-"""Okabe and Ito's colours, and four of Paul Tol's muted ones, which colour-blind people can distinguish, too."""
-
-SHADES = ((0, 0.0), (255, 0.45), (0, 0.35))
-"""Each colour is used as it is, mixed with white, and mixed with black: the grey level and its share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """The bar of an attempt. Times are milliseconds since the start of the simulation; an end of None says that it is still running."""
+    """The bar of an attempt. Times are milliseconds since the start of the timeline; an end of None says that it is still running."""
 
     job: str
     attempt: str
@@ -47,44 +32,9 @@ class Bar:
     to_ms: int | None
 
 
-def make_timeline(of: "Simulation") -> str:
-    rows = of.store.look(
-        "SELECT job.id, attempt.id, attempt.machine, attempt.state, attempt.because, attempt.started_ms, attempt.ended_ms "
-        "FROM job JOIN attempt ON attempt.job = job.id ORDER BY attempt.started_ms, attempt.id"
-    )
-    bars = [
-        Bar(
-            job=job,
-            attempt=attempt,
-            machine=machine,
-            state=state,
-            because=because,
-            from_ms=from_ms - START_MS,
-            to_ms=None if to_ms is None else to_ms - START_MS,
-        )
-        for job, attempt, machine, state, because, from_ms, to_ms in rows
-    ]
-    jobs = [job for (job,) in of.store.look("SELECT id FROM job ORDER BY submitted_ms, id")]
-    title = f"{of.scenario.title} (seed {of.world.seed})"
-    return draw_timeline(title, jobs, bars, of.world.now_ms - START_MS)
-
-
 def draw_timeline(title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> str:
     """Return the SVG. `bars` are in the order of their start; `jobs` are all jobs, including those that were never claimed."""
     return "\n".join(_Drawing(title, jobs, bars, until_ms).lines()) + "\n"
-
-
-def colour(machine: str) -> str:
-    """Return the colour of a machine, which is always the same."""
-    number = int.from_bytes(hashlib.sha256(machine.encode()).digest()[:4])
-    hue, (towards, share) = HUES[number % len(HUES)], SHADES[number // len(HUES) % len(SHADES)]
-    parts = (int(hue[at : at + 2], 16) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (towards - part) * share):02x}" for part in parts)
-
-
-def _text(text: str) -> str:
-    """Return the text for XML, which allows no control characters."""
-    return escape("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text))
 
 
 class _Drawing:
@@ -102,10 +52,10 @@ class _Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
             'font-family="system-ui, DejaVu Sans, sans-serif" font-size="11" fill="#222">'
         )
-        yield f"<title>{_text(self._title)}</title>"
+        yield f"<title>{xml_text(self._title)}</title>"
         yield HATCH
         yield f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
-        yield f'<text x="{LEFT}" y="24" font-size="15" font-weight="bold">{_text(self._title)}</text>'
+        yield f'<text x="{LEFT}" y="24" font-size="15" font-weight="bold">{xml_text(self._title)}</text>'
         yield from self._legend()
         yield from self._axis()
         yield from self._jobs()
@@ -129,7 +79,7 @@ class _Drawing:
         x = LEFT
         for machine, _ in busy.most_common(LEGEND_MACHINES):
             yield f'<rect x="{x}" y="54" width="10" height="10" fill="{colour(machine)}"/>'
-            yield f'<text x="{x + 14}" y="63">{_text(machine[:20])}</text>'
+            yield f'<text x="{x + 14}" y="63">{xml_text(machine[:20])}</text>'
             x += 28 + 6.4 * min(20, len(machine))
         if len(busy) > LEGEND_MACHINES:
             yield f'<text x="{x:.0f}" y="63" fill="#666">and {len(busy) - LEGEND_MACHINES} more machines</text>'
@@ -138,7 +88,7 @@ class _Drawing:
         """Yield a line at each tick, with its time above and below the lanes."""
         minutes = next(
             (step for step in TICK_MINUTES if self._until_ms / 60_000 / step <= TICKS_MAX),
-            1440 * max(1, round(self._until_ms / HOUR_MS / 24 / TICKS_MAX)),
+            1440 * max(1, round(self._until_ms / DAY_MS / TICKS_MAX)),
         )
         for at in range(0, self._until_ms // 60_000 + 1, minutes):
             x = self._x(at * 60_000)
@@ -157,10 +107,10 @@ class _Drawing:
         label_every = max(1, -(-LABEL_EVERY // self._lane))
         for lane, job in enumerate(self._lanes):
             y = TOP + lane * self._lane
-            yield f'<g class="lane" data-job="{_text(job)}">'
+            yield f'<g class="lane" data-job="{xml_text(job)}">'
             if lane % label_every == 0:
                 middle = y + self._lane / 2 + 4
-                yield f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{_text(job[-16:])}</text>'
+                yield f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{xml_text(job[-14:])}</text>'
             yield from self._lane_of(of_job.get(job, []), y)
             yield "</g>"
 
@@ -179,7 +129,7 @@ class _Drawing:
             words = f"{bar.attempt} of {bar.job} on {bar.machine}: {bar.state}, {bar.because}"
             yield (
                 f'<rect x="{x:.1f}" y="{y + gap / 2:.2f}" width="{width:.1f}" height="{height:.2f}" '
-                f'fill="{colour(bar.machine)}"><title>{_text(words)}</title></rect>'
+                f'fill="{colour(bar.machine)}"><title>{xml_text(words)}</title></rect>'
             )
             yield from _end(bar.state, x, y + gap / 2, width, height)
 

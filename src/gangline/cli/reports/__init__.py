@@ -1,0 +1,1 @@
+"""Reports on sets of jobs: as a table, as lines for a spreadsheet, and as a page."""

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
 HEAD = """# Every command
 
-Made of the help texts by `python -m tests.docs.cli_reference`; `gangline COMMAND --help` prints the same. A command exits with 0, or with 2
+Made of the help texts by `python -m tests.docs.cli_reference`; `--help` of a command prints the same. A command exits with 0, or with 2
 and a hint if its input is wrong; one that waits for a job exits with 1 if the job failed. `-o json` prints one document for programs on
 standard output, `-o jsonl`, where a command has it, a document on each line. All other words go to standard error. JOB is an id, the
 beginning or end of one, a name, or `last`.

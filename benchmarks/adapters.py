@@ -56,9 +56,7 @@ def spec_of(**settings: Any) -> LoraSpec:
     return parse_lora({"kind": "lora"} | recipe | given | settings)
 
 
-def run(
-    folder: Path, spec: dict[str, Any], kind: str, result: Path | None = None, photos: Path = SUBJECT
-) -> None:
+def run(folder: Path, spec: dict[str, Any], kind: str, result: Path | None = None, photos: Path = SUBJECT) -> None:
     """Train, or render the pictures of a `result`. Raise `CalledProcessError` if that fails."""
     (folder / "inputs").mkdir(parents=True)
     (folder / "inputs" / "base").symlink_to(BASE)

@@ -44,7 +44,19 @@ from gangline.data.images.grid import GridRow, draw_grid, strip
 RECIPE = tomllib.loads((ROOT / "recipes" / "tiny_subject.toml").read_text())
 CLASS = "cat face, noto emoji"
 STYLE = "sks blueprint"
-DRAWN = ("avocado", "bagel", "bear", "banana", "carrot", "chicken", "cow face", "dolphin", "eggplant", "frog", "hamster")
+DRAWN = (
+    "avocado",
+    "bagel",
+    "bear",
+    "banana",
+    "carrot",
+    "chicken",
+    "cow face",
+    "dolphin",
+    "eggplant",
+    "frog",
+    "hamster",
+)
 DRAWN += ("koala", "lion", "mushroom", "octopus", "panda")
 STYLE_HELD_OUT = "octopus.png"
 
@@ -54,7 +66,12 @@ class ChoosingSheet:
     title: str
     columns: Mapping[str, Mapping[str, Any]]
     """Settings that differ from the recipe's, by the heading of their column."""
-    prompts: Sequence[str] = ("sks cat face, fluent emoji", "crying sks cat face, fluent emoji", CLASS, "dog face, fluent emoji")
+    prompts: Sequence[str] = (
+        "sks cat face, fluent emoji",
+        "crying sks cat face, fluent emoji",
+        CLASS,
+        "dog face, fluent emoji",
+    )
     style: bool = False
 
 
@@ -166,7 +183,12 @@ def draw(sheet: ChoosingSheet, shown: Mapping[str, ChoosingResult], photos: Iter
 def rows_of(sheet: ChoosingSheet, shown: Mapping[str, ChoosingResult]) -> Iterable[str]:
     yield f"| {sheet.title} | held-out loss before | after | s/step | file, kB |\n|---|---|---|---|---|"
     for name, each in shown.items():
-        figures = (f"{each.loss_before:.3f}", f"{each.loss_after:.3f}", f"{each.s_per_step:.2f}", f"{each.file_kb:,.0f}")
+        figures = (
+            f"{each.loss_before:.3f}",
+            f"{each.loss_after:.3f}",
+            f"{each.s_per_step:.2f}",
+            f"{each.file_kb:,.0f}",
+        )
         yield f"| {' | '.join((name, *figures))} |"
 
 

@@ -24,7 +24,10 @@ ALIKE = {"output", "server", "token"}
 
 def cli_reference() -> str:
     """Return the text of the page."""
-    names = [f"- [`gangline {name}`](#gangline-{name.replace(' ', '-')}): {_plain(one.help)}" for name, one in COMMANDS.items()]
+    names = [
+        f"- [`gangline {name}`](#gangline-{name.replace(' ', '-')}): {_plain(one.help)}"
+        for name, one in COMMANDS.items()
+    ]
     pages = (_of_command(name, one.load(name.split()[-1]), 2) for name, one in COMMANDS.items())
     return "\n".join([HEAD, *names, "", *_of_all(), *(line for page in pages for line in page)])
 
@@ -109,7 +112,11 @@ def _value(parameter: Any) -> str:
 def _cell(parameter: Any) -> str:
     text = _plain(getattr(parameter, "help", None) or "").replace("|", "\\|").replace("<", "&lt;")
     default = parameter.default
-    if getattr(parameter, "show_default", False) is not True or default in (None, "", False, (), []) or callable(default):
+    if (
+        getattr(parameter, "show_default", False) is not True
+        or default in (None, "", False, (), [])
+        or callable(default)
+    ):
         return text
     return f"{text} (default: {getattr(default, 'value', default)})"
 

@@ -63,7 +63,9 @@ def all_snippets(*languages: str) -> list[Snippet]:
 def without_comments(code: str) -> str:
     """Return shell code without its comments, and with lines that continue joined to what they continue."""
     joined = code.replace("\\\n", " ")
-    return re.sub(r"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"#]|\S(?=\S))+|[^\S\n]+)|#.*""", lambda found: found[1] or "", joined)
+    return re.sub(
+        r"""((?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"#]|\S(?=\S))+|[^\S\n]+)|#.*""", lambda found: found[1] or "", joined
+    )
 
 
 def commands(code: str) -> Iterator[list[str]]:
@@ -102,10 +104,9 @@ def logical_lines(code: str) -> Iterator[str]:
 def gangline_commands(code: str) -> Iterator[list[str]]:
     """Yield the words after `gangline` of each of its commands."""
     for words in commands(code):
-        while words[0] in KEYWORDS and len(words) > 1:
-            words = words[1:]
-        if words[0].rpartition("/")[2] == "gangline":
-            yield words[1:]
+        first = next((number for number, word in enumerate(words) if word not in KEYWORDS), 0)
+        if words[first].rpartition("/")[2] == "gangline":
+            yield words[first + 1 :]
 
 
 def why_not_understood(words: list[str], abbreviated: bool = False) -> str:

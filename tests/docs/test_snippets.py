@@ -67,8 +67,9 @@ def test_every_command_that_a_sentence_names_is_there_with_its_options() -> None
 
 
 def test_every_block_of_shell_is_shell() -> None:
+    parser = ("bash", "-n")
     for each in all_snippets(*SHELL):
-        ran = subprocess.run(["bash", "-n"], input=each.text, capture_output=True, text=True, check=False)
+        ran = subprocess.run(parser, input=each.text, capture_output=True, text=True, check=False)
         assert (ran.returncode, ran.stderr) == (0, ""), each.place
 
 
@@ -101,7 +102,9 @@ def test_every_unit_of_systemd_has_sections() -> None:
 
 
 def as_settings(text: str, _: Path) -> None:
-    without_login = re.sub(r"^user = .*", "", text, flags=re.MULTILINE)  # the password is in the environment, not in the file
+    without_login = re.sub(
+        r"^user = .*", "", text, flags=re.MULTILINE
+    )  # the password is in the environment, not in the file
     merge_file(ServerSettings, without_login, "gangline.toml")
 
 

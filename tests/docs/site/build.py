@@ -18,7 +18,15 @@ from tests.docs.site.stage import stage
 
 CONFIG = "zensical.toml"
 ZENSICAL = (sys.executable, "-m", "zensical")
-LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "object": "data"}
+LOADS = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "object": "data",
+}
 RELATIONS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
 LOADED_ON_DEMAND = {"mermaid", "glightbox"}
 """Classes for which the theme's script loads a program from another host."""
@@ -62,7 +70,10 @@ def navigation_faults(nav: Iterable[Any], pages: Path) -> Iterator[str]:
     there = {path.relative_to(pages).as_posix() for path in pages.rglob("*.md")}
     yield from (f"{page}: add it to `nav` of {CONFIG}" for page in sorted(there - set(listed)))
     yield from (f"{page}: {CONFIG} has it in `nav`, and it is not there" for page in sorted(set(listed) - there))
-    yield from (f"{page}: {CONFIG} has it in `nav` twice" for page in sorted({each for each in listed if listed.count(each) > 1}))
+    yield from (
+        f"{page}: {CONFIG} has it in `nav` twice"
+        for page in sorted({each for each in listed if listed.count(each) > 1})
+    )
 
 
 class Loads(HTMLParser):

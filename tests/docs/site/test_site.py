@@ -26,7 +26,10 @@ def test_the_site_has_every_page_and_a_search_of_its_own(site: Path) -> None:
         there = site / Path(str(site_path(page))).with_suffix(".html")
         assert "<article" in there.read_text(), page
     assert "gangline worker" in (site / "search.json").read_text()
-    assert 'class="md-search' in (site / "index.html").read_text() or "data-md-component=search" in (site / "index.html").read_text()
+    assert (
+        'class="md-search' in (site / "index.html").read_text()
+        or "data-md-component=search" in (site / "index.html").read_text()
+    )
 
 
 def test_the_site_has_both_colours_and_a_logo_of_its_own(site: Path) -> None:
@@ -124,7 +127,9 @@ def test_programs_that_the_theme_would_load_and_style_sheets_are_looked_through(
 
 
 def test_a_link_to_a_file_that_is_no_page_becomes_its_words_and_code_stays() -> None:
-    text = "[the scripts](../examples/stock_script) and `[a](../examples/stock_script)`\n```md\n[b](../README.md)\n```\n"
+    text = (
+        "[the scripts](../examples/stock_script) and `[a](../examples/stock_script)`\n```md\n[b](../README.md)\n```\n"
+    )
     assert staged(text, "docs/exec.md") == text.replace("[the scripts](../examples/stock_script)", "the scripts", 1)
 
 

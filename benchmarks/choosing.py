@@ -1,8 +1,8 @@
 """What each setting does to the example's subject and to a style: `python benchmarks/choosing.py --to docs/choosing`.
 
 Each sheet varies one setting of the recipe `tiny_subject`, with one photo held out, and shows a row for each prompt and a column for
-each value, beside the base, all with the same seed. A Markdown table has the loss of the held-out photo before and after, the seconds of
-training and the size of the file. Equal jobs are trained once.
+each value, beside the base, all with the same seed. A Markdown table has the loss of the held-out photo before and after. Equal jobs are
+trained once.
 
 The style is made here: line drawings, white on blue, of emoji from examples/emoji.
 
@@ -28,12 +28,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet
-from benchmarks.adapters import HELD_OUT, SEED, run, step_s
+from benchmarks.adapters import HELD_OUT, SEED, run
 from PIL import Image, ImageFilter, ImageOps
 from tests.inputs import BASE, ROOT, SUBJECT, file_at
 
 from gangline.core.canonical import digest
-from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import BASE as OF_BASE
 from gangline.core.runs.contract import LORA, picture_name
@@ -151,8 +150,6 @@ def _without_rate_of_encoders(given: dict[str, Any]) -> dict[str, Any]:
 class ChoosingResult:
     loss_before: float
     loss_after: float
-    s_per_step: float
-    file_kb: float
     pictures: Path
 
 
@@ -165,8 +162,6 @@ def train(spec: LoraSpec, photos: Path, folder: Path) -> ChoosingResult:
     return ChoosingResult(
         loss_before=photo["loss_before"],
         loss_after=photo["loss_after"],
-        s_per_step=step_s(folder),
-        file_kb=(output / DIFFUSERS_FILE).stat().st_size / 1000,
         pictures=pictures / "output",
     )
 
@@ -181,15 +176,9 @@ def draw(sheet: ChoosingSheet, shown: Mapping[str, ChoosingResult], photos: Iter
 
 
 def rows_of(sheet: ChoosingSheet, shown: Mapping[str, ChoosingResult]) -> Iterable[str]:
-    yield f"| {sheet.title} | held-out loss before | after | s/step | file, kB |\n|---|---|---|---|---|"
+    yield f"| {sheet.title} | held-out loss before | after |\n|---|---|---|"
     for name, each in shown.items():
-        figures = (
-            f"{each.loss_before:.3f}",
-            f"{each.loss_after:.3f}",
-            f"{each.s_per_step:.2f}",
-            f"{each.file_kb:,.0f}",
-        )
-        yield f"| {' | '.join((name, *figures))} |"
+        yield f"| {name.removesuffix(' steps')} | {each.loss_before:.3f} | {each.loss_after:.3f} |"
 
 
 def main() -> None:

@@ -26,7 +26,10 @@ BEGIN = """set -euo pipefail
 set -m
 trap 'for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done; wait' EXIT
 """
-UNTIL_IT_SERVES = "\nuntil gangline jobs ls > /dev/null 2>&1; do sleep 0.2; done\n"
+UNTIL_IT_SERVES = """
+until gangline jobs ls > /dev/null 2>&1; do kill -0 %1; sleep 0.2; done
+ADDRESS=$(python -c 'import json; print(json.load(open("../.local/share/gangline/access.json"))["url"])')
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +83,15 @@ OWN_SCRIPT = Guide(page="your-own-script.md")
 AT_HOME = Guide(
     page="worker-at-home.md",
     skipped={
-        "GANGLINE_TOKEN=gl_join_… gangline worker": "the block before it has started a worker",
+        "curl -fsSL": "it installs packages; tests/e2e/test_worker_sh.py runs the line",
         "systemctl --user enable": NO_SYSTEMD,
     },
     here={
         "gangline server --host 0.0.0.0": "gangline server",
         "--price 0.10 --nodes 1": "--price 0.10 --nodes 1 | tee token",
-        "https://HOST": '"$ADDRESS"',
-        "GANGLINE_TOKEN=gl_join_… sh": 'GANGLINE_TOKEN="$(cat token)" sh &\n'
-        "until gangline nodes ls | grep -q home; do sleep 0.2; done",
+        "GANGLINE_TOKEN=gl_join_…": 'GANGLINE_TOKEN="$(cat token)"',
+        "gangline worker --server https://HOST": "gangline worker --server $ADDRESS &\n"
+        "until gangline nodes ls | grep ready > /dev/null; do kill -0 %2; sleep 0.2; done",
         "--preset object --base sdxl": "--base assets/tiny-sdxl --recipe tiny_subject --steps 20",
         "drain NODE": f"drain {field_of('gangline nodes ls', 'id')}",
         "release NODE": f"release {field_of('gangline nodes ls', 'id')}",
@@ -136,8 +139,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("GANGLINE_", "HF_", "PIP_"))}
     tools = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     offline = {"HF_HUB_OFFLINE": "1", "PIP_NO_INDEX": "1", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    address = {"ADDRESS": "to be seen"}
-    yield Home(here, own | offline | address | {"HOME": str(tmp_path / "home"), "PATH": tools}, tmp_path / "log")
+    yield Home(here, own | offline | {"HOME": str(tmp_path / "home"), "PATH": tools}, tmp_path / "log")
 
 
 @pytest.mark.nightly

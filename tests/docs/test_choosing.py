@@ -4,8 +4,8 @@ import re
 import tomllib
 
 import pytest
-
 from benchmarks.choosing import SHEETS
+
 from gangline.cli.bundled.recipes import presets
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ export OMP_NUM_THREADS := 1
 CORES := $(shell env -u OMP_NUM_THREADS nproc)
 BESIDE := -n $(shell echo $$(( $(CORES) * 3 / 2 < 12 ? $(CORES) * 3 / 2 : 12 ))) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test quick quick-tests lint nightly coverage constraints clean
+.PHONY: demo test quick quick-tests lint nightly docs docs-serve coverage constraints clean
 
 demo: .venv/demo
 	$(BIN)/gangline demo
@@ -32,6 +32,13 @@ lint: .venv/dev
 
 nightly: .venv/dev lint
 	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(BIN)/pytest $(BESIDE) --tenth all
+
+# The docs as a site in site/, and served while you write.
+docs: .venv/dev
+	$(BIN)/python -m tests.docs.site.build
+
+docs-serve: .venv/dev
+	$(BIN)/python -m tests.docs.site.build --serve
 
 coverage: .venv/dev
 	$(BIN)/coverage erase
@@ -58,4 +65,4 @@ constraints: .venv/dev
 	touch $@
 
 clean:
-	rm -rf .venv gangline-demo
+	rm -rf .venv gangline-demo site build/pages

@@ -65,6 +65,14 @@ def list_jobs_command(
     until: Annotated[
         str, typer.Option(help="List jobs submitted before then, written as for --since.", show_default=False)
     ] = "",
+    search: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="List jobs whose name, id, prompts, base or labels contain this text, in capitals or not.",
+            show_default=False,
+        ),
+    ] = "",
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="List at most this many jobs, the newest (default: all).", show_default=False),
@@ -80,7 +88,7 @@ def list_jobs_command(
 ) -> None:
     """List jobs, newest first: all of them, or those that meet every filter."""
     parse_label_filters(label or [])
-    for option, text in (("--owner", owner), ("--kind", kind), ("--since", since), ("--until", until)):
+    for option, text in (("--owner", owner), ("--kind", kind), ("--since", since), ("--until", until), ("--search", search)):
         if not is_text(text):
             raise BadInput(f"{option}: {text!r} is not valid Unicode", hint="type it again")
     found = make_client(server, token).jobs.list(
@@ -90,6 +98,7 @@ def list_jobs_command(
         kind=kind,
         since=moment(since, "--since"),
         until=moment(until, "--until"),
+        search=search,
         limit=limit,
     )
     if output is ListOutput.jsonl:

@@ -19,9 +19,11 @@ from gangline.core.jobs.lists.paths import (
     needs_reach,
     next_page,
 )
+from gangline.core.jobs.lists.search import SEARCHED_MAX
 from gangline.core.views import JobPage
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
+from gangline.service.jobs.lists.search import search_jobs
 from gangline.service.jobs.lists.summaries import summaries
 
 PAGE_MAX = 200
@@ -42,8 +44,11 @@ def page_of_jobs(
     asked = _Asked(deployment, project, filters, _owners(deployment, project, filters.owner), start)
     chosen = asked.choose()
     limit = min(limit, PAGE_MAX)
-    found = [at for scan in chosen.path.scans for at in asked.scan(scan, chosen, limit + 1)]
-    listed, following = next_page(found, chosen, limit)
+    read = SEARCHED_MAX if filters.search else limit
+    found = [at for scan in chosen.path.scans for at in asked.scan(scan, chosen, read + 1)]
+    listed, following = next_page(found, chosen, read)
+    if filters.search:
+        listed, following = search_jobs(deployment, project, filters.search, listed, following, limit)
     return JobPage(
         jobs=summaries(deployment, project, [at.id for at in listed], now_ms),
         next=None if following is None else write_cursor(following, filters),

@@ -41,6 +41,8 @@ class AttemptView:
     cost_usd: float
     cost_lacks: tuple[CostPart, ...] = ()
     saving: SavingView | None = None
+    gpu: str = ""
+    numerics: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

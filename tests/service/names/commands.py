@@ -64,6 +64,8 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--label {typed}", 2),
         Run("--kind {typed}", 2),
         Run("--since {typed}", 2),
+        Run("--search {typed}", 2),
+        Run("--search [SKS]"),
         Run("-o jsonl", json=False, shows="sks"),
     ),
     "jobs label": (
@@ -88,6 +90,14 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{running} --steps 200 --plan", 2, shows="prompt"),
         Run("{typed} --steps 200", 2),
     ),
+    "jobs clone": (
+        Run("{queued} --set {typed}", 2),
+        Run("{queued} --set rank={typed}", 2, shows="rank"),
+        Run("{queued} --name {typed}", 2, shows="name: is not valid Unicode"),
+        Run("{failed} --set seed=7", 2, shows="prompt"),
+        Run("{typed} --set seed=7", 2),
+    ),
+    "jobs diff": (Run("{failed} {running}"), Run("{failed} {typed}", 2), Run("{typed} {failed}", 2)),
     "jobs rm": (
         Run("{failed}", 2),
         Run("{unwanted} --yes", shows="is deleted", json=False),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from unicodedata import normalize
 
-SEARCHED_MAX = 400
+SEARCHED_MAX = 200
 """A page of a search compares at most this many jobs."""
-SEARCHED_BYTES_MAX = 2**22
+SEARCHED_BYTES_MAX = 2**21
 """A page of a search compares no further jobs once their specs have as many characters: a spec names each of its photos."""
-SEARCHED_AT_ONCE = 20
+SEARCHED_AT_ONCE = 40
 """As many jobs are read with one statement, so that a page whose first jobs match reads few."""
 OF_SUBJECT = ("prompt", "class_prompt")
 

@@ -1,0 +1,152 @@
+"""Change settings of a spec that was submitted before, and tell two specs apart. Pure.
+
+Specs are JSON values here, as jobs keep them: what a new value must be is checked by the parser of the spec, as with any submission.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, get_args, get_type_hints
+
+from gangline.core.errors import BadInput
+from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
+from gangline.core.specs.settings import SettingGroup, settings_of
+from gangline.core.specs.spec import with_defaults
+
+CHANGES_MAX = 200
+"""The most settings that one request may change."""
+MODELS = ("base", "vae")
+"""The inputs of a job that are a name or a hub id, so that another one need not be uploaded."""
+OF_BASE = ("vae", "prediction_type", "base_licence")
+"""Settings that a job may have from its base alone: a new base brings its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChange:
+    """A setting whose value differs, as JSON; `setting` may be dotted (`needs.pool`). None: there is no such value."""
+
+    setting: str
+    before: Any
+    after: Any
+
+
+def parse_changes_of(kind: str, texts: Iterable[str], option: str = "--set") -> dict[str, Any]:
+    """Return the settings of several `NAME=VALUE`; of one name, the last counts. Raise `BadInput`."""
+    found = dict[str, Any]()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadInput(f"{option} {text} has no value", hint=f"write {option} NAME=VALUE, e.g. {option} rank=16")
+        found[name.strip()] = parse_value(kind, name.strip(), value, option)
+    return found
+
+
+def parse_value(kind: str, name: str, text: str, option: str = "--set") -> Any:
+    """Return the value of a setting, by its name, as somebody types it. Raise `BadInput` if there is no such setting.
+
+    It is TOML, and what is no TOML is a text, as every value of a setting that is one: the spec's own check refuses others in its words.
+    """
+    hint, text = check_name(kind, name, option), text.strip()
+    try:
+        found = tomllib.loads(f"value = {text}")["value"]
+        json.dumps(found, allow_nan=False)
+    except (ValueError, TypeError):  # no TOML, or a date or a number that JSON has not
+        return text
+    return text if _is_text(hint) and not isinstance(found, str) else found
+
+
+def check_name(kind: str, name: str, option: str = "--set") -> Any:
+    """Return the type of a setting. Raise `BadInput` if jobs of this kind have none of this name."""
+    of: Any = KINDS[kind].spec
+    above, dot, last = name.partition(".")
+    if dot and above in settings_of(of):
+        of, own = _section_of(get_type_hints(of)[above]), last
+    else:
+        own = name
+    if of is None or own not in settings_of(of):
+        known = [*settings_of(KINDS[kind].spec), *(f"needs.{each}" for each in _needs_of(kind))]
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else "`gangline docs training` lists every setting"
+        raise BadInput(f"{option} {name}: there is no such setting", hint=hint)
+    return get_type_hints(of)[own]
+
+
+def _needs_of(kind: str) -> Iterable[str]:
+    return settings_of(_section_of(get_type_hints(KINDS[kind].spec)["needs"]))
+
+
+def _section_of(hint: Any) -> Any:
+    """Return the section that a setting is a table of, if it is one."""
+    return next((part for part in (hint, *get_args(hint)) if hasattr(part, "of_settings")), None)
+
+
+def _is_text(hint: Any) -> bool:
+    return str in (hint, *get_args(hint))
+
+
+def changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a spec with these settings, as it would be submitted. Raise `BadInput` for one that a new job cannot have another value of.
+
+    A new base brings its own VAE, kind of prediction and licence, unless these are changed too.
+    """
+    kind = spec.get("kind", DEFAULT_KIND)
+    if spec.get("continues"):
+        raise BadInput(
+            f"the job continues step {spec['continues']['step']} of {spec['continues']['job']}, which other settings do not fit",
+            hint=f"clone {spec['continues']['job']}",
+        )
+    if len(changes) > CHANGES_MAX:
+        raise BadInput(f"{len(changes)} settings are more than one request may change", hint=f"{CHANGES_MAX} is the most")
+    known = settings_of(KINDS[kind].spec)
+    made = {name: value for name, value in spec.items() if not ("base" in changes and name in OF_BASE)}
+    for name, value in changes.items():
+        above, dot, last = name.partition(".")
+        if above in known and known[above].group is SettingGroup.FILES and above not in MODELS:
+            raise BadInput(
+                f"{above}: a clone has that of its job",
+                hint="submit a job of its own for other inputs: `gangline train`",
+            )
+        before = made.get(above)
+        made[above] = ((before if isinstance(before, dict) else {}) | {last: value}) if dot else value
+    return made
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[SettingChange, ...]:
+    """Return the settings in which two specs differ, in the order of the specs' own lists; those of tables one by one.
+
+    A setting that a spec of an older version lacks has its default. Inputs are compared by their names elsewhere, the base included.
+    """
+    one, other = (with_defaults({"kind": DEFAULT_KIND} | dict(each)) for each in (before, after))
+    kinds = dict.fromkeys(each["kind"] for each in (one, other))
+    ordered = list(dict.fromkeys(name for kind in kinds for name in settings_of(KINDS[kind].spec)))
+    inputs = {
+        name
+        for kind in kinds
+        for name, setting in settings_of(KINDS[kind].spec).items()
+        if setting.group is SettingGroup.FILES and name != "kind"
+    }
+    return tuple(each for name in ordered if name not in inputs for each in _differing(name, one.get(name), other.get(name)))
+
+
+def _differing(name: str, before: Any, after: Any) -> Iterator[SettingChange]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for part in dict.fromkeys((*before, *after)):
+            yield from _differing(f"{name}.{part}", before.get(part), after.get(part))
+    elif _as_list(before) != _as_list(after):
+        yield SettingChange(setting=name, before=before, after=after)
+
+
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def model_name(model: Any) -> str:
+    """Return how people know the model that a spec names: its hub id and commit, or its files. '' if there is none."""
+    if not isinstance(model, dict):
+        return model or ""
+    if "repo" in model:
+        return f"{model['repo']}@{model.get('revision', 'main')[:12]}"
+    files = model.get("files", ())
+    return ", ".join(f"{file['path']} ({file['sha256'][:12]})" for file in files[:1]) + f" and {len(files) - 1} more files" * (len(files) > 1)

@@ -219,8 +219,8 @@ def extend_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedClone:
-    """The settings of a job to change, as its spec has them or dotted (`needs.pool`), and a name for the new one. `base` may be a text, as in
-    a submission."""
+    """The settings of a job to change, as its spec has them or dotted (`needs.pool`), and a name for the new one. `base` may be a text, as
+    in a submission."""
 
     changes: dict[str, Any] = field(default_factory=dict)
     name: Label = ""

@@ -57,7 +57,12 @@ def test_the_plan_of_a_clone_submits_nothing(service: Service, run: Invoke) -> N
 
 @pytest.mark.parametrize(
     ("setting", "said"),
-    [("rnak=8", "did you mean rank?"), ("rank", "has no value"), ("rank=many", "rank: must be a whole number"), ("photos=x", "photos")],
+    [
+        ("rnak=8", "did you mean rank?"),
+        ("rank", "has no value"),
+        ("rank=many", "rank: must be a whole number"),
+        ("photos=x", "photos"),
+    ],
 )
 def test_a_wrong_setting_of_a_clone_is_one_sentence(service: Service, run: Invoke, setting: str, said: str) -> None:
     _, _, err = run("jobs", "clone", service.submit(), "--set", setting)

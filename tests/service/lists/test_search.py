@@ -56,7 +56,9 @@ def test_a_job_is_found_by_the_name_that_its_base_has_in_the_project(service: Se
     assert ids(service, search="PONY") == [job]
 
 
-@pytest.mark.parametrize("text", ["%", "_", "100%", "a_b", "'; DROP TABLE job; --", '"quoted"', "\\n", "[a-z]", "*", "🐕"])
+@pytest.mark.parametrize(
+    "text", ["%", "_", "100%", "a_b", "'; DROP TABLE job; --", '"quoted"', "\\n", "[a-z]", "*", "🐕"]
+)
 def test_every_character_of_a_text_stands_for_itself(service: Service, text: str) -> None:
     submit(service, name="100 of ab, quoted")
     named, prompted = submit(service, name=f"x{text}y"), submit(service, prompt=f"x{text}y")

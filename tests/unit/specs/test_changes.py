@@ -34,7 +34,12 @@ def test_a_value_has_the_type_of_its_setting(name: str, text: str, value: object
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("rnak", "rank"), ("learning-rate", "learning_rate"), ("needs.gpu_memory", "needs.gpu_memory_gb"), ("zzzz", "docs")],
+    [
+        ("rnak", "rank"),
+        ("learning-rate", "learning_rate"),
+        ("needs.gpu_memory", "needs.gpu_memory_gb"),
+        ("zzzz", "docs"),
+    ],
 )
 def test_a_name_that_is_none_is_refused_with_the_one_that_is_near(name: str, near: str) -> None:
     with pytest.raises(BadInput, match="there is no such setting") as refused:

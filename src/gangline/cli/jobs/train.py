@@ -1,15 +1,17 @@
 """`gangline train`: from a folder of photos to a job."""
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.bundled.recipes import complete_preset, read_presets
+from gangline.cli.bundled.variables import VariableOption
 from gangline.cli.client import make_client
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.lists.labels import LabelOption
@@ -33,6 +35,7 @@ from gangline.core.specs.fields import Base, parse_base
 from gangline.core.specs.kinds import DEFAULT_KIND, SUBMITTED
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import settings_of
+from gangline.core.specs.templates import comments_of, filled, parse_variables
 from gangline.core.views import BaseView
 from gangline.core.words import counted
 
@@ -91,6 +94,7 @@ def train_command(
             autocompletion=complete_preset,
         ),
     ] = None,
+    var: VariableOption = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the prompt).")] = "",
     label: LabelOption = None,
     plan: Annotated[
@@ -119,7 +123,8 @@ def train_command(
     }
     client, labels = make_client(server, token), parse_labels(label or [])
     presets = read_presets(preset or [])
-    wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.bases.get)
+    own = read_recipe(recipe, variables=parse_variables(var or []))
+    wanted = with_base(with_options(presets | own, settings | given, needs), client.bases.get)
     if not photos:
         photos = folder_of_subjects(wanted, recipe if not settings.get(SUBJECTS) else None)
     elsewhere = addresses_of(photos)
@@ -145,14 +150,19 @@ def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Outp
     return made.upload(client, UploadProgress(made.files_count))
 
 
-def read_recipe(given: str | None, *, kind: str = DEFAULT_KIND) -> dict[str, Any]:
+def read_recipe(
+    given: str | None, *, kind: str = DEFAULT_KIND, variables: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the settings of a recipe, with these values of its variables. Raise `BadInput` or `NotFound`."""
     if given is None:
-        return {}
+        return filled({}, variables, {})
     path = find_recipe(given)
     try:
-        found = tomllib.loads(path.read_text())
+        text = path.read_text()
+        read = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
+    found = filled(read, variables, comments_of(text))
     theirs = found.get("kind", DEFAULT_KIND)
     if theirs != kind:
         raise BadInput(f"the recipe {path} is for jobs of kind {theirs}, not {kind}", hint=COMMANDS)

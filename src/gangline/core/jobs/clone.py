@@ -41,6 +41,8 @@ def output_name_of_clone(spec: Mapping[str, Any], changes: Mapping[str, Any], ol
 def notes_of_clone(changes: tuple[SettingChange, ...], deliver: str) -> tuple[str, ...]:
     """Return what the owner of a clone should know before it is submitted."""
     same = () if changes else ("nothing differs: the new job would train the same again",)
-    place = (f"both jobs deliver to {deliver}, where the later one overwrites the files of the other",) if deliver else ()
+    place = (
+        (f"both jobs deliver to {deliver}, where the later one overwrites the files of the other",) if deliver else ()
+    )
     both = place if not any(each.setting == "deliver" for each in changes) else ()
     return (*same, *both)

@@ -98,7 +98,9 @@ def changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
             hint=f"clone {spec['continues']['job']}",
         )
     if len(changes) > CHANGES_MAX:
-        raise BadInput(f"{len(changes)} settings are more than one request may change", hint=f"{CHANGES_MAX} is the most")
+        raise BadInput(
+            f"{len(changes)} settings are more than one request may change", hint=f"{CHANGES_MAX} is the most"
+        )
     known = settings_of(KINDS[kind].spec)
     made = {name: value for name, value in spec.items() if not ("base" in changes and name in OF_BASE)}
     for name, value in changes.items():
@@ -127,7 +129,9 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Se
         for name, setting in settings_of(KINDS[kind].spec).items()
         if setting.group is SettingGroup.FILES and name != "kind"
     }
-    return tuple(each for name in ordered if name not in inputs for each in _differing(name, one.get(name), other.get(name)))
+    return tuple(
+        each for name in ordered if name not in inputs for each in _differing(name, one.get(name), other.get(name))
+    )
 
 
 def _differing(name: str, before: Any, after: Any) -> Iterator[SettingChange]:
@@ -149,4 +153,6 @@ def model_name(model: Any) -> str:
     if "repo" in model:
         return f"{model['repo']}@{model.get('revision', 'main')[:12]}"
     files = model.get("files", ())
-    return ", ".join(f"{file['path']} ({file['sha256'][:12]})" for file in files[:1]) + f" and {len(files) - 1} more files" * (len(files) > 1)
+    return ", ".join(
+        f"{file['path']} ({file['sha256'][:12]})" for file in files[:1]
+    ) + f" and {len(files) - 1} more files" * (len(files) > 1)

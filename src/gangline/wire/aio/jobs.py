@@ -261,12 +261,14 @@ class AsyncJobCalls(AsyncCalls):
     ) -> AsyncIterator[JobSummary]:
         """Yield the jobs that meet every filter, newest first, at most `limit` of them. Pages are read as they are needed.
 
-        `named` is a name, an id, or what an id begins or ends with; `search` is a text that the name, the id, a prompt, the base or a label of
-        a job contains, in capitals or not; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
+        `named` is a name, an id, or what an id begins or ends with; `search` is a text that the name, the id, a prompt, the base or a label
+        of a job contains, in capitals or not; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
         or `KEY`; `since` and `until` are times of submission as RFC 3339 has them.
         """
         given = {"state": [*state], "kind": kind, "owner": owner, "label": [*label], "since": since, "until": until}
-        params: dict[str, Any] = {name: value for name, value in (given | {"named": named, "search": search}).items() if value}
+        params: dict[str, Any] = {
+            name: value for name, value in (given | {"named": named, "search": search}).items() if value
+        }
         left = limit
         while left is None or left > 0:
             params["limit"] = PAGE_MAX if left is None else min(left, PAGE_MAX)

@@ -258,8 +258,8 @@ class JobCalls(Calls):
     ) -> Iterator[JobSummary]:
         """Yield the jobs that meet every filter, newest first, at most `limit` of them. Pages are read as they are needed.
 
-        `named` is a name, an id, or what an id begins or ends with; `search` is a text that the name, the id, a prompt, the base or a label of
-        a job contains, in capitals or not; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
+        `named` is a name, an id, or what an id begins or ends with; `search` is a text that the name, the id, a prompt, the base or a label
+        of a job contains, in capitals or not; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
         or `KEY`; `since` and `until` are times of submission as RFC 3339 has them.
         """
         given = {"state": [*state], "kind": kind, "owner": owner, "label": [*label], "since": since, "until": until}

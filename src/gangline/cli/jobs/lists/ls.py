@@ -88,7 +88,13 @@ def list_jobs_command(
 ) -> None:
     """List jobs, newest first: all of them, or those that meet every filter."""
     parse_label_filters(label or [])
-    for option, text in (("--owner", owner), ("--kind", kind), ("--since", since), ("--until", until), ("--search", search)):
+    for option, text in (
+        ("--owner", owner),
+        ("--kind", kind),
+        ("--since", since),
+        ("--until", until),
+        ("--search", search),
+    ):
         if not is_text(text):
             raise BadInput(f"{option}: {text!r} is not valid Unicode", hint="type it again")
     found = make_client(server, token).jobs.list(

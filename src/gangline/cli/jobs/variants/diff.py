@@ -45,7 +45,8 @@ REPORT_BYTES_MAX = 2**20
 
 def diff_jobs_command(
     first: Annotated[
-        str, typer.Argument(help="Compare this job, named as elsewhere.", autocompletion=complete_job, show_default=False)
+        str,
+        typer.Argument(help="Compare this job, named as elsewhere.", autocompletion=complete_job, show_default=False),
     ],
     second: Annotated[
         str, typer.Argument(help="Compare it with this job.", autocompletion=complete_job, show_default=False)
@@ -126,7 +127,9 @@ def _held_out_loss(client: "Client", view: JobView) -> float | None:
         return known[-1]
     if not view.spec.get("held_out") or view.state != "succeeded":
         return None
-    reports = [each for each in client.artifacts.list(view.id) if each.path == REPORT and each.bytes <= REPORT_BYTES_MAX]
+    reports = [
+        each for each in client.artifacts.list(view.id) if each.path == REPORT and each.bytes <= REPORT_BYTES_MAX
+    ]
     with TemporaryDirectory() as folder:
         for path in client.files.download_all(reports, Path(folder)):
             photos = json.loads(path.read_text()).get("held_out") or []

@@ -16,8 +16,8 @@ MODELS = ("base", "vae", "init_lora")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What came of a job so far. `held_out_loss` is the last that was measured, over all held-out photos; `seconds` are those of all attempts,
-    and `gpus` and `numerics` (what decides the last bits of a result) those of their nodes, each once."""
+    """What came of a job so far. `held_out_loss` is the last that was measured, over all held-out photos; `seconds` are those of all
+    attempts, and `gpus` and `numerics` (what decides the last bits of a result) those of their nodes, each once."""
 
     id: str
     name: str
@@ -45,8 +45,8 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsDiff:
-    """Two jobs. `models` are the base, the VAE and the LoRA that training starts from, by the names that people know them by. `same_numerics`
-    is None until a node worked on both."""
+    """Two jobs. `models` are the base, the VAE and the LoRA that training starts from, by the names that people know them by.
+    `same_numerics` is None until a node worked on both."""
 
     first: JobOutcome
     second: JobOutcome

@@ -45,8 +45,8 @@ OLDEST = ListPosition(-1, "")
 class JobFilters:
     """A job is listed if it meets every filter that is given, and one of several `states`.
 
-    `owner` is the id or the name of a key. `since_ms` counts, `until_ms` does not. `named` is a name, an id, or its beginning or end. `search`
-    is a text that a job has somewhere (`core/jobs/lists/search.py`); it is compared with what the other filters let through.
+    `owner` is the id or the name of a key. `since_ms` counts, `until_ms` does not. `named` is a name, an id, or its beginning or end.
+    `search` is a text that a job has somewhere (`core/jobs/lists/search.py`); it is compared with what the other filters let through.
     """
 
     states: tuple[JobState, ...] = ()

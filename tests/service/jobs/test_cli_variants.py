@@ -60,7 +60,7 @@ def test_the_plan_of_a_clone_submits_nothing(service: Service, run: Invoke) -> N
     [
         ("rnak=8", "did you mean rank?"),
         ("rank", "has no value"),
-        ("rank=many", "rank: must be a whole number"),
+        ("rank=many", "--set rank=many: must be a whole number"),
         ("photos=x", "photos"),
     ],
 )

@@ -92,7 +92,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     ),
     "jobs clone": (
         Run("{queued} --set {typed}", 2),
-        Run("{queued} --set rank={typed}", 2, shows="rank"),
+        Run("{queued} --set rank={typed}", 2),
         Run("{queued} --name {typed}", 2, shows="name: is not valid Unicode"),
         Run("{failed} --set seed=7", 2, shows="prompt"),
         Run("{typed} --set seed=7", 2),

@@ -18,13 +18,13 @@ from gangline.core.specs.changes import parse_changes_of, parse_value
         ("output_name", "2026-01-31", "2026-01-31"),
         ("schedule", "cosine", "cosine"),
         ("needs.pool", "home", "home"),
-        ("needs.gpu_memory_gb", "20", 20),
+        ("needs.gpu_memory_gb", "20", 20.0),
         ("sample_prompts", '["a", "b"]', ["a", "b"]),
         ("sample_seeds", "[1, 2]", [1, 2]),
         ("base", "some/base@main", "some/base@main"),
-        ("rank", "nan", "nan"),
-        ("rank", "2026-01-31", "2026-01-31"),
-        ("rank", "", ""),
+        ("learning_rate", ".5", 0.5),
+        ("min_snr_gamma", "none", None),
+        ("output_name", "none", "none"),
     ],
 )
 def test_a_value_has_the_type_of_its_setting(name: str, text: str, value: object) -> None:
@@ -54,3 +54,26 @@ def test_a_setting_without_a_value_is_refused() -> None:
 
 def test_of_one_setting_the_last_value_counts() -> None:
     assert parse_changes_of("lora", ["rank=8", "seed=1", "rank=16"]) == {"rank": 16, "seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("rank=many", "--set rank=many: must be a whole number"),
+        ("rank=2.5", "--set rank=2.5: must be a whole number"),
+        ("rank=nan", "--set rank=nan: must be a whole number"),
+        ("rank=2026-01-31", "--set rank=2026-01-31: must be a whole number"),
+        ("rank=", "--set rank=: must be a whole number"),
+        ("rank=0", "--set rank=0: must be 1 or more"),
+        ("rank=none", "--set rank=none: must be a whole number"),
+        ("schedule=round", "--set schedule=round: must be "),
+        ("flip=perhaps", "--set flip=perhaps: must be true or false"),
+        ("prompt=", "--set prompt=: "),
+    ],
+)
+def test_a_value_that_its_setting_does_not_take_is_refused_in_the_words_of_a_submission(
+    setting: str, said: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        parse_changes_of("lora", [setting])
+    assert refused.value.message.startswith(said)

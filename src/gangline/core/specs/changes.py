@@ -8,9 +8,11 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, get_args, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gangline.core.errors import BadInput
+from gangline.core.parsing import GIVEN_MAX, InvalidSpec, parse_as
 from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
 from gangline.core.specs.settings import SettingGroup, settings_of
 from gangline.core.specs.spec import with_defaults
@@ -44,21 +46,40 @@ def parse_changes_of(kind: str, texts: Iterable[str], option: str = "--set") -> 
 
 
 def parse_value(kind: str, name: str, text: str, option: str = "--set") -> Any:
-    """Return the value of a setting, by its name, as somebody types it. Raise `BadInput` if there is no such setting.
+    """Return the value of a setting, by its name, as somebody types it. Raise `BadInput` if there is no such setting, or if a number or a word
+    is not one that it takes.
 
-    It is TOML, and what is no TOML is a text, as every value of a setting that is one: the spec's own check refuses others in its words.
+    It is TOML, and what is no TOML is a text, as every value of a setting that is one. `none` stands for the default of a setting that may
+    have no value.
     """
     hint, text = check_name(kind, name, option), text.strip()
+    if text == "none" and NoneType in get_args(hint) and not _is_text(hint):
+        return None
     try:
         found = tomllib.loads(f"value = {text}")["value"]
         json.dumps(found, allow_nan=False)
     except (ValueError, TypeError):  # no TOML, or a date or a number that JSON has not
-        return text
-    return text if _is_text(hint) and not isinstance(found, str) else found
+        found = text
+    return check_value(kind, name, text if _is_text(hint) and not isinstance(found, str) else found, option)
 
 
-def check_name(kind: str, name: str, option: str = "--set") -> Any:
-    """Return the type of a setting. Raise `BadInput` if jobs of this kind have none of this name."""
+def check_value(kind: str, name: str, value: Any, option: str = "--set") -> Any:
+    """Return the value as a spec has it, if the setting is a number, a word or a text. Raise `BadInput` if it does not take this one.
+
+    Tables, lists and models are checked with the spec as a whole.
+    """
+    hint = check_name(kind, name, option, whole=True)
+    if isinstance(value, dict | list) or not _is_plain(check_name(kind, name, option)):
+        return value
+    try:
+        return parse_as(hint, value, options=True)
+    except InvalidSpec as error:
+        why = error.problems[0].message.partition(", not ")[0]
+        raise BadInput(f"{option} {name}={str(value)[:GIVEN_MAX]}: {why}") from None
+
+
+def check_name(kind: str, name: str, option: str = "--set", *, whole: bool = False) -> Any:
+    """Return the type of a setting, the `whole` annotation with its limits if that is wanted. Raise `BadInput` if jobs of this kind have none of this name."""
     of: Any = KINDS[kind].spec
     above, dot, last = name.partition(".")
     if dot and above in settings_of(of):
@@ -70,7 +91,7 @@ def check_name(kind: str, name: str, option: str = "--set") -> Any:
         near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]}?" if near else "`gangline docs training` lists every setting"
         raise BadInput(f"{option} {name}: there is no such setting", hint=hint)
-    return get_type_hints(of)[own]
+    return get_type_hints(of, include_extras=whole)[own]
 
 
 def _needs_of(kind: str) -> Iterable[str]:
@@ -84,6 +105,14 @@ def _section_of(hint: Any) -> Any:
 
 def _is_text(hint: Any) -> bool:
     return str in (hint, *get_args(hint))
+
+
+def _is_plain(hint: Any) -> bool:
+    """Return whether a setting is a number, a word of several, or a text; it may also have no value."""
+    parts = [
+        part for part in (get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)) if part is not NoneType
+    ]
+    return all(part in (int, float, bool, str) or get_origin(part) is Literal for part in parts)
 
 
 def changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,10 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
 from gangline.core.access import OwnerView
+from gangline.core.experiments.best import BestView
+from gangline.core.experiments.halving import SavedView
+from gangline.core.experiments.terms import HalvingTerms
+from gangline.core.experiments.views import ExperimentPlanView, ExperimentRunView, ExperimentView
 from gangline.core.files import File
 from gangline.core.fleet.explained import JobOffer, JobOffers
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
@@ -51,6 +55,7 @@ __all__ = [
     "AttemptView",
     "BaseView",
     "BatchLineView",
+    "BestView",
     "BilledTime",
     "CheckpointFilesView",
     "CheckpointView",
@@ -60,12 +65,16 @@ __all__ = [
     "EndView",
     "EndpointView",
     "EventView",
+    "ExperimentPlanView",
+    "ExperimentRunView",
+    "ExperimentView",
     "ExtensionView",
     "ExtensionWay",
     "FactView",
     "File",
     "FittingNode",
     "GoingView",
+    "HalvingTerms",
     "InstanceView",
     "JobOffer",
     "JobOffers",
@@ -100,6 +109,7 @@ __all__ = [
     "RentableNode",
     "ReplayView",
     "SamplesView",
+    "SavedView",
     "SavingView",
     "SecretView",
     "StorageView",

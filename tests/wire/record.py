@@ -166,6 +166,7 @@ class Conversation:
         self.look_at(succeeds)
         self.administer()
         self.steer(spec, file)
+        self.experiment(spec)
         self.clean_up(succeeds)
         self.node.claim()
         self.node.notice(Notice(because="the provider will take this machine back"))
@@ -324,6 +325,17 @@ class Conversation:
         self.user.jobs.cancel(self.user.jobs.extend(job, 200).summary.id)
         (line,) = self.user.jobs.submit_batch([spec], key="lines")
         self.user.jobs.cancel(str(line.job))
+
+    def experiment(self, spec: Any) -> None:
+        asked = {"name": "ranks", "spec": spec, "vary": {"rank": [4, 8]}, "at_once": 1}
+        self.user.experiments.plan(asked)
+        made = self.user.experiments.submit(asked, key="experiment").id
+        list(self.user.experiments.list())
+        list(self.user.experiments.runs(made))
+        self.user.experiments.get(made)
+        self.user.experiments.change(made, at_once=2)
+        self.user.experiments.resume(made)
+        self.user.experiments.stop(made)
 
     def clean_up(self, job: str) -> None:
         self.user.storage.get()

@@ -19,6 +19,7 @@ from gangline.api.answers.openapi import serve_document
 from gangline.api.answers.repeats import InFlight
 from gangline.api.answers.streams import Followers
 from gangline.api.by_hand import StraightWay
+from gangline.api.experiments import experiment_routes
 from gangline.api.install.routes import install_routes
 from gangline.api.jobs import list_routes, submit_routes
 from gangline.api.lanes import OperationsRoute
@@ -81,6 +82,7 @@ def make_app(
     app.include_router(list_routes.router)
     app.include_router(submit_routes.router)
     app.include_router(user_routes.router)
+    app.include_router(experiment_routes.router)
     app.include_router(retention_routes.router)
     app.include_router(base_routes.router)
     app.include_router(access_routes.router)

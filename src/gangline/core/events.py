@@ -27,13 +27,15 @@ EventKind = Literal[
     "not done",
     "over budget",
     "bans lifted",
+    "admitted",
+    "advanced",
     "cleaned up",
     AttemptEnd,
     Moved,
 ]
 
 EVENTS: dict[EventKind, str] = {
-    "submitted": "The job was added and waits for a node.",
+    "submitted": "The job was added and waits for a node, or for its experiment, as `because` says.",
     "fetched": "The server fetched the photos that the job named by their address: it waits for a node, and `because` says what was used.",
     "claimed": "A node took the job: an attempt begins, and `because` says why this node was chosen.",
     "prepared": "The node uploaded latents, embeddings or class images: jobs of the same data and base need not compute them again.",
@@ -49,13 +51,15 @@ EVENTS: dict[EventKind, str] = {
     "not done": "The job ended before something that its owner had asked for: `because` says what.",
     "over budget": "The attempt is stopped because its project's budget is used up, as `because` says: jobs wait until it is raised.",
     "bans lifted": "For a long time only banned machines could have taken the job, so they may try it again.",
+    "admitted": "The experiment of the job lets it wait for a node: before that, no node could take it.",
+    "advanced": "The experiment of the job lets it train on after a pause: `because` says why, for example its rank in successive halving.",
     "cleaned up": "The job ended long ago, and its checkpoints, log or previews were deleted by age: `because` says which.",
     "succeeded": "The attempt finished the job: its results are among the artifacts.",
     "failed": "The attempt failed, or no node came that the job needs: `because` says why, and whether the job is tried again.",
     "interrupted": "The node fell silent: the job waits for a node. That counts as a failure only if the job seems to kill its hosts.",
     "released": "The node handed the job back before it was finished: the job resumes elsewhere or waits. This never counts as a failure.",
-    "canceled": "The job was canceled, by its owner or because its images were no longer wanted: nothing more happens to it.",
-    "paused": "The owner paused the job while no node was working on it: it waits until it is resumed.",
+    "canceled": "The job was canceled, by its owner, by its experiment or because its images were no longer wanted: nothing more happens.",
+    "paused": "The owner or the experiment of the job paused it while no node was working on it: it waits until it is resumed.",
     "queued": "The owner resumed the job: it waits for a node again.",
 }
 

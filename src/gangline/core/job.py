@@ -13,6 +13,8 @@ AttemptEnd = Literal["succeeded", "failed", "interrupted", "released", "canceled
 AttemptState = Literal["live", AttemptEnd]
 NodeState = Literal["starting", "ready", "on_trial", "draining", "quarantined", "gone"]
 
+HELD = 2
+"""The value of `job.fetching` of a queued job that waits for its experiment: no node may take it, and none is started for it."""
 ENDED: frozenset[str] = frozenset({"succeeded", "failed", "canceled"})
 WORKING: frozenset[str] = frozenset({"ready", "on_trial"})
 

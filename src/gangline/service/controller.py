@@ -8,6 +8,7 @@ from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.deployment import Deployment
+from gangline.service.experiments.tend import tend_experiments
 from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
@@ -44,6 +45,7 @@ class Controller:
         end_unheeded(deployment, now_ms)
         give_up_silent(deployment, now_ms)
         give_way(deployment, now_ms)
+        tend_experiments(deployment, now_ms)
         self._every(
             policy.watch_interval_s, now_ms, watch_attempts, judge_machines, begin_trials, yield_bans, fail_unmatched
         )

@@ -62,6 +62,14 @@ ROUTES = {
     "POST /v1/plans": Entry("viewer", body="spec"),
     "POST /v1/jobs": Entry("member", 201, body="spec"),
     "POST /v1/jobs/batch": Entry("member", body="spec"),
+    "POST /v1/experiments": Entry("member", 201, body="experiment"),
+    "POST /v1/experiments/plan": Entry("viewer", body="experiment"),
+    "GET /v1/experiments": Entry("viewer"),
+    "GET /v1/experiments/{experiment}": Entry("viewer", elsewhere=404),
+    "GET /v1/experiments/{experiment}/runs": Entry("viewer", elsewhere=404),
+    "POST /v1/experiments/{experiment}/stop": Entry("member", elsewhere=404),
+    "POST /v1/experiments/{experiment}/resume": Entry("member", elsewhere=404),
+    "PATCH /v1/experiments/{experiment}": Entry("member", body={"at_once": 2}, elsewhere=404),
     "POST /v1/jobs/{job}/cancel": Entry("member", elsewhere=404),
     "POST /v1/jobs/{job}/pause": Entry("member", elsewhere=404),
     "POST /v1/jobs/{job}/resume": Entry("member", elsewhere=404),
@@ -196,6 +204,7 @@ class House:
             "who may join": ("join", JOIN),
             "node": ("node", joined["node"]["token"]),
         } | {role: (role, service.key(role)) for role in KEY_ROLES}
+        experiment = {"spec": to_json(service.spec()), "vary": {"rank": [4, 8]}}
         self.hold = f"?fencing={hold.fencing}"
         self.ids = {
             "key": service.make_key("viewer")["key"]["id"],
@@ -210,10 +219,12 @@ class House:
             "step": "10",
             "secret": "HF_TOKEN",
             "endpoint": "ours",
+            "experiment": service.ask("POST", "/v1/experiments", json=experiment).json()["id"],
             "name": "gangline-0.0.1-py3-none-any.whl",
         }
         self.bodies = {
             "spec": {"spec": to_json(service.spec())},
+            "experiment": experiment,
             "base": {"name": "mine", "base": asdict(service.spec().base)},
             "downloads": {"keys": [blob_key(PROJECT, service.photo.sha256)]},
         }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gangline.core.specs.changes import SettingChange, differences, model_name
+from gangline.core.specs.changes import SettingChange, setting_changes, model_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ def changes_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Set
     """Return what differs between two specs of the same photos: the models by the names that people know them by, then the settings."""
     models = ((role, *(model_name(spec.get(role)) or None for spec in (before, after))) for role in ("base", "vae"))
     changed = (SettingChange(setting=role, before=old, after=new) for role, old, new in models if old != new)
-    return (*changed, *differences(before, after))
+    return (*changed, *setting_changes(before, after))
 
 
 def name_of_clone(wanted: str, before: str, title_before: str, title_after: str) -> str:

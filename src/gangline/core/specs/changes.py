@@ -115,7 +115,7 @@ def _is_plain(hint: Any) -> bool:
     return all(part in (int, float, bool, str) or get_origin(part) is Literal for part in parts)
 
 
-def changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def apply_changes(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec with these settings, as it would be submitted. Raise `BadInput` for one that a new job cannot have another value of.
 
     A new base brings its own VAE, kind of prediction and licence, unless these are changed too.
@@ -144,7 +144,7 @@ def changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return made
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[SettingChange, ...]:
+def setting_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[SettingChange, ...]:
     """Return the settings in which two specs differ, in the order of the specs' own lists; those of tables one by one.
 
     A setting that a spec of an older version lacks has its default. Inputs are compared by their names elsewhere, the base included.

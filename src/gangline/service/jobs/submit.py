@@ -120,7 +120,7 @@ def queue(
     The job may begin from the checkpoints of the job `begins_from`, which are kept until it has its first one; from none that is newer than
     `begins_step`. One that continues that job begins from that step alone.
     """
-    _check_sets(spec)
+    check_sets(spec)
     inputs = {path: file for path, file in spec.input_files().items() if not (places and path.startswith("photos/"))}
     check_here(deployment, project, inputs)
     check_target(deployment, project, spec.deliver)
@@ -156,7 +156,7 @@ def queue(
         *awaited,
         *delivering(job, spec.deliver),
         *listing(project, job, inputs.values()),
-        *_rhythm(spec, job, now_ms),
+        *picture_rhythm(spec, job, now_ms),
         *_inheriting(job, begins_from, begins_step, exactly=_begins_exactly(spec, begins_from)),
         event(
             job,
@@ -235,10 +235,13 @@ def _inheriting(job: str, begins_from: str | None, step: int | None, *, exactly:
     ]
 
 
-def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **facts: object) -> Write:
+def adding(
+    spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, fetching: int = 0, **facts: object
+) -> Write:
     """Return the write of a new job.
 
-    `settings` has its base, needs and number of attempts; `copied_bytes` of its inputs were copied from the hub.
+    `settings` has its base, needs and number of attempts; `copied_bytes` of its inputs were copied from the hub. `fetching` is not 0 for a
+    job that no node may take yet.
     """
     needs = settings.needs
     return guard(
@@ -256,11 +259,12 @@ def adding(spec: Spec | SampleSpec, settings: Spec, *, copied_bytes: int = 0, **
         pool=needs.pool,
         trust=needs.trust,
         attempts_max=settings.attempts_max,
+        fetching=fetching,
         **facts,
     )
 
 
-def _check_sets(spec: Spec) -> None:
+def check_sets(spec: Spec) -> None:
     """Raise `BadInput` if a data set is a local path: no node could read it."""
     sets = spec.data if needs_data_sets(spec) else ()
     for data in sets:
@@ -271,7 +275,7 @@ def _check_sets(spec: Spec) -> None:
             )
 
 
-def _rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:
+def picture_rhythm(spec: Spec, job: str, now_ms: int) -> list[Write]:
     """Return the write of when pictures of the job are due, if any are."""
     every = {"every_steps": spec.sample_every_steps, "every_s": spec.sample_every_s}
     return (

@@ -8,6 +8,7 @@ import httpx
 from gangline.tls import trusted
 from gangline.wire.aio.access import AsyncJoinTokenCalls, AsyncKeyCalls, AsyncProjectCalls, AsyncSecretCalls
 from gangline.wire.aio.endpoints import AsyncEndpointCalls
+from gangline.wire.aio.experiments import AsyncExperimentCalls
 from gangline.wire.aio.files import AsyncFileCalls
 from gangline.wire.aio.fleet import AsyncNodeCalls, AsyncPoolCalls
 from gangline.wire.aio.http import AsyncHttp
@@ -38,6 +39,7 @@ class AsyncApiClient:
         self.files = AsyncFileCalls(http, self._store)
         self.events = AsyncEventCalls(http)
         self.jobs = AsyncJobCalls(http)
+        self.experiments = AsyncExperimentCalls(http)
         self.facts = AsyncFactCalls(http)
         self.logs = AsyncLogCalls(http)
         self.metrics = AsyncMetricCalls(http)

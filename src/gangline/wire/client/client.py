@@ -9,6 +9,7 @@ import httpx
 from gangline.tls import trusted
 from gangline.wire.client.access import JoinTokenCalls, KeyCalls, ProjectCalls, SecretCalls
 from gangline.wire.client.endpoints import EndpointCalls
+from gangline.wire.client.experiments import ExperimentCalls
 from gangline.wire.client.files import FileCalls
 from gangline.wire.client.fleet import NodeCalls, PoolCalls
 from gangline.wire.client.http import Http
@@ -39,6 +40,7 @@ class ApiClient:
         self.files = FileCalls(http, self._store)
         self.events = EventCalls(http)
         self.jobs = JobCalls(http)
+        self.experiments = ExperimentCalls(http)
         self.facts = FactCalls(http)
         self.logs = LogCalls(http)
         self.metrics = MetricCalls(http)

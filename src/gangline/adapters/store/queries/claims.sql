@@ -3,7 +3,8 @@
 -- name: waiting_projects
 -- List projects with a training job that no node has tried yet.
 SELECT id, share, usage, usage_ms, budget, spent, reserved FROM project
-WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0 AND job.kind <> 'sample'
+WHERE (SELECT id FROM job WHERE job.project = project.id AND job.state = 'queued' AND job.fencing = 0 AND job.fetching = 0
+         AND job.kind <> 'sample'
        ORDER BY priority DESC LIMIT 1) IS NOT NULL
 
 -- name: interrupted_candidates
@@ -12,7 +13,7 @@ SELECT id, project, kind, wanted, fencing, version, priority, queued_ms, ready_m
        input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from,
        EXISTS (SELECT 1 FROM node_base WHERE node_base.node = :node AND node_base.base = job.base) AS held
 FROM job
-WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
+WHERE state = 'queued' AND fencing > 0 AND fetching = 0 AND kind <> 'sample' AND ready_ms <= :now AND gpu_memory_gb <= :gpu_memory_gb AND slots <= :slots_free
   AND gpu IN ('', :gpu) AND pool IN ('', :pool) AND trust <= :trust AND numerics IN ('', :numerics)
   AND :kinds LIKE '%,' || wanted || ',%'
   AND EXISTS (SELECT 1 FROM project WHERE project.id = job.project
@@ -131,7 +132,7 @@ SELECT id FROM job WHERE state = 'queued' AND fetching = 0 AND kind <> 'sample' 
 -- List jobs that are ready and have waited for long, because every machine that could take them is banned. A job that fits no node at
 -- all is not listed. Both questions end at the first node that answers them.
 SELECT job.id, job.version FROM job
-WHERE job.state = 'queued' AND job.fencing > 0 AND job.queued_ms < :before AND job.ready_ms < :before
+WHERE job.state = 'queued' AND job.fencing > 0 AND job.fetching = 0 AND job.queued_ms < :before AND job.ready_ms < :before
   AND job.id IN (SELECT job FROM ban)
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.state IN ('ready', 'on_trial') AND node.gpu_memory_gb >= job.gpu_memory_gb
                   AND job.gpu IN ('', node.gpu) AND job.pool IN ('', node.pool) AND job.trust <= node.trust
@@ -160,7 +161,7 @@ SELECT COUNT(*) AS jobs FROM (SELECT id FROM job WHERE state = 'queued' AND kind
 -- name: jobs_before
 -- Count the jobs ahead of a fresh job: fresh ones of its project with at least its priority, and all interrupted ones. Each count has a
 -- limit.
-SELECT (SELECT COUNT(*) FROM (SELECT id FROM job WHERE project = :project AND state = 'queued' AND fencing = 0 AND kind <> 'sample'
-                              AND priority >= :priority LIMIT :limit) AS fresh)
-     + (SELECT COUNT(*) FROM (SELECT id FROM job WHERE state = 'queued' AND fencing > 0 AND kind <> 'sample'
+SELECT (SELECT COUNT(*) FROM (SELECT id FROM job WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0
+                              AND kind <> 'sample' AND priority >= :priority LIMIT :limit) AS fresh)
+     + (SELECT COUNT(*) FROM (SELECT id FROM job WHERE state = 'queued' AND fencing > 0 AND fetching = 0 AND kind <> 'sample'
                               LIMIT :limit) AS again) AS jobs

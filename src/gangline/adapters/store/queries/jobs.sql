@@ -4,10 +4,10 @@
 -- Add a job, unless the same request (its Idempotency-Key) has added one before.
 INSERT INTO job (id, project, name, kind, wanted, spec, spec_hash, request, state, because, steps, save_s, priority, base, workload,
                  slots, input_bytes, checkpoint_bytes, gpu, gpu_memory_gb, pool, trust, exact, numerics, fencing,
-                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed, owner, fingerprint)
+                 attempts_failed, attempts_max, ready_ms, version, submitted_ms, queued_ms, listed, owner, fingerprint, fetching)
 VALUES (:id, :project, :name, :kind, :wanted, :spec, :spec_hash, :request, 'queued', :because, :steps, :save_s, :priority, :base,
         :workload, :slots, :input_bytes, 0, :gpu, :gpu_memory_gb, :pool, :trust, :exact, '', 0, 0, :attempts_max, :now,
-        1, :now, :now, 1, :owner, :fingerprint)
+        1, :now, :now, 1, :owner, :fingerprint, :fetching)
 ON CONFLICT DO NOTHING
 
 -- name: followed

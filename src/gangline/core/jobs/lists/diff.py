@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gangline.core.job import JobState
 from gangline.core.money.cost import CostPart
-from gangline.core.specs.changes import SettingChange, differences, model_name
+from gangline.core.specs.changes import SettingChange, setting_changes, model_name
 from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
 from gangline.core.specs.settings import SettingGroup, settings_of
 
@@ -71,7 +71,7 @@ def compare(first: ComparedJob, second: ComparedJob) -> JobsDiff:
     return JobsDiff(
         first=one,
         second=other,
-        settings=differences(first.spec, second.spec),
+        settings=setting_changes(first.spec, second.spec),
         models=tuple(_models(first.spec, second.spec)),
         inputs=tuple(_inputs(first.spec, second.spec)),
         same_numerics=len({*one.numerics, *other.numerics}) == 1 if known else None,

@@ -9,7 +9,7 @@ from gangline.core.errors import BadInput
 from gangline.core.jobs.clone import CloneView, changes_of, name_of_clone, notes_of_clone, output_name_of_clone
 from gangline.core.parsing import to_json
 from gangline.core.places.places import PhotoPlace, without_keys
-from gangline.core.specs.changes import changed
+from gangline.core.specs.changes import apply_changes
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import Spec, parse_spec
@@ -80,7 +80,7 @@ def _made(deployment: Deployment, project: str, job: Row, changes: Mapping[str, 
     if KINDS[job["kind"]].renders:
         raise BadInput(f"{job['id']} renders pictures and cannot be cloned", hint="clone the job that trains")
     value = json.loads(job["spec"])
-    spec, places = read_submission(deployment, project, changed(value, changes))
+    spec, places = read_submission(deployment, project, apply_changes(value, changes))
     title = spec.title if places else parse_spec(value).title
     called = name_of_clone(name, job["name"], title, spec.title)
     if isinstance(spec, LoraSpec):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gangline.core.access import OwnerView
-from gangline.core.job import Node
+from gangline.core.job import HELD, Node
 from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.lists.ids import as_list
 from gangline.core.jobs.supply import Supply
@@ -40,6 +40,7 @@ def summaries(deployment: Deployment, project: str, ids: Sequence[str], now_ms: 
         banned=_banned(deployment, rows),
         stored=stored_micro_usd(deployment, listed, now_ms),
         imports=_imports(deployment, rows),
+        held=_held(deployment, rows),
     )
     return tuple(page.summary(row) for row in rows)
 
@@ -62,9 +63,21 @@ def _banned(deployment: Deployment, rows: Sequence[Row]) -> Mapping[str, frozens
 
 def _imports(deployment: Deployment, rows: Sequence[Row]) -> Mapping[str, Row]:
     """Return how far the photos of each job are that waits for them."""
-    waiting = [row["id"] for row in rows if row["state"] == "queued" and row["fetching"]]
+    waiting = [row["id"] for row in rows if row["state"] == "queued" and row["fetching"] not in (0, HELD)]
     found = deployment.store.load("imports_of_jobs", **as_list(waiting)) if waiting else []
     return {row["job"]: row for row in found}
+
+
+def _held(deployment: Deployment, rows: Sequence[Row]) -> Mapping[str, Row]:
+    """Return the experiment of each job that waits for it."""
+    waiting = [row["id"] for row in rows if row["state"] == "queued" and row["fetching"] == HELD]
+    found = deployment.store.load("experiments_of_jobs", **as_list(waiting)) if waiting else []
+    return {row["job"]: row for row in found}
+
+
+def why_held(experiment: Row) -> str:
+    """Return why a job waits for its experiment, of which the name and the reason are given."""
+    return f"waits for its experiment {experiment['name']}: {experiment['because']}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +110,7 @@ class _Page:
     banned: Mapping[str, frozenset[str]]
     stored: Mapping[str, int]
     imports: Mapping[str, Row]
+    held: Mapping[str, Row]
     fits: dict[Hashable, Fit] = field(default_factory=dict)
 
     def summary(self, row: Row) -> JobSummary:
@@ -155,6 +169,8 @@ class _Page:
         """Return the reason of the job's state; for a queued job, why it waits now."""
         if row["state"] != "queued":
             return row["because"]
+        if row["fetching"] == HELD:
+            return why_held(self.held[row["id"]])
         if row["fetching"]:
             return why_waiting(self.imports.get(row["id"]), self.now_ms)
         found, waiting = self.here(), as_candidate(row)

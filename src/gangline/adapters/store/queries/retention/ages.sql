@@ -62,12 +62,15 @@ UPDATE job SET listed = 1 WHERE id = :id AND listed = 0
 INSERT INTO job_file (project, sha256, job) VALUES (:project, :sha256, :job)
 
 -- name: blobs_unused
--- List files that nobody has uploaded or named for long, and that no job uses which waits, runs or ended recently.
+-- List files that nobody has uploaded or named for long, and that no job and no experiment uses which waits, runs or ended recently.
 SELECT project, sha256, bytes, used_ms FROM blob
 WHERE going = '' AND used_ms < :before AND made_ms < :before
   AND NOT EXISTS (SELECT 1 FROM job_file JOIN job ON job.id = job_file.job
                   WHERE job_file.project = blob.project AND job_file.sha256 = blob.sha256
                   AND (job.ended_ms IS NULL OR job.ended_ms >= :before))
+  AND NOT EXISTS (SELECT 1 FROM experiment_file JOIN experiment ON experiment.id = experiment_file.experiment
+                  WHERE experiment_file.project = blob.project AND experiment_file.sha256 = blob.sha256
+                  AND (experiment.ended_ms IS NULL OR experiment.ended_ms >= :before))
 ORDER BY used_ms, project, sha256 LIMIT :limit
 
 -- name: give_up_blob

@@ -47,11 +47,12 @@ UPDATE checkpoint SET pinned = 0 WHERE job = :job
 DELETE FROM job_file WHERE job = :job
 
 -- name: blobs_of_job
--- List a job's files, each with the number of other jobs that use it.
+-- List a job's files, each with the number of other jobs and of experiments that use it.
 SELECT blob.sha256, blob.bytes, blob.used_ms,
        (SELECT COUNT(*) FROM job_file AS other
         WHERE other.project = blob.project AND other.sha256 = blob.sha256 AND other.job <> job_file.job
-          AND other.job NOT IN (SELECT sample.job FROM sample WHERE sample.parent = job_file.job)) AS others
+          AND other.job NOT IN (SELECT sample.job FROM sample WHERE sample.parent = job_file.job))
+       + (SELECT COUNT(*) FROM experiment_file WHERE experiment_file.project = blob.project AND experiment_file.sha256 = blob.sha256) AS others
 FROM job_file JOIN blob ON blob.project = job_file.project AND blob.sha256 = job_file.sha256
 WHERE job_file.job = :job AND blob.going = '' ORDER BY blob.sha256
 
@@ -59,5 +60,7 @@ WHERE job_file.job = :job AND blob.going = '' ORDER BY blob.sha256
 SELECT project, key, attempt, subject, manifest, prefix, used_ms FROM prepared WHERE attempt = :attempt
 
 -- name: specs_at_work
--- List specs of jobs on the same base that wait or run and have their photos.
-SELECT spec FROM job WHERE project = :project AND base = :base AND ended_ms IS NULL AND fetching = 0 AND id <> :but
+-- List specs of jobs on the same base that wait or run and have their photos, one of several jobs that can use the same prepared files.
+SELECT MIN(job.spec) AS spec FROM job LEFT JOIN experiment_run AS run ON run.job = job.id
+WHERE job.project = :project AND job.base = :base AND job.ended_ms IS NULL AND job.fetching <> 1 AND job.id <> :but
+GROUP BY CASE WHEN run.prepares IS NULL OR run.prepares = '' THEN job.id ELSE run.prepares END

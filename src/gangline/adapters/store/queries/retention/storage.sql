@@ -45,12 +45,18 @@ GROUP BY 1
 SELECT blob.sha256, blob.bytes, CASE WHEN blob.used_ms > blob.made_ms THEN blob.used_ms ELSE blob.made_ms END AS named_ms,
        COUNT(job.id) AS jobs, SUM(CASE WHEN job.id IS NOT NULL AND job.ended_ms IS NULL THEN 1 ELSE 0 END) AS at_work,
        MAX(job.ended_ms) AS ended_ms
-FROM blob LEFT JOIN job_file ON job_file.project = blob.project AND job_file.sha256 = blob.sha256
-     LEFT JOIN job ON job.id = job_file.job
+FROM blob LEFT JOIN (SELECT project, sha256, job FROM job_file
+                     UNION ALL SELECT shared.project, shared.sha256, run.job
+                     FROM experiment_file AS shared JOIN experiment_run AS run ON run.experiment = shared.experiment) AS named
+     ON named.project = blob.project AND named.sha256 = blob.sha256
+     LEFT JOIN job ON job.id = named.job
 WHERE blob.project = :project GROUP BY blob.sha256, blob.bytes, blob.used_ms, blob.made_ms
 
 -- name: jobs_with_files
-SELECT COUNT(DISTINCT job) AS jobs FROM job_file WHERE project = :project
+SELECT (SELECT COUNT(DISTINCT job) FROM job_file WHERE project = :project)
+     + (SELECT COUNT(*) FROM experiment_run AS run JOIN experiment ON experiment.id = run.experiment
+        WHERE experiment.project = :project
+          AND EXISTS (SELECT 1 FROM experiment_file AS shared WHERE shared.experiment = experiment.id)) AS jobs
 
 -- name: prepared_of_project
 SELECT manifest, used_ms, attempt.job FROM prepared JOIN attempt ON attempt.id = prepared.attempt WHERE project = :project

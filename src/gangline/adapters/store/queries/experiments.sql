@@ -1,0 +1,129 @@
+-- Experiments and their jobs. A held job has `fetching = 2`.
+
+-- name: add_experiment
+INSERT INTO experiment (id, project, name, owner, settings, measure, at_once, budget, halving, state, because, price, version, made_ms)
+VALUES (:id, :project, :name, :owner, :settings, :measure, :at_once, :budget, :halving, 'running', :because, :price, 1, :now)
+
+-- name: add_experiment_file
+INSERT INTO experiment_file (project, sha256, experiment) VALUES (:project, :sha256, :experiment)
+
+-- name: add_experiment_run
+INSERT INTO experiment_run (job, experiment, number, settings, seed, prepares)
+VALUES (:job, :experiment, :number, :settings, :seed, :prepares)
+
+-- name: experiment
+SELECT experiment.id, experiment.project, experiment.name, experiment.owner, credential.name AS owner_name, experiment.settings,
+       experiment.measure, experiment.at_once, experiment.budget, experiment.halving, experiment.state, experiment.because, experiment.best,
+       experiment.price, experiment.version, experiment.made_ms, experiment.ended_ms
+FROM experiment LEFT JOIN credential ON credential.id = experiment.owner WHERE experiment.id = :id
+
+-- name: experiments_page
+-- List ids of a project's experiments after a position, newest first.
+SELECT id, made_ms FROM experiment
+WHERE project = :project AND (made_ms, id) < (:before_ms, :before_id) ORDER BY made_ms DESC, id DESC LIMIT :limit
+
+-- name: open_experiments
+SELECT id FROM experiment WHERE ended_ms IS NULL ORDER BY made_ms, id
+
+-- name: runs_of_experiment
+-- Read what every decision about an experiment needs of its jobs. A live attempt has the values of its lease.
+SELECT run.job, run.number, run.settings, run.seed, run.prepares, run.rung, run.dropped, run.because, run.waits, run.measured, run.measured_ms,
+       job.name, job.state, job.fetching, job.version, job.fencing, job.attempts_failed, job.attempts_max, job.gpu_memory_gb, job.project,
+       job.steps, job.ended_step, job.ended_ms,
+       last.id AS attempt, last.state AS last_state, last.started_ms, last.price_micro_usd_per_hour, lease.stop_kind,
+       COALESCE(lease.step, last.step, 0) AS step,
+       tried.training_ms, tried.trained, tried.unpriced, tried.micro_usd
+FROM experiment_run AS run JOIN job ON job.id = run.job
+     LEFT JOIN attempt AS last ON last.job = job.id AND last.fencing = job.fencing
+     LEFT JOIN lease ON lease.attempt = last.id AND lease.rank = 0
+     LEFT JOIN (SELECT attempt.job, COUNT(COALESCE(held.training_ms, attempt.training_ms)) AS trained,
+                       CAST(SUM(COALESCE(attempt.ended_ms, CAST(:now AS BIGINT)) - COALESCE(held.training_ms, attempt.training_ms)) AS BIGINT)
+                           AS training_ms,
+                       SUM(CASE WHEN attempt.price_known = 0 THEN 1 ELSE 0 END) AS unpriced,
+                       CAST(SUM((SELECT COALESCE(SUM(ledger.micro_usd), 0) FROM ledger
+                                 WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id)) AS BIGINT) AS micro_usd
+                FROM experiment_run AS mine JOIN attempt ON attempt.job = mine.job
+                     LEFT JOIN lease AS held ON held.attempt = attempt.id AND held.rank = 0
+                WHERE mine.experiment = :experiment GROUP BY attempt.job) AS tried ON tried.job = run.job
+WHERE run.experiment = :experiment ORDER BY run.number
+
+-- name: runs_to_measure
+-- List jobs with metrics that are newer than what was summed up of them.
+SELECT run.job, MAX(metric.at_ms) AS at_ms
+FROM experiment_run AS run JOIN attempt ON attempt.job = run.job JOIN metric ON metric.attempt = attempt.id
+WHERE run.experiment = :experiment AND metric.at_ms > run.measured_ms GROUP BY run.job ORDER BY run.job
+
+-- name: set_measured
+UPDATE experiment_run SET measured = :measured, measured_ms = :at_ms WHERE job = :job
+
+-- name: step_experiment
+-- Only if the experiment is as it was read: of two servers, one carries a decision about several jobs out.
+UPDATE experiment SET version = version + 1 WHERE id = :id AND version = :version AND ended_ms IS NULL
+
+-- name: say_why_experiment
+UPDATE experiment SET because = :because WHERE id = :id AND because <> :because AND ended_ms IS NULL
+
+-- name: change_experiment
+UPDATE experiment SET at_once = :at_once, budget = :budget, version = version + 1
+WHERE id = :id AND version = :version AND ended_ms IS NULL
+
+-- name: stop_experiment
+-- An experiment that has ended stays as it is.
+UPDATE experiment SET state = 'stopped', because = :because, version = version + 1 WHERE id = :id AND state = 'running'
+
+-- name: end_experiment
+-- It ends once, and with the best job as it is then.
+UPDATE experiment SET state = 'ended', because = :because, best = :best, ended_ms = :now, version = version + 1
+WHERE id = :id AND version = :version AND ended_ms IS NULL
+
+-- name: release_job
+-- Let a held job wait for a node: only one that is as it was read, and only while its experiment runs.
+UPDATE job SET fetching = 0, because = :because, ready_ms = :now, queued_ms = :now, version = version + 1
+WHERE id = :id AND version = :version AND state = 'queued' AND fetching = 2
+  AND EXISTS (SELECT 1 FROM experiment WHERE experiment.id = :experiment AND state = 'running')
+
+-- name: hold_job
+-- A job that was paused waits for its experiment again.
+UPDATE job SET fetching = 2 WHERE id = :id
+
+-- name: wait_at
+UPDATE experiment_run SET waits = :waits WHERE job = :job
+
+-- name: advance_run
+-- It was among the best of its rung; it was paused there, and is not any more.
+UPDATE experiment_run SET rung = rung + 1, waits = '' WHERE job = :job AND rung = :rung AND dropped = 0
+
+-- name: drop_run
+UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job AND rung = :rung AND dropped = 0
+
+-- name: experiments_of_jobs
+-- Find the experiment of each of these jobs, and what it waits for.
+SELECT run.job, experiment.id, experiment.name, experiment.because FROM {listed_ids}
+    JOIN experiment_run AS run ON run.job = listed.id JOIN experiment ON experiment.id = run.experiment
+
+-- name: remove_experiment_run
+DELETE FROM experiment_run WHERE job = :job
+
+-- name: runs_beside
+-- Find the experiment of a job, and whether it has other jobs.
+SELECT mine.experiment,
+       (SELECT COUNT(*) FROM experiment_run AS other WHERE other.experiment = mine.experiment AND other.job <> mine.job) AS others
+FROM experiment_run AS mine WHERE mine.job = :job
+
+-- name: blobs_of_experiment
+-- List an experiment's files, each with the number of jobs and other experiments that use it.
+SELECT blob.sha256, blob.bytes, blob.used_ms,
+       (SELECT COUNT(*) FROM job_file AS other WHERE other.project = blob.project AND other.sha256 = blob.sha256)
+       + (SELECT COUNT(*) FROM experiment_file AS other
+          WHERE other.project = blob.project AND other.sha256 = blob.sha256 AND other.experiment <> experiment_file.experiment) AS others
+FROM experiment_file JOIN blob ON blob.project = experiment_file.project AND blob.sha256 = experiment_file.sha256
+WHERE experiment_file.experiment = :experiment AND blob.going = '' ORDER BY blob.sha256
+
+-- name: remove_experiment_files
+-- Only once no job of the experiment is left: another one may have its first attempt still.
+DELETE FROM experiment_file
+WHERE experiment = :experiment AND NOT EXISTS (SELECT 1 FROM experiment_run AS run WHERE run.experiment = experiment_file.experiment)
+
+-- name: remove_experiment
+DELETE FROM experiment
+WHERE id = :experiment AND NOT EXISTS (SELECT 1 FROM experiment_run AS run WHERE run.experiment = experiment.id)

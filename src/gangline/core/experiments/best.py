@@ -1,0 +1,73 @@
+"""Decide which job of an experiment is the best so far."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gangline.core.experiments.grid import combination_words
+from gangline.core.experiments.runs import ExperimentRun, by_combination, mean_value
+from gangline.core.experiments.terms import Measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestView:
+    """The best job so far. `value` is what it is compared by, `mean` that of its combination over `seeds` jobs; `because` compares."""
+
+    job: str
+    name: str
+    settings: Mapping[str, Any]
+    seed: int
+    value: float
+    step: int
+    mean: float
+    seeds: int
+    because: str
+
+
+def best_so_far(runs: Sequence[ExperimentRun], measure: Measure, *, ended: bool) -> BestView | None:
+    """Return the job of the least value in the combination of the least mean; None while no combination has all its values.
+
+    Once the experiment has `ended`, only jobs that succeeded count, so that the best one has a result. Jobs that failed, were canceled, or
+    were ended by halving never count. Of equal ones the job with the least number is the best.
+    """
+    found = list[tuple[float, int, list[ExperimentRun]]]()
+    for together in by_combination(runs):
+        counting = [run for run in together if _counts(run, ended=ended)]
+        value = mean_value(counting, measure)
+        if value is not None:
+            found.append((value, counting[0].number, counting))
+    if not found:
+        return None
+    found.sort(key=lambda each: each[:2])
+    mean, _, together = found[0]
+    run = min(together, key=lambda run: (run.measured.value(measure) or 0.0, run.number))
+    return BestView(
+        job=run.job,
+        name=run.name,
+        settings=run.settings,
+        seed=run.seed,
+        value=run.measured.value(measure) or 0.0,
+        step=run.measured.best_step if measure == "held_out_loss" else run.measured.step,
+        mean=mean,
+        seeds=len(together),
+        because=_because(run, measure, mean, len(together), found[1:]),
+    )
+
+
+def _counts(run: ExperimentRun, *, ended: bool) -> bool:
+    return run.state == "succeeded" or (not ended and not run.has_ended and run.trained)
+
+
+def _because(
+    run: ExperimentRun,
+    measure: Measure,
+    mean: float,
+    seeds: int,
+    others: Sequence[tuple[float, int, Sequence[ExperimentRun]]],
+) -> str:
+    what = "held-out loss" if measure == "held_out_loss" else "loss"
+    over = f"a mean {what} of {mean:.6g} over {seeds} seeds" if seeds > 1 else f"a {what} of {mean:.6g}"
+    named = f" with {combination_words(run.settings)}" if run.settings else ""
+    if not others:
+        return f"{run.name}{named} is the only one with a result to compare: {over}"
+    return f"{run.name}{named} has {over}, the next combination has {others[0][0]:.6g}"

@@ -1,0 +1,115 @@
+"""Decide successive halving (Jamieson & Talwalkar 2016): all jobs train a few steps, the best of them some more, and so on.
+
+A job that has a held-out loss at its rung is paused there until all others of the rung have one, or have ended. Then the best 1/eta of them
+go on, at least one, and the others end. Losses are compared at the rung's own step, so the decision does not depend on when it is made.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.core.errors import BadInput
+from gangline.core.experiments.runs import ExperimentRun, price_of_step
+from gangline.core.experiments.terms import HalvingTerms
+from gangline.core.words import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """A job that is ended, and why."""
+
+    run: ExperimentRun
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalvingStep:
+    """What to do now: jobs to pause at their rung, jobs that go on to the next one, and jobs to end; each with its reason."""
+
+    pause: tuple[Drop, ...] = ()
+    advance: tuple[Drop, ...] = ()
+    drop: tuple[Drop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedView:
+    """What halving saved: the steps that the jobs it ended did not train, and their price by the experiment's own mean cost of a step, None
+    if that is not known."""
+
+    jobs: int
+    steps: int
+    usd: float | None
+
+
+def rungs_of(terms: HalvingTerms, steps: int) -> tuple[int, ...]:
+    """Return the steps at which jobs are compared: `min_steps`, `eta` times as many, and so on, below the last step."""
+    found, at = list[int](), terms.min_steps
+    while at < steps:
+        found.append(at)
+        at *= terms.eta
+    return tuple(found)
+
+
+def check_halving(terms: HalvingTerms, steps: set[int], every: set[int | None]) -> None:
+    """Raise `BadInput` if jobs of these numbers of `steps`, which measure the held-out loss `every` so many steps, cannot be halved."""
+    if len(steps) != 1:
+        raise BadInput("halving: the jobs have different numbers of steps", hint="vary other settings than steps")
+    rungs = rungs_of(terms, *steps)
+    if not rungs:
+        raise BadInput(
+            f"halving: min_steps is {terms.min_steps}, and the jobs have {steps.pop()} steps",
+            hint="give fewer min_steps",
+        )
+    if len(every) != 1 or (interval := every.pop()) is None:
+        raise BadInput(
+            "halving compares held-out losses, and the jobs do not measure them at one interval",
+            hint="give held_out photos, and held_out_every_steps",
+        )
+    missed = next((rung for rung in rungs if rung % interval), None)
+    if missed:
+        raise BadInput(
+            f"halving: the held-out loss is measured every {interval} steps, and not at step {missed}, where jobs are compared",
+            hint="give held_out_every_steps that divides min_steps",
+        )
+
+
+def next_step(runs: Sequence[ExperimentRun], terms: HalvingTerms, steps: int) -> HalvingStep:
+    """Return what to do now with the jobs of an experiment that have `steps` steps each."""
+    pause, advance, drop = list[Drop](), list[Drop](), list[Drop]()
+    for number, at in enumerate(rungs_of(terms, steps)):
+        here = [run for run in runs if run.rung == number and not run.dropped]
+        arrived = [run for run in here if at in run.measured.at_rungs and run.state not in ("failed", "canceled")]
+        waiting = [run for run in here if not run.has_ended and at not in run.measured.at_rungs]
+        if waiting or any(run.rung < number and not run.has_ended for run in runs):
+            pause += [
+                Drop(run=run, because=_why_paused(at, len(waiting), len(here)))
+                for run in arrived
+                if run.in_progress and not run.pausing
+            ]
+        elif arrived:
+            ranked = sorted(arrived, key=lambda run: (run.measured.at_rungs[at], run.number))
+            kept = max(1, len(ranked) // terms.eta)
+            words = [_rank(run, at, place, len(ranked)) for place, run in enumerate(ranked, 1)]
+            advance += [
+                Drop(run=run, because=f"goes on: {said}") for run, said in zip(ranked[:kept], words, strict=False)
+            ]
+            drop += [
+                Drop(run=run, because=f"ended by halving: {said}, and the best {kept} went on")
+                for run, said in zip(ranked[kept:], words[kept:], strict=True)
+                if not run.has_ended
+            ]
+    return HalvingStep(pause=tuple(pause), advance=tuple(advance), drop=tuple(drop))
+
+
+def saved_by_halving(runs: Sequence[ExperimentRun], planned: float | None) -> SavedView:
+    """Return what the jobs that halving ended did not train."""
+    dropped = [run for run in runs if run.dropped]
+    steps, price = sum(run.steps - run.step for run in dropped), price_of_step(runs, planned)
+    return SavedView(jobs=len(dropped), steps=steps, usd=None if price is None else round(steps * price / 1e6, 6))
+
+
+def _why_paused(at: int, waiting: int, of: int) -> str:
+    return f"paused at step {at} by successive halving until {waiting} of {counted(of, 'job')} have got there"
+
+
+def _rank(run: ExperimentRun, at: int, place: int, of: int) -> str:
+    return f"its held-out loss at step {at} was {run.measured.at_rungs[at]:.6g}, number {place} of {of}"

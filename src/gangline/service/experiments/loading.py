@@ -1,0 +1,91 @@
+"""Load an experiment and its jobs as decisions see them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gangline.core.errors import NotFound
+from gangline.core.experiments.measured import unpack_measurements
+from gangline.core.experiments.runs import Experiment, ExperimentRun
+from gangline.core.experiments.terms import HalvingTerms
+from gangline.core.job import HELD
+from gangline.core.money.cost import time_cost_micro_usd
+from gangline.ports.store import Row
+from gangline.service.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedExperiment:
+    """An experiment and its jobs, with the rows that they were read from: `row` of the experiment, `rows` of its jobs by id."""
+
+    experiment: Experiment
+    runs: tuple[ExperimentRun, ...]
+    row: Row
+    rows: dict[str, Row]
+
+    @property
+    def steps(self) -> int:
+        """Return the steps of a job; all have as many where that matters."""
+        return max((run.steps for run in self.runs), default=0)
+
+
+def owned_experiment(deployment: Deployment, project: str, experiment: str) -> Row:
+    """Return the row of an experiment. Raise `NotFound` if the project has none of this id."""
+    rows = deployment.store.load("experiment", id=experiment)
+    if not rows or rows[0]["project"] != project:
+        raise NotFound(f"there is no experiment {experiment}", hint="`gangline experiments ls` lists them")
+    return rows[0]
+
+
+def load_experiment(deployment: Deployment, row: Row, now_ms: int) -> LoadedExperiment:
+    """Return an experiment, given its row, with its jobs as they are now."""
+    found = deployment.store.load("runs_of_experiment", experiment=row["id"], now=now_ms)
+    return LoadedExperiment(
+        experiment=as_experiment(row),
+        runs=tuple(as_run(each, now_ms) for each in found),
+        row=row,
+        rows={each["job"]: each for each in found},
+    )
+
+
+def as_experiment(row: Row) -> Experiment:
+    return Experiment(
+        **{name: row[name] for name in ("id", "name", "state", "because", "measure", "at_once", "budget", "price")},
+        halving=HalvingTerms(**json.loads(row["halving"])) if row["halving"] else None,
+    )
+
+
+def as_run(row: Row, now_ms: int) -> ExperimentRun:
+    live = row["last_state"] == "live"
+    succeeded = row["state"] == "succeeded"
+    return ExperimentRun(
+        **{
+            name: row[name]
+            for name in ("job", "name", "number", "seed", "state", "version", "steps", "prepares", "rung")
+        },
+        **{name: row[name] for name in ("because", "waits")},
+        settings=json.loads(row["settings"]),
+        held=row["state"] == "queued" and row["fetching"] == HELD,
+        pausing=row["state"] == "paused" or (live and row["stop_kind"] == "paused"),
+        step=(row["ended_step"] or row["steps"]) if succeeded else row["step"],
+        trained=bool(row["trained"]),
+        micro_usd=_spent(row, now_ms),
+        priced=not row["unpriced"],
+        dropped=bool(row["dropped"]),
+        measured=unpack_measurements(row["measured"]),
+    )
+
+
+def _spent(row: Row, now_ms: int) -> int:
+    """Return what is in the ledger; for a live attempt, plus what its time would cost if it ended now."""
+    known = row["micro_usd"] or 0
+    if row["last_state"] != "live":
+        return known
+    price = row["price_micro_usd_per_hour"]
+    return known + time_cost_micro_usd(price_micro_usd_per_hour=price, from_ms=row["started_ms"], to_ms=now_ms)
+
+
+def count_states(runs: Sequence[ExperimentRun]) -> dict[str, int]:
+    """Return how many jobs are in each state, `held` among them; a state without jobs is left out."""
+    states = ["held" if run.held else run.state for run in runs]
+    return {state: states.count(state) for state in dict.fromkeys(sorted(states))}

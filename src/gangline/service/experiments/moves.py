@@ -1,0 +1,99 @@
+"""Move jobs of an experiment: pause, hold again, release, cancel. Each is one guarded transaction, and may be repeated."""
+
+from collections.abc import Sequence
+
+from gangline.core.experiments.runs import ExperimentRun, RunWaits
+from gangline.core.job import ENDED, Job
+from gangline.core.jobs.failure import Verdict
+from gangline.ports.store import Row, Write, guard, write
+from gangline.service.attempts import JOB_COLUMNS, conclude, event, moving
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import steer
+
+AT_ONCE = 200
+"""So many held jobs are canceled in one transaction."""
+
+
+def release_run(deployment: Deployment, experiment: Row, run: ExperimentRun, now_ms: int) -> bool:
+    """Let a held job wait for a node. Return False if it changed meanwhile, or its experiment was stopped."""
+    because = f"released by its experiment {experiment['name']}"
+    return deployment.store.apply(
+        guard("release_job", id=run.job, version=run.version, experiment=experiment["id"], because=because, now=now_ms),
+        event(run.job, "admitted", because, now_ms),
+    )
+
+
+def pause_run(deployment: Deployment, row: Row, because: str, waits: RunWaits, now_ms: int) -> bool:
+    """Pause a job that waits for a node or has one, which saves and hands it back first. Return False if it changed meanwhile."""
+    job, at = _job(row), write("wait_at", job=row["job"], waits=waits)
+    if row["last_state"] == "live" and row["state"] == "running":
+        return deployment.store.apply(
+            write("ask_to_pause", attempt=row["attempt"], because=because, now=now_ms),
+            guard("say_why", id=job.id, version=job.version, because=because),
+            event(job.id, "asked to stop", because, now_ms, attempt=row["attempt"]),
+            at,
+        )
+    return deployment.store.apply(_moving(job, "paused", because, now_ms), event(job.id, "paused", because, now_ms), at)
+
+
+def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
+    """Return the writes that let a paused job wait for its experiment again, or one that its node is about to hand back."""
+    job = _job(row)
+    if row["state"] == "paused":
+        return [
+            _moving(job, "queued", because, now_ms),
+            write("hold_job", id=job.id),
+            event(job.id, "advanced", because, now_ms),
+        ]
+    if row["last_state"] == "live" and row["stop_kind"] == "paused":
+        return [
+            write("unpause_lease", attempt=row["attempt"]),
+            guard("say_why", id=job.id, version=job.version, because=because),
+            event(job.id, "advanced", because, now_ms),
+        ]
+    return [event(job.id, "advanced", because, now_ms)]
+
+
+def cancel_held(deployment: Deployment, rows: Sequence[Row], because: str, now_ms: int) -> None:
+    """Cancel jobs that no node has, many in one transaction; those of one in which a job changed meanwhile, each by itself."""
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE]
+        writes = [
+            each
+            for row in some
+            for each in (
+                _moving(_job(row), "canceled", because, now_ms),
+                event(row["job"], "canceled", because, now_ms),
+            )
+        ]
+        if not deployment.store.apply(*writes):
+            for row in some:
+                cancel_run(deployment, row["job"], because, now_ms)
+
+
+def cancel_run(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
+    """Cancel a job for this reason, and the rendering of its pictures. Return False if it had ended already."""
+    for row in deployment.store.load("open_samples", parent=job_id):
+        steer.cancel(deployment, row["id"], now_ms)
+
+    def act(job: Job, live: Row | None) -> bool:
+        if live:
+            return conclude(deployment, live["id"], lambda now, _attempt, _past: _verdict(now, because), now_ms)
+        return deployment.store.apply(
+            _moving(job, "canceled", because, now_ms), event(job.id, "canceled", because, now_ms)
+        )
+
+    return steer.until_done(deployment, job_id, act, leave=ENDED)
+
+
+def _verdict(job: Job, because: str) -> Verdict:
+    return Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
+
+
+def _moving(job: Job, state: str, because: str, now_ms: int) -> Write:
+    verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)  # type: ignore[arg-type]
+    return moving(job, verdict, now_ms)
+
+
+def _job(row: Row) -> Job:
+    return Job(**{name: row["job" if name == "id" else name] for name in JOB_COLUMNS})

@@ -1,0 +1,104 @@
+"""Answer what users ask about experiments. Writes nothing."""
+
+import json
+
+from gangline.core.access import OwnerView
+from gangline.core.experiments.best import BestView, best_so_far
+from gangline.core.experiments.halving import saved_by_halving
+from gangline.core.experiments.runs import price_of_step, spent_micro_usd
+from gangline.core.experiments.views import ExperimentPage, ExperimentRunView, ExperimentView
+from gangline.core.jobs.lists.cursor import read_cursor, write_cursor
+from gangline.core.jobs.lists.filters import NEWEST, JobFilters, ListPosition
+from gangline.core.money.cost import unknown_parts
+from gangline.ports.store import Row
+from gangline.service.deployment import Deployment
+from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment, owned_experiment
+from gangline.service.jobs.lists.summaries import summaries
+
+PAGE_MAX = 50
+"""A page has at most this many experiments: each may have a thousand jobs to count."""
+OF_EXPERIMENTS = JobFilters(named="experiments")
+"""It makes the cursors of this list others than those of lists of jobs."""
+
+
+def experiment_view(deployment: Deployment, project: str, experiment: str, now_ms: int) -> ExperimentView:
+    """Return an experiment as it is now. Raise `NotFound`."""
+    return _view(deployment, owned_experiment(deployment, project, experiment), now_ms)
+
+
+def page_of_experiments(
+    deployment: Deployment, project: str, now_ms: int, *, limit: int, cursor: str | None
+) -> ExperimentPage:
+    """Return a page of a project's experiments, newest first. Raise `BadInput` for a cursor that is not of this list."""
+    start = NEWEST if cursor is None else read_cursor(cursor, OF_EXPERIMENTS)
+    before = {"before_ms": start.at_ms, "before_id": start.id}
+    found = deployment.store.load("experiments_page", project=project, **before, limit=limit + 1)
+    listed = [deployment.store.load("experiment", id=row["id"])[0] for row in found[:limit]]
+    last = ListPosition(listed[-1]["made_ms"], listed[-1]["id"]) if len(found) > limit else None
+    return ExperimentPage(
+        experiments=tuple(_view(deployment, row, now_ms) for row in listed),
+        next=None if last is None else write_cursor(last, OF_EXPERIMENTS),
+    )
+
+
+def runs_view(deployment: Deployment, project: str, experiment: str, now_ms: int) -> list[ExperimentRunView]:
+    """Return the jobs of an experiment, in the order of their numbers. Raise `NotFound`."""
+    found = load_experiment(deployment, owned_experiment(deployment, project, experiment), now_ms)
+    shown = {each.id: each for each in summaries(deployment, project, [run.job for run in found.runs], now_ms)}
+    return [
+        ExperimentRunView(
+            **{name: getattr(run, name) for name in ("number", "job", "name", "settings", "seed", "rung")},
+            state="held" if run.held else shown[run.job].state,
+            because=shown[run.job].because,
+            step=shown[run.job].step,
+            steps=run.steps,
+            held_out_loss=run.measured.held_out_loss,
+            best_held_out_loss=run.measured.best_held_out_loss,
+            best_step=run.measured.best_step,
+            loss=shown[run.job].loss if run.measured.loss is None else run.measured.loss,
+            training_s=round((found.rows[run.job]["training_ms"] or 0) / 1000, 1),
+            cost_usd=shown[run.job].cost_usd,
+            cost_lacks=shown[run.job].cost_lacks,
+        )
+        for run in found.runs
+        if run.job in shown  # else it was deleted meanwhile
+    ]
+
+
+def _view(deployment: Deployment, row: Row, now_ms: int) -> ExperimentView:
+    found = load_experiment(deployment, row, now_ms)
+    experiment, runs = found.experiment, found.runs
+    tried = [run for run in runs if found.rows[run.job]["fencing"]]
+    return ExperimentView(
+        **{
+            name: getattr(experiment, name)
+            for name in ("id", "name", "state", "because", "measure", "at_once", "halving")
+        },
+        jobs=len(runs),
+        settings=tuple(json.loads(row["settings"])),
+        counts=count_states(runs),
+        budget_usd=None if experiment.budget is None else experiment.budget / 1e6,
+        spent_usd=spent_micro_usd(runs) / 1e6,
+        expected_usd=_expected_usd(found),
+        best=_best(found),
+        saved=saved_by_halving(runs, experiment.price) if experiment.halving else None,
+        made_ms=row["made_ms"],
+        ended_ms=row["ended_ms"],
+        cost_lacks=unknown_parts(deployment.policy, node_time=not all(run.priced for run in tried)) if tried else (),
+        owner=OwnerView(id=row["owner"], name=row["owner_name"] or "") if row["owner"] else None,
+    )
+
+
+def _expected_usd(found: LoadedExperiment) -> float | None:
+    price = price_of_step(found.runs, found.experiment.price)
+    if price is None:
+        return None
+    left = sum(max(0, run.steps - run.step) for run in found.runs if not run.has_ended)
+    return round((spent_micro_usd(found.runs) + left * price) / 1e6, 6)
+
+
+def _best(found: LoadedExperiment) -> BestView | None:
+    """Return the best job: of an experiment that has ended, the one that was best then, unless it was deleted since."""
+    ended = found.experiment.state == "ended"
+    best = best_so_far(found.runs, found.experiment.measure, ended=ended)
+    return best if best and (not ended or best.job == found.row["best"]) else None

@@ -1,0 +1,145 @@
+"""Carry out what is decided for experiments: measure their jobs, halve, release, pause within the budget, and end."""
+
+from gangline.core.experiments.best import BestView, best_so_far
+from gangline.core.experiments.halving import HalvingStep, next_step, rungs_of
+from gangline.core.experiments.measured import pack_measurements, sum_up
+from gangline.core.experiments.release import next_release
+from gangline.core.jobs.lists.labels import LABELS_MAX, VALUE_MAX
+from gangline.core.words import listed
+from gangline.ports.store import Write, guard, write
+from gangline.service.deployment import Deployment
+from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment
+from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_run
+from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.metrics import load_series
+
+BEST = "best"
+"""The key of the label that the best job of an experiment gets; its value is the experiment's name."""
+
+
+def tend_experiments(deployment: Deployment, now_ms: int) -> None:
+    """Look at every experiment that has not ended, and do what is decided. Repeating it changes nothing more."""
+    for row in deployment.store.load("open_experiments"):
+        tend_experiment(deployment, row["id"], now_ms)
+
+
+def tend_experiment(deployment: Deployment, experiment: str, now_ms: int) -> None:
+    """Look at one experiment. It is loaded again after each change, as the next decision is about its jobs as they are then."""
+    found = _load(deployment, experiment, now_ms)
+    if found is None:
+        return
+    for change in (_stop, _measure, _halve):
+        if change(deployment, found, now_ms):
+            found = _load(deployment, experiment, now_ms)
+            if found is None:
+                return
+    if all(run.has_ended for run in found.runs):
+        _end(deployment, found, now_ms)
+    elif found.experiment.state == "running":
+        _release(deployment, found, now_ms)
+
+
+def _load(deployment: Deployment, experiment: str, now_ms: int) -> LoadedExperiment | None:
+    rows = deployment.store.load("experiment", id=experiment)
+    is_open = bool(rows) and rows[0]["ended_ms"] is None
+    return load_experiment(deployment, rows[0], now_ms) if is_open else None
+
+
+def _stop(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
+    """Cancel all jobs of a stopped experiment that have not ended. Return whether there were any."""
+    left = [found.rows[run.job] for run in found.runs if not run.has_ended]
+    if found.experiment.state != "stopped" or not left:
+        return False
+    because = f"its experiment {found.experiment.name} was stopped"
+    fresh = [row for row in left if row["state"] != "running" and not row["fencing"]]
+    cancel_held(deployment, fresh, because, now_ms)
+    for row in left:
+        if row not in fresh:
+            cancel_run(deployment, row["job"], because, now_ms)
+    return True
+
+
+def _measure(deployment: Deployment, found: LoadedExperiment, _now_ms: int) -> bool:
+    """Sum up the metrics that came since the last look. Return whether there were any."""
+    halving = found.experiment.halving
+    rungs = rungs_of(halving, found.steps) if halving else ()
+    rows = deployment.store.load("runs_to_measure", experiment=found.experiment.id)
+    for row in rows:
+        measured = pack_measurements(sum_up(load_series(deployment, row["job"]), rungs))
+        deployment.store.apply(write("set_measured", job=row["job"], measured=measured, at_ms=row["at_ms"]))
+    return bool(rows)
+
+
+def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
+    """Do the next step of halving, and end the jobs that earlier ones dropped. Return whether anything was done."""
+    if not found.experiment.halving:
+        return False
+    dropped = [run for run in found.runs if run.dropped and not run.has_ended]
+    for run in dropped:
+        cancel_run(deployment, run.job, run.because, now_ms)
+    step = next_step(found.runs, found.experiment.halving, found.steps)
+    for each in step.pause:
+        pause_run(deployment, found.rows[each.run.job], each.because, "rung", now_ms)
+    if not (step.advance or step.drop):
+        return bool(dropped)
+    if deployment.store.apply(*_halving(found, step, now_ms)):
+        for each in step.drop:
+            cancel_run(deployment, each.run.job, each.because, now_ms)
+    return True
+
+
+def _halving(found: LoadedExperiment, step: HalvingStep, now_ms: int) -> list[Write]:
+    """Return the writes of a decision about a rung: all of it or nothing, so that no job is ranked among the rest of another rung."""
+    writes = [guard("step_experiment", id=found.experiment.id, version=found.row["version"])]
+    for each in step.advance:
+        writes.append(guard("advance_run", job=each.run.job, rung=each.run.rung))
+        if not each.run.has_ended:
+            writes += holding_again(found.rows[each.run.job], each.because, now_ms)
+    for each in step.drop:
+        writes.append(guard("drop_run", job=each.run.job, rung=each.run.rung, because=each.because))
+    return writes
+
+
+def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
+    decided = next_release(found.experiment, found.runs)
+    for run in decided.pause:
+        pause_run(deployment, found.rows[run.job], decided.because, "budget", now_ms)
+    for run in decided.jobs:
+        release_run(deployment, found.row, run, now_ms)
+    if decided.because != found.experiment.because:
+        deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
+
+
+def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
+    """End an experiment: record its best job, keep that one's last checkpoint, and label it."""
+    best = best_so_far(found.runs, found.experiment.measure, ended=True)
+    deployment.store.apply(  # where something changed meanwhile, the next look decides again
+        guard(
+            "end_experiment",
+            id=found.experiment.id,
+            version=found.row["version"],
+            because=_how_it_ended(found, best),
+            best=best.job if best else None,
+            now=now_ms,
+        ),
+        *(_crowning(deployment, found, best) if best else ()),
+    )
+
+
+def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
+    states = count_states(found.runs)
+    ended = listed([f"{count} {state}" for state, count in states.items()]) if states else "no job is left"
+    stopped = "stopped by its owner; " if found.experiment.state == "stopped" else ""
+    return f"{stopped}{ended}" + (f"; {best.because}" if best else "")
+
+
+def _crowning(deployment: Deployment, found: LoadedExperiment, best: BestView) -> list[Write]:
+    """Return the writes that keep the last checkpoint of the best job, and label it, if it may have one more label."""
+    row, labels = found.rows[best.job], labels_of(deployment, best.job)
+    kept = deployment.store.load("checkpoints", job=best.job)
+    writes = [write("pin_checkpoint", id=kept[0]["id"], pinned=1)] if kept else []
+    if BEST in labels or len(labels) < LABELS_MAX:
+        value = found.experiment.name[:VALUE_MAX]
+        writes.append(guard("change_job", id=best.job, version=row["version"]))
+        writes.append(write("put_label", job=best.job, key=BEST, value=value))
+    return writes

@@ -25,6 +25,10 @@ COMMANDS = {
         "Run any training command on the fleet, and resume it from its newest checkpoint wherever a node takes it next.",
     ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
+    "experiments": LazyCommand(
+        "gangline.cli.experiments.experiments:app",
+        "Submit, compare and steer jobs over a grid of settings, and draw their pictures on one sheet.",
+    ),
     "checkpoints": LazyCommand(
         "gangline.cli.jobs.kept.checkpoints:app", "List, pin and unpin the checkpoints of a job."
     ),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gangline.cli.jobs.variants.vary import ExperimentOptions, parse_vary
+from gangline.cli.jobs.submitting.vary import ExperimentOptions, parse_vary
 from gangline.core.errors import BadInput
 
 

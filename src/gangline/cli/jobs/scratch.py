@@ -12,7 +12,8 @@ from gangline.cli.bundled.variables import VariableOption
 from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.prompts import PromptsFileOption, given_prompts
-from gangline.cli.jobs.train import UploadProgress, check_open, read_recipe, submit_and_watch, with_base
+from gangline.cli.jobs.submitting.send import UploadProgress, check_open, submit_and_watch
+from gangline.cli.jobs.train import read_recipe, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
 from gangline.compose.settings import needing

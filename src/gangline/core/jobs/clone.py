@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gangline.core.specs.changes import SettingChange, setting_changes, model_name
+from gangline.core.specs.changes import SettingChange, model_name, setting_changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

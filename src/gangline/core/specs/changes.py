@@ -46,8 +46,8 @@ def parse_changes_of(kind: str, texts: Iterable[str], option: str = "--set") -> 
 
 
 def parse_value(kind: str, name: str, text: str, option: str = "--set") -> Any:
-    """Return the value of a setting, by its name, as somebody types it. Raise `BadInput` if there is no such setting, or if a number or a word
-    is not one that it takes.
+    """Return the value of a setting, by its name, as somebody types it. Raise `BadInput` if there is no such setting, or if a number or
+    a word is not one that it takes.
 
     It is TOML, and what is no TOML is a text, as every value of a setting that is one. `none` stands for the default of a setting that may
     have no value.
@@ -79,7 +79,7 @@ def check_value(kind: str, name: str, value: Any, option: str = "--set") -> Any:
 
 
 def check_name(kind: str, name: str, option: str = "--set", *, whole: bool = False) -> Any:
-    """Return the type of a setting, the `whole` annotation with its limits if that is wanted. Raise `BadInput` if jobs of this kind have none of this name."""
+    """Return the type of a setting, or the `whole` annotation with its limits. Raise `BadInput` if jobs of this kind have none such."""
     of: Any = KINDS[kind].spec
     above, dot, last = name.partition(".")
     if dot and above in settings_of(of):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gangline.core.job import JobState
 from gangline.core.money.cost import CostPart
-from gangline.core.specs.changes import SettingChange, setting_changes, model_name
+from gangline.core.specs.changes import SettingChange, model_name, setting_changes
 from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
 from gangline.core.specs.settings import SettingGroup, settings_of
 

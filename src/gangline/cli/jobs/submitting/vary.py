@@ -114,10 +114,10 @@ class ExperimentOptions:
             )
         return False
 
-    def asked(self, spec: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
-        """Return the experiment as it is submitted. Raise `BadInput`."""
+    def asked(self, spec: dict[str, Any], labels: dict[str, str], name: str = "") -> dict[str, Any]:
+        """Return the experiment as it is submitted; `name` counts where it has none of its own. Raise `BadInput`."""
         return {
-            "name": self.name,
+            "name": self.name or name,
             "spec": spec,
             "vary": parse_vary(str(spec["kind"]), self.vary or []),
             "seeds": self.seeds or 1,

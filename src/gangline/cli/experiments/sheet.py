@@ -170,7 +170,7 @@ def _cell(client: "Client", shown: _Shown, place: SheetPlace, folder: Path) -> "
     """Return a cell, and the prompt of its picture as the picture says it."""
     from PIL import Image
 
-    from gangline.data.images.contact_sheet import SheetCell
+    from gangline.data.images.contact_sheet import SheetCell, as_tile
 
     run = place.run
     if run is None:
@@ -180,8 +180,7 @@ def _cell(client: "Client", shown: _Shown, place: SheetPlace, folder: Path) -> "
         return SheetCell(word="no picture" if run.state == "succeeded" else run.state), ""
     (path,) = client.files.download_all([artifact], folder / run.job)
     with Image.open(path) as picture:
-        picture.load()
-        return SheetCell(picture=picture.copy()), str(picture.info.get("prompt", ""))
+        return SheetCell(picture=as_tile(picture)), str(picture.info.get("prompt", ""))
 
 
 def _cell_in_json(place: SheetPlace, pictures: _Pictures) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from gangline.core.display import printable
 
 TILE_MAX, TILE_MIN, GAP, MARGIN = 256, 96, 8, 24
 LABEL_WIDTH, LINES_MAX = 232, 4
-SIDE_MAX = 8000
-"""The most pixels of a side: a sheet of 200 megapixels would help nobody. Tiles become smaller first, then rows are left out."""
+SIDE_MAX = 6000
+"""The most pixels of a side: a larger sheet would help nobody. Tiles become smaller first, then rows are left out."""
 INK, QUIET, EMPTY, PAPER = "#1c1c1e", "#6b6b70", "#efeff1", "white"
 
 
@@ -24,7 +24,7 @@ class SheetCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetRow:
-    """A row: the lines of its label, the first of them bold, and a cell for each column."""
+    """A row: the lines of its label, of which the first stands out, and a cell for each column."""
 
     label: Sequence[str]
     cells: Sequence[SheetCell]
@@ -47,10 +47,17 @@ def most_columns() -> int:
     return (SIDE_MAX - LABEL_WIDTH - 2 * MARGIN) // (TILE_MIN + GAP)
 
 
+def as_tile(picture: Image.Image) -> Image.Image:
+    """Return a picture no larger than a sheet shows it, so that the pictures of many jobs fit into memory."""
+    small = picture.convert("RGB")
+    small.thumbnail((TILE_MAX, TILE_MAX), Image.Resampling.LANCZOS)
+    return small
+
+
 def draw_contact_sheet(title: str, headings: Sequence[str], rows: Sequence[SheetRow]) -> Image.Image:
     """Draw the sheet below its title. Labels and headings are wrapped, and cut after a few lines."""
     side = tile_side(len(rows), len(headings))
-    big, bold, plain = (_font(size) for size in (22, 15, 14))
+    big, strong, plain = (_font(size) for size in (22, 15, 14))
     over = [_wrapped(heading, plain, side) for heading in headings]
     top = 2 * MARGIN + 26 + max((len(lines) for lines in over), default=0) * 18
     width = 2 * MARGIN + LABEL_WIDTH + len(headings) * (side + GAP) - GAP
@@ -62,7 +69,7 @@ def draw_contact_sheet(title: str, headings: Sequence[str], rows: Sequence[Sheet
         _write_lines(pen, left, top - 6 - 18 * len(lines), lines, plain, QUIET, 18)
     for number, row in enumerate(rows):
         upper = top + number * (side + GAP)
-        _draw_label(pen, upper, row.label, (bold, plain), side)
+        _draw_label(pen, upper, row.label, (strong, plain), side)
         for column, cell in enumerate(row.cells):
             _draw_cell(sheet, pen, MARGIN + LABEL_WIDTH + column * (side + GAP), upper, side, cell)
     return sheet
@@ -81,10 +88,10 @@ def _draw_label(
     fonts: tuple[ImageFont.FreeTypeFont, ImageFont.FreeTypeFont],
     side: int,
 ) -> None:
-    bold, plain = fonts
+    strong, plain = fonts
     room, drawn = side // 19, 0
     for number, line in enumerate(label):
-        font, fill = (bold, INK) if number == 0 else (plain, QUIET)
+        font, fill = (strong, INK) if number == 0 else (plain, QUIET)
         lines = _wrapped(line, font, LABEL_WIDTH - 16)[: max(0, room - drawn)]
         _write_lines(pen, MARGIN, top + 4 + drawn * 19, lines, font, fill, 19)
         drawn += len(lines)

@@ -8,7 +8,7 @@ from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.deployment import Deployment
-from gangline.service.experiments.tend import tend_experiments
+from gangline.service.experiments.tend import tend_experiment, tend_experiments
 from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
@@ -45,7 +45,7 @@ class Controller:
         end_unheeded(deployment, now_ms)
         give_up_silent(deployment, now_ms)
         give_way(deployment, now_ms)
-        tend_experiments(deployment, now_ms)
+        self._every(0, now_ms, tend_experiments)
         self._every(
             policy.watch_interval_s, now_ms, watch_attempts, judge_machines, begin_trials, yield_bans, fail_unmatched
         )
@@ -57,16 +57,23 @@ class Controller:
         self._every(SWEEP_S, now_ms, delete_given_up, sweep_attempts, sweep_uploads, bound_backlogs, shorten_logs)
 
     def glance(self, now_ms: int) -> None:
-        """Between two ticks: number new facts, rent at once for work that has just come, and act on what a provider or an operator has just
-        said."""
+        """Between two ticks: number new facts, release the next jobs of experiments of which one has just ended, rent at once for work that
+        has just come, and act on what a provider or an operator has just said."""
         deployment, last_ms = self._deployment, self._last_ms.get(tend.__name__)
         if last_ms is None or not has_turn(deployment, now_ms):
             return
         number_facts(deployment, now_ms)
+        self._release(now_ms)
         store, said = deployment.store, any(pool.driving.has_news for pool in deployment.pools.values())
         if said or store.load("queued_since", since=last_ms) or store.load("changed_pools", since=last_ms):
             self._last_ms[tend.__name__] = now_ms
             tend(deployment, now_ms)
+
+    def _release(self, now_ms: int) -> None:
+        since = self._last_ms[tend_experiments.__name__]
+        for row in self._deployment.store.load("experiments_moved", since=since):
+            tend_experiment(self._deployment, row["experiment"], now_ms)
+        self._last_ms[tend_experiments.__name__] = now_ms
 
     def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:
         for part in parts:

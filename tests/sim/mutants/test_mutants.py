@@ -18,6 +18,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_bases,
     probes_of_bytes,
     probes_of_commands,
+    probes_of_experiments,
     probes_of_facts,
     probes_of_heirs,
     probes_of_lists,

@@ -9,10 +9,12 @@ from gangline.core.words import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The jobs that are released now, those that are paused as the budget is spent, and the sentence that says what the others wait for."""
+    """The jobs that are released now, those that are paused as the budget is spent, those that were and go on, as it was raised, and the
+    sentence that says what the others wait for. After some go on, it is decided again who is released."""
 
     jobs: tuple[ExperimentRun, ...] = ()
     pause: tuple[ExperimentRun, ...] = ()
+    go_on: tuple[ExperimentRun, ...] = ()
     because: str
 
 
@@ -25,12 +27,15 @@ def next_release(experiment: Experiment, runs: Sequence[ExperimentRun]) -> Relea
     - Of jobs that can use the same prepared files, one goes first, until it trains: by then it has prepared them all. One that ended before
       leaves that to the next.
     """
-    held = sorted((run for run in runs if run.held and not run.has_ended), key=lambda run: (-run.rung, run.number))
+    held = sorted((run for run in runs if run.held and not run.has_ended), key=_turn)
     going = [run for run in runs if run.in_progress]
     purse = _Purse.of(experiment, runs, going)
     if purse.is_empty:
         pause = tuple(run for run in going if not run.pausing)
         return Release(pause=pause, because=purse.why_empty)
+    again = tuple(run for run in runs if run.waits == "budget" and run.pausing and not run.has_ended)
+    if again:
+        return Release(go_on=again, because=experiment.because)
     chosen, limits, first = list[ExperimentRun](), list[str](), _FirstOfEach.of(runs)
     for run in held:
         why = _why_not(experiment, run, len(going) + len(chosen), purse, first)
@@ -43,6 +48,10 @@ def next_release(experiment: Experiment, runs: Sequence[ExperimentRun]) -> Relea
             if why == _full(experiment):
                 break
     return Release(jobs=tuple(chosen), because=_because(experiment, runs, len(going) + len(chosen), limits))
+
+
+def _turn(run: ExperimentRun) -> tuple[int, bool, int]:
+    return -run.rung, not run.trained, run.number
 
 
 def _why_not(experiment: Experiment, run: ExperimentRun, going: int, purse: "_Purse", first: "_FirstOfEach") -> str:
@@ -91,7 +100,7 @@ class _Purse:
     def why_empty(self) -> str:
         return (
             f"its budget of ${(self.budget or 0) / 1e6:.2f} is spent (${self.spent / 1e6:.2f}): its jobs are paused until "
-            "the budget is raised and the experiment resumed"
+            "it is raised"
         )
 
     def why_not(self, run: ExperimentRun, going: int) -> str:

@@ -6,7 +6,7 @@ from gangline.core.experiments.runs import ExperimentRun, RunWaits
 from gangline.core.job import ENDED, Job
 from gangline.core.jobs.failure import Verdict
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import JOB_COLUMNS, conclude, event, moving
+from gangline.service.attempts import JOB_COLUMNS, WAITS, conclude, event, moving
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
 
@@ -14,11 +14,11 @@ AT_ONCE = 200
 """So many held jobs are canceled in one transaction."""
 
 
-def release_run(deployment: Deployment, experiment: Row, run: ExperimentRun, now_ms: int) -> bool:
-    """Let a held job wait for a node. Return False if it changed meanwhile, or its experiment was stopped."""
-    because = f"released by its experiment {experiment['name']}"
+def release_run(deployment: Deployment, experiment: str, run: ExperimentRun, now_ms: int) -> bool:
+    """Let a held job wait for a node; `experiment` is a name. Return False if the job changed meanwhile."""
+    because = f"{WAITS}: released by its experiment {experiment}"
     return deployment.store.apply(
-        guard("release_job", id=run.job, version=run.version, experiment=experiment["id"], because=because, now=now_ms),
+        guard("release_job", id=run.job, version=run.version, because=because, now=now_ms),
         event(run.job, "admitted", because, now_ms),
     )
 

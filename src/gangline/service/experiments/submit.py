@@ -20,7 +20,7 @@ from gangline.core.specs.kinds import DEFAULT_KIND, KINDS, SUBMITTED, needs_prep
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import Spec, parse_submitted, spec_hash, workload
-from gangline.ports.store import Write, guard, write
+from gangline.ports.store import Write, write
 from gangline.service.access.requests import KeyedRequest, made_before, recording
 from gangline.service.access.secrets import check_secrets
 from gangline.service.attempts import event
@@ -280,7 +280,7 @@ def _adding_runs(
             *(write("put_label", job=job, key=key, value=value) for key, value in asked.labels.items()),
             *picture_rhythm(spec, job, now_ms),
             event(job, "submitted", because, now_ms),
-            guard(
+            write(
                 "add_experiment_run",
                 job=job,
                 experiment=experiment,

@@ -15,6 +15,7 @@ from gangline.service.jobs.metrics import load_series
 
 BEST = "best"
 """The key of the label that the best job of an experiment gets; its value is the experiment's name."""
+RAISED = "goes on, as the budget of its experiment was raised"
 
 
 def tend_experiments(deployment: Deployment, now_ms: int) -> None:
@@ -92,20 +93,26 @@ def _halving(found: LoadedExperiment, step: HalvingStep, now_ms: int) -> list[Wr
     """Return the writes of a decision about a rung: all of it or nothing, so that no job is ranked among the rest of another rung."""
     writes = [guard("step_experiment", id=found.experiment.id, version=found.row["version"])]
     for each in step.advance:
-        writes.append(guard("advance_run", job=each.run.job, rung=each.run.rung))
+        writes.append(write("advance_run", job=each.run.job))
         if not each.run.has_ended:
             writes += holding_again(found.rows[each.run.job], each.because, now_ms)
     for each in step.drop:
-        writes.append(guard("drop_run", job=each.run.job, rung=each.run.rung, because=each.because))
+        writes.append(write("drop_run", job=each.run.job, because=each.because))
     return writes
 
 
 def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     decided = next_release(found.experiment, found.runs)
+    if decided.go_on:
+        for run in decided.go_on:
+            again = holding_again(found.rows[run.job], RAISED, now_ms)
+            deployment.store.apply(*again, write("wait_at", job=run.job, waits=""))
+        found = load_experiment(deployment, found.row, now_ms)
+        decided = next_release(found.experiment, found.runs)
     for run in decided.pause:
         pause_run(deployment, found.rows[run.job], decided.because, "budget", now_ms)
     for run in decided.jobs:
-        release_run(deployment, found.row, run, now_ms)
+        release_run(deployment, found.experiment.name, run, now_ms)
     if decided.because != found.experiment.because:
         deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
 

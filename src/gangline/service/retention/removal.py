@@ -38,6 +38,7 @@ class _Found:
     log: list[Row]
     prepared: list[Row]
     blobs: list[Row]
+    experiment: str | None
 
 
 def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
@@ -102,7 +103,10 @@ def _find(deployment: Deployment, job: Row, now_ms: int) -> _Found:
     attempts = [row["id"] for row in deployment.store.load("attempts", job=job["id"])]
     prepared = [row for attempt in attempts for row in deployment.store.load("prepared_of_attempt", attempt=attempt)]
     at_work = _subjects_at_work(deployment, job) if prepared else set()
+    experiment = next(iter(deployment.store.load("runs_beside", job=job["id"])), None)
     blobs = deployment.store.load("blobs_of_job", job=job["id"])
+    if experiment is not None and not experiment["others"]:  # files of an experiment are those of its last job
+        blobs = deployment.store.load("blobs_of_experiment", experiment=experiment["experiment"])
     of_bases = files_of_bases(deployment, job["project"]) if blobs else set()
     return _Found(
         job=job,
@@ -116,6 +120,7 @@ def _find(deployment: Deployment, job: Row, now_ms: int) -> _Found:
             for row in sorted(blobs, key=lambda row: row["sha256"])
             if row["sha256"] not in of_bases and _is_its_own(row, job, now_ms)
         ],
+        experiment=experiment["experiment"] if experiment is not None else None,
     )
 
 
@@ -170,6 +175,10 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
     yield write("remove_wishes", job=job)
     yield write("remove_job_files", job=job)
     yield write("drop_labels", job=job)
+    if found.experiment is not None:  # whose row goes with its last job
+        yield write("remove_experiment_run", job=job)
+        yield write("remove_experiment_files", experiment=found.experiment)
+        yield write("remove_experiment", experiment=found.experiment)
     if found.job["imported"]:
         yield write("remove_import", job=job)
     if json.loads(found.job["spec"]).get("deliver"):

@@ -38,7 +38,7 @@ CREATE TABLE experiment_run (
     measured    TEXT   NOT NULL DEFAULT '',      -- what its metrics up to `measured_ms` come to, as JSON
     measured_ms BIGINT NOT NULL DEFAULT 0
 );
-CREATE UNIQUE INDEX experiment_run_number ON experiment_run (experiment, number);
+CREATE INDEX experiment_run_number ON experiment_run (experiment, number);
 
 -- One row for a file of all runs together: a row in job_file for each run would be 20,000 for a thousand runs on twenty photos.
 CREATE TABLE experiment_file (

@@ -25,6 +25,12 @@ WHERE project = :project AND (made_ms, id) < (:before_ms, :before_id) ORDER BY m
 -- name: open_experiments
 SELECT id FROM experiment WHERE ended_ms IS NULL ORDER BY made_ms, id
 
+-- name: experiments_moved
+-- Find open experiments of which a job has ended since. The log of a job that has just ended is kept, which names the index.
+SELECT DISTINCT run.experiment FROM job JOIN experiment_run AS run ON run.job = job.id
+     JOIN experiment ON experiment.id = run.experiment
+WHERE job.log_kept = 1 AND job.ended_ms >= :since AND experiment.ended_ms IS NULL ORDER BY run.experiment
+
 -- name: runs_of_experiment
 -- Read what every decision about an experiment needs of its jobs. A live attempt has the values of its lease.
 SELECT run.job, run.number, run.settings, run.seed, run.prepares, run.rung, run.dropped, run.because, run.waits, run.measured, run.measured_ms,
@@ -58,14 +64,15 @@ UPDATE experiment_run SET measured = :measured, measured_ms = :at_ms WHERE job =
 
 -- name: step_experiment
 -- Only if the experiment is as it was read: of two servers, one carries a decision about several jobs out.
-UPDATE experiment SET version = version + 1 WHERE id = :id AND version = :version AND ended_ms IS NULL
+UPDATE experiment SET version = version + 1 WHERE id = :id AND version = :version
 
 -- name: say_why_experiment
-UPDATE experiment SET because = :because WHERE id = :id AND because <> :because AND ended_ms IS NULL
+-- How an experiment ended stays.
+UPDATE experiment SET because = :because WHERE id = :id AND ended_ms IS NULL
 
 -- name: change_experiment
 UPDATE experiment SET at_once = :at_once, budget = :budget, version = version + 1
-WHERE id = :id AND version = :version AND ended_ms IS NULL
+WHERE id = :id AND version = :version
 
 -- name: stop_experiment
 -- An experiment that has ended stays as it is.
@@ -74,13 +81,12 @@ UPDATE experiment SET state = 'stopped', because = :because, version = version +
 -- name: end_experiment
 -- It ends once, and with the best job as it is then.
 UPDATE experiment SET state = 'ended', because = :because, best = :best, ended_ms = :now, version = version + 1
-WHERE id = :id AND version = :version AND ended_ms IS NULL
+WHERE id = :id AND version = :version
 
 -- name: release_job
--- Let a held job wait for a node: only one that is as it was read, and only while its experiment runs.
+-- Let a held job wait for a node, only if it is as it was read.
 UPDATE job SET fetching = 0, because = :because, ready_ms = :now, queued_ms = :now, version = version + 1
-WHERE id = :id AND version = :version AND state = 'queued' AND fetching = 2
-  AND EXISTS (SELECT 1 FROM experiment WHERE experiment.id = :experiment AND state = 'running')
+WHERE id = :id AND version = :version
 
 -- name: hold_job
 -- A job that was paused waits for its experiment again.
@@ -91,10 +97,10 @@ UPDATE experiment_run SET waits = :waits WHERE job = :job
 
 -- name: advance_run
 -- It was among the best of its rung; it was paused there, and is not any more.
-UPDATE experiment_run SET rung = rung + 1, waits = '' WHERE job = :job AND rung = :rung AND dropped = 0
+UPDATE experiment_run SET rung = rung + 1, waits = '' WHERE job = :job
 
 -- name: drop_run
-UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job AND rung = :rung AND dropped = 0
+UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job
 
 -- name: experiments_of_jobs
 -- Find the experiment of each of these jobs, and what it waits for.

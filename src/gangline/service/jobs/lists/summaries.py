@@ -23,7 +23,7 @@ from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.money.bill import load_purse, stored_micro_usd
 
-PAUSING = "paused by its owner: its node saves first"
+SAVES_FIRST = "its node saves first"
 
 
 def summaries(deployment: Deployment, project: str, ids: Sequence[str], now_ms: int) -> tuple[JobSummary, ...]:
@@ -125,7 +125,7 @@ class _Page:
             name=row["name"],
             kind=row["kind"],
             state=row["state"],
-            because=PAUSING if pausing else self._because(row),
+            because=f"{row['because']}: {SAVES_FIRST}" if pausing else self._because(row),
             steps=row["steps"],
             step=step,
             committed_step=committed,

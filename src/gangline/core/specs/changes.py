@@ -75,7 +75,14 @@ def check_value(kind: str, name: str, value: Any, option: str = "--set") -> Any:
         return parse_as(hint, value, options=True)
     except InvalidSpec as error:
         why = error.problems[0].message.partition(", not ")[0]
-        raise BadInput(f"{option} {name}={str(value)[:GIVEN_MAX]}: {why}") from None
+        raise BadInput(f"{option} {name}={str(value)[:GIVEN_MAX]}: {why}", hint=_about(kind, name)) from None
+
+
+def _about(kind: str, name: str) -> str:
+    """Return what a setting is for."""
+    above, _, last = name.partition(".")
+    hint = get_type_hints(KINDS[kind].spec)[above]
+    return settings_of(_section_of(hint))[last].says if last else settings_of(KINDS[kind].spec)[above].says
 
 
 def check_name(kind: str, name: str, option: str = "--set", *, whole: bool = False) -> Any:

@@ -1,5 +1,6 @@
 """Draw a contact sheet: a table of pictures with a label for each row and a heading for each column, to compare results by eye."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -130,15 +131,14 @@ def _write_lines(
 def _wrapped(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
     """Return the text in lines of at most `width` pixels, broken at spaces where there are some, and cut after a few lines."""
     lines, line = list[str](), ""
-    for word in printable(text)[: width * LINES_MAX].split():
+    for word in printable(text)[: width * LINES_MAX].split():  # each letter has at least a pixel
         longer = f"{line} {word}".strip()
-        if font.getlength(longer) <= width:
+        if font.getlength(longer[:width]) <= width and len(longer) <= width:
             line = longer
             continue
         lines += [line] if line else []
         line = word
-        while font.getlength(line) > width and len(lines) <= LINES_MAX:
-            fits = next(at for at in range(len(line) - 1, 0, -1) if at == 1 or font.getlength(line[:at]) <= width)
+        while len(lines) <= LINES_MAX and (fits := _fitting(line, font, width)) < len(line):
             lines, line = [*lines, line[:fits]], line[fits:]
         if len(lines) > LINES_MAX:
             break
@@ -150,7 +150,12 @@ def _wrapped(text: str, font: ImageFont.FreeTypeFont, width: int) -> list[str]:
 
 def _cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     """Return one line of text, cut at `width` pixels."""
-    shown = printable(text)[:width]  # each letter has at least a pixel
-    while shown and font.getlength(shown) > width:
-        shown = f"{shown.removesuffix('…')[:-1]}…"
-    return shown
+    shown = printable(text)
+    fits = _fitting(shown, font, width)
+    return shown if fits == len(shown) else f"{shown[: max(0, _fitting(shown, font, width - 16))]}…"
+
+
+def _fitting(text: str, font: ImageFont.FreeTypeFont, width: int) -> int:
+    """Return how many characters of a text fit into `width` pixels, at least one."""
+    found = bisect_right(range(1, min(len(text), width) + 1), width, key=lambda count: font.getlength(text[:count]))
+    return max(found, min(1, len(text)))

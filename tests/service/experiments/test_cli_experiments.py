@@ -18,6 +18,7 @@ from tests.service.conftest import OPERATOR, Service
 from tests.service.experiments.at_work import runs_of, shown, submit, tick, work
 from tests.service.served import serving
 
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 Typed = Callable[..., tuple[int, str, str]]
 PHOTOS = (str(SUBJECT), "--base", str(BASE), "--prompt", "sks cat", "--resolution", "64", "--steps", "20")
 HUNDRED = ",".join(map(str, range(1, 101)))
@@ -71,7 +72,9 @@ def give_picture(service: Service, job: str, path: str, colour: str, prompt: str
 
 def test_train_with_vary_submits_an_experiment_whose_photos_are_uploaded_once(service: Service, run: Typed) -> None:
     more = ("--vary", "rank=4,8", "--vary", "learning_rate=1e-4,.0003", "--seeds", "2", "--at-once", "3")
-    code, out, err = run("train", *PHOTOS, *more, "--budget", "5", "--experiment", "ranks", "--detach", "--label", "a=b")
+    code, out, err = run(
+        "train", *PHOTOS, *more, "--budget", "5", "--experiment", "ranks", "--detach", "--label", "a=b"
+    )
     assert code == 0, err
     found, runs = shown(service, out.strip()), runs_of(service, out.strip())
     assert (found["name"], found["jobs"], found["at_once"], found["budget_usd"]) == ("ranks", 8, 3, 5.0)

@@ -15,6 +15,7 @@ from tests.service.jobs.test_extend import row
 from tests.service.served import serving
 from tests.service.test_rules import beat, succeed
 
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 Invoke = Callable[..., "tuple[int, str, str]"]
 
 

@@ -63,7 +63,7 @@ HalvingOption = Annotated[
         "--halving",
         min=2,
         metavar="ETA",
-        help="Let only the best 1/ETA of the jobs go on at each rung (successive halving); it needs held-out photos.",
+        help="Let only the best 1/ETA of the jobs continue at each rung (successive halving); it needs held-out photos.",
         rich_help_panel=PANEL,
         show_default=False,
     ),
@@ -130,7 +130,7 @@ class ExperimentOptions:
     def _halving(self, spec: dict[str, Any]) -> dict[str, int] | None:
         if self.halving is None:
             if self.halving_from is not None:
-                raise BadInput("--halving-from has no --halving", hint="--halving 3 lets the best third go on")
+                raise BadInput("--halving-from has no --halving", hint="--halving 3 lets the best third continue")
             return None
         first = self.halving_from or spec.get("held_out_every_steps")
         if not first:

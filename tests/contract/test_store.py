@@ -42,6 +42,7 @@ JOB = {
     "attempts_max": 3,
     "owner": None,
     "fingerprint": None,
+    "fetching": 0,
     "now": 1,
 }
 NODE = {

@@ -111,20 +111,20 @@ New = Literal["new"]
 JOB_MOVES: Mapping[tuple[JobState | New, JobState], str] = {
     ("new", "queued"): "submitted",
     ("queued", "running"): "a node claims it",
-    ("queued", "paused"): "its owner pauses it",
+    ("queued", "paused"): "its owner or its experiment pauses it",
     ("queued", "failed"): "its photos cannot be fetched, or no node that it needs came",
-    ("queued", "canceled"): "its owner cancels it, or its pictures are not wanted any more",
-    ("paused", "queued"): "its owner resumes it",
+    ("queued", "canceled"): "its owner or its experiment cancels it, or its pictures are not wanted any more",
+    ("paused", "queued"): "its owner resumes it, or its experiment lets it continue",
     ("paused", "failed"): "its photos cannot be fetched",
-    ("paused", "canceled"): "its owner cancels it",
+    ("paused", "canceled"): "its owner or its experiment cancels it",
     ("running", "queued"): "interrupted, released, or failed with tries left",
     (
         "running",
         "paused",
-    ): "its owner paused it, and the node has handed it back, or its checkpoint needs an older node",
+    ): "its owner or its experiment paused it, and the node has handed it back, or its checkpoint needs an older node",
     ("running", "succeeded"): "its result is stored",
     ("running", "failed"): "confirmed to be bad, or failed attempts_max times",
-    ("running", "canceled"): "its owner cancels it",
+    ("running", "canceled"): "its owner or its experiment cancels it",
 }
 
 _ENDS: Mapping[AttemptEnd, str] = {

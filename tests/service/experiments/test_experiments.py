@@ -91,7 +91,7 @@ def test_a_failed_first_job_leaves_the_preparing_to_the_next(service: Service) -
     assert states(service, made) == ["canceled", "queued", "held"]
 
 
-def test_a_spent_budget_pauses_the_jobs_and_a_raised_one_lets_them_go_on(service: Service) -> None:
+def test_a_spent_budget_pauses_the_jobs_and_a_raised_one_lets_them_continue(service: Service) -> None:
     made = submit(service, budget_usd=0.01)["id"]  # a node costs $0.36 an hour, a hundred seconds $0.01
     first = work(service, "a")
     first.train(1)
@@ -160,7 +160,7 @@ def test_the_best_job_is_recorded_labelled_and_its_last_checkpoint_is_kept(servi
     assert service.look("SELECT * FROM experiment")[0]["ended_ms"] and "best" in before
 
 
-def test_halving_pauses_at_the_rung_and_lets_the_best_go_on(service: Service) -> None:
+def test_halving_pauses_at_the_rung_and_lets_the_best_continue(service: Service) -> None:
     held_out = service.upload(b"a held-out photo", "h.png")
     settings = {"held_out": (held_out,), "held_out_every_steps": 10}
     made = submit(service, settings=settings, vary={"rank": [4, 8, 16]}, halving={"min_steps": 20}, at_once=1)["id"]
@@ -178,7 +178,7 @@ def test_halving_pauses_at_the_rung_and_lets_the_best_go_on(service: Service) ->
     runs = runs_of(service, made)
     assert [(run["state"], run["rung"]) for run in runs] == [("canceled", 0), ("queued", 1), ("canceled", 0)]
     assert runs[0]["because"] == (
-        "ended by halving: its held-out loss at step 20 was 0.5, number 3 of 3, and the best 1 went on"
+        "ended by halving: its held-out loss at step 20 was 0.5, number 3 of 3, and the best 1 continued"
     )
     saved = shown(service, made)["saved"]
     assert (saved["jobs"], saved["steps"]) == (2, 160)

@@ -1,4 +1,4 @@
-"""Successive halving: who is paused, who goes on and who ends at each rung."""
+"""Successive halving: who is paused, who continues and who ends at each rung."""
 
 from typing import Any
 
@@ -37,13 +37,13 @@ def test_a_job_at_its_rung_is_paused_until_the_others_have_got_there() -> None:
     assert step.pause[0].because == "paused at step 10 by successive halving until 1 of 3 jobs have got there"
 
 
-def test_the_best_of_a_rung_go_on_and_the_others_end_with_loss_rank_and_rung() -> None:
+def test_the_best_of_a_rung_continue_and_the_others_end_with_loss_rank_and_rung() -> None:
     runs = [at_rung(number, loss) for number, loss in enumerate((0.9, 0.3, 0.5, 0.7, 0.4, 0.8), 1)]
     step = next_step(runs, TERMS, STEPS)
     assert (numbers(step.advance), numbers(step.drop)) == ([2, 5], [3, 4, 6, 1])
     assert step.pause == ()
     assert step.drop[0].because == (
-        "ended by halving: its held-out loss at step 10 was 0.5, number 3 of 6, and the best 2 went on"
+        "ended by halving: its held-out loss at step 10 was 0.5, number 3 of 6, and the best 2 continued"
     )
 
 

@@ -84,10 +84,10 @@ def test_a_spent_budget_pauses_what_is_in_progress_once_and_says_what_to_do() ->
     assert "is spent" in decided.because and "its jobs are paused until it is raised" in decided.because
 
 
-def test_jobs_that_a_spent_budget_paused_go_on_before_others_once_it_is_raised() -> None:
+def test_jobs_that_a_spent_budget_paused_continue_before_others_once_it_is_raised() -> None:
     runs = [run(1), running(2, state="paused", pausing=True, waits="budget", micro_usd=10)]
-    assert [each.number for each in decide(runs, budget=11).go_on] == [2]
-    assert decide(runs, budget=10).go_on == ()
+    assert [each.number for each in decide(runs, budget=11).continued] == [2]
+    assert decide(runs, budget=10).continued == ()
     again = [run(1), run(2, trained=True, step=50, micro_usd=10)]
     assert released(again, budget=11) == [2]
 

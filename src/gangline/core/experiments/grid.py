@@ -15,7 +15,7 @@ from gangline.core.words import counted, listed
 Combination = Mapping[str, Any]
 """The values of the settings that the jobs of an experiment differ in, by name."""
 TRIES_MAX = 100
-"""So many draws for each one that is wanted: of a few choices, most may have been drawn before."""
+"""This many draws for each one that is wanted: of a few choices, most may have been drawn before."""
 FIXED = (
     "kind",
     "photos",

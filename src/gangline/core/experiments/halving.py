@@ -1,7 +1,7 @@
 """Decide successive halving (Jamieson & Talwalkar 2016): all jobs train a few steps, the best of them some more, and so on.
 
 A job that has a held-out loss at its rung is paused there until all others of the rung have one, or have ended. Then the best 1/eta of them
-go on, at least one, and the others end. Losses are compared at the rung's own step, so the decision does not depend on when it is made.
+continue, at least one, and the others end. Losses are compared at the rung's own step, so the decision does not depend on when it is made.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalvingStep:
-    """What to do now: jobs to pause at their rung, jobs that go on to the next one, and jobs to end; each with its reason."""
+    """What to do now: jobs to pause at their rung, jobs that continue to the next one, and jobs to end; each with its reason."""
 
     pause: tuple[Drop, ...] = ()
     advance: tuple[Drop, ...] = ()
@@ -50,7 +50,7 @@ def rungs_of(terms: HalvingTerms, steps: int) -> tuple[int, ...]:
 
 
 def check_halving(terms: HalvingTerms, steps: set[int], every: set[int | None]) -> None:
-    """Raise `BadInput` if jobs of these numbers of `steps`, which measure the held-out loss `every` so many steps, cannot be halved."""
+    """Raise `BadInput` if jobs of these numbers of `steps`, which measure the held-out loss each `every` steps, cannot be halved."""
     if len(steps) != 1:
         raise BadInput("halving: the jobs have different numbers of steps", hint="vary other settings than steps")
     rungs = rungs_of(terms, *steps)
@@ -90,10 +90,10 @@ def next_step(runs: Sequence[ExperimentRun], terms: HalvingTerms, steps: int) ->
             kept = max(1, len(ranked) // terms.eta)
             words = [_rank(run, at, place, len(ranked)) for place, run in enumerate(ranked, 1)]
             advance += [
-                Drop(run=run, because=f"goes on: {said}") for run, said in zip(ranked[:kept], words, strict=False)
+                Drop(run=run, because=f"continues: {said}") for run, said in zip(ranked[:kept], words, strict=False)
             ]
             drop += [
-                Drop(run=run, because=f"ended by halving: {said}, and the best {kept} went on")
+                Drop(run=run, because=f"ended by halving: {said}, and the best {kept} continued")
                 for run, said in zip(ranked[kept:], words[kept:], strict=True)
                 if not run.has_ended
             ]

@@ -9,12 +9,12 @@ from gangline.core.words import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The jobs that are released now, those that are paused as the budget is spent, those that were and go on, as it was raised, and the
-    sentence that says what the others wait for. After some go on, it is decided again who is released."""
+    """The jobs that are released now, those that are paused as the budget is spent, those that were and continue, as it was raised, and the
+    sentence that says what the others wait for. After some continue, it is decided again who is released."""
 
     jobs: tuple[ExperimentRun, ...] = ()
     pause: tuple[ExperimentRun, ...] = ()
-    go_on: tuple[ExperimentRun, ...] = ()
+    continued: tuple[ExperimentRun, ...] = ()
     because: str
 
 
@@ -35,7 +35,7 @@ def next_release(experiment: Experiment, runs: Sequence[ExperimentRun]) -> Relea
         return Release(pause=pause, because=purse.why_empty)
     again = tuple(run for run in runs if run.waits == "budget" and run.pausing and not run.has_ended)
     if again:
-        return Release(go_on=again, because=experiment.because)
+        return Release(continued=again, because=experiment.because)
     chosen, limits, first = list[ExperimentRun](), list[str](), _FirstOfEach.of(runs)
     for run in held:
         why = _why_not(experiment, run, len(going) + len(chosen), purse, first)

@@ -66,7 +66,7 @@ class RandomSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalvingTerms:
-    """Successive halving: of the jobs that reach `min_steps`, the best 1/`eta` go on to `eta` times as many steps, and so on."""
+    """Successive halving: of the jobs that reach `min_steps`, the best 1/`eta` continue to `eta` times as many steps, and so on."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     min_steps: Annotated[int, Ge(1), Le(10_000_000)]

@@ -57,7 +57,7 @@ class ExperimentPage:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRunView:
     """A job of an experiment, with the settings in which it differs. `training_s` is the time that its attempts spent on steps. Losses are
-    as of the server's last look, a few seconds ago; `best_held_out_loss` is the least. `rung` is how often halving let it go on."""
+    as of the server's last look, a few seconds ago; `best_held_out_loss` is the least. `rung` is how often halving let it continue."""
 
     number: int
     job: str

@@ -11,16 +11,31 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
 
 AT_ONCE = 200
-"""So many held jobs are canceled in one transaction."""
+"""At most this many jobs are released or canceled in one transaction."""
 
 
-def release_run(deployment: Deployment, experiment: str, run: ExperimentRun, now_ms: int) -> bool:
-    """Let a held job wait for a node; `experiment` is a name. Return False if the job changed meanwhile."""
+def release_runs(deployment: Deployment, experiment: str, runs: Sequence[ExperimentRun], now_ms: int) -> None:
+    """Let held jobs wait for a node; `experiment` is a name. A job that changed meanwhile is left for the next look."""
     because = f"{WAITS}: released by its experiment {experiment}"
-    return deployment.store.apply(
+    _apply_each(deployment, [_releasing(run, because, now_ms) for run in runs])
+
+
+def _releasing(run: ExperimentRun, because: str, now_ms: int) -> list[Write]:
+    return [
         guard("release_job", id=run.job, version=run.version, because=because, now=now_ms),
         event(run.job, "admitted", because, now_ms),
-    )
+    ]
+
+
+def _apply_each(deployment: Deployment, parts: Sequence[list[Write]]) -> list[int]:
+    """Apply the writes of many jobs, some jobs in one transaction. Where one of those changed meanwhile, apply each by itself, and return
+    the places of those that failed."""
+    failed = list[int]()
+    for start in range(0, len(parts), AT_ONCE):
+        some = parts[start : start + AT_ONCE]
+        if not deployment.store.apply(*(each for part in some for each in part)):
+            failed += [place for place, part in enumerate(some, start) if not deployment.store.apply(*part)]
+    return failed
 
 
 def pause_run(deployment: Deployment, row: Row, because: str, waits: RunWaits, now_ms: int) -> bool:
@@ -55,20 +70,13 @@ def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
 
 
 def cancel_held(deployment: Deployment, rows: Sequence[Row], because: str, now_ms: int) -> None:
-    """Cancel jobs that no node has, many in one transaction; those of one in which a job changed meanwhile, each by itself."""
-    for start in range(0, len(rows), AT_ONCE):
-        some = rows[start : start + AT_ONCE]
-        writes = [
-            each
-            for row in some
-            for each in (
-                _moving(_job(row), "canceled", because, now_ms),
-                event(row["job"], "canceled", because, now_ms),
-            )
-        ]
-        if not deployment.store.apply(*writes):
-            for row in some:
-                cancel_run(deployment, row["job"], because, now_ms)
+    """Cancel jobs that no node has, also those that a node took meanwhile."""
+    parts = [
+        [_moving(_job(row), "canceled", because, now_ms), event(row["job"], "canceled", because, now_ms)]
+        for row in rows
+    ]
+    for place in _apply_each(deployment, parts):
+        cancel_run(deployment, rows[place]["job"], because, now_ms)
 
 
 def cancel_run(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:

@@ -13,6 +13,9 @@ from gangline.service.deployment import Deployment
 from gangline.service.experiments.submit import PlannedExperiment, plan_runs
 from gangline.service.jobs.placing.placement import placement
 
+WORKS_MAX = 20
+"""At most this many kinds of work are looked up for one plan: each takes some milliseconds, and drawn settings make hundreds."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Range:
@@ -25,7 +28,7 @@ class _Range:
 def experiment_plan(deployment: Deployment, project: str, asked: ExperimentAsked, now_ms: int) -> ExperimentPlanView:
     """Return what an experiment would take. Nothing is changed, and its files need not be uploaded. Raise as submitting it would."""
     planned = plan_runs(deployment, project, asked)
-    ranges = {work: _range(deployment, project, spec, now_ms) for work, spec in _works(planned).items()}
+    ranges = _ranges(deployment, project, planned, now_ms)
     steps = sum(run.spec.steps for run in planned.runs)
     share = _share_left(asked, planned)
     of_runs = [(run.spec.steps, ranges[workload(run.spec)]) for run in planned.runs]
@@ -52,13 +55,23 @@ def experiment_plan(deployment: Deployment, project: str, asked: ExperimentAsked
 
 def planned_price(deployment: Deployment, project: str, planned: PlannedExperiment, now_ms: int) -> float | None:
     """Return the mean price of a step in micro-dollars, on the cheapest node that is known for each kind of work; None if none is known."""
-    ranges = {work: _range(deployment, project, spec, now_ms) for work, spec in _works(planned).items()}
+    ranges = _ranges(deployment, project, planned, now_ms)
     total = _sum([(run.spec.steps, ranges[workload(run.spec)].usd) for run in planned.runs], 0, 1e6)
     return None if total is None else total / sum(run.spec.steps for run in planned.runs)
 
 
-def _works(planned: PlannedExperiment) -> dict[str, Spec]:
-    return {workload(run.spec): run.spec for run in planned.runs}
+def _ranges(deployment: Deployment, project: str, planned: PlannedExperiment, now_ms: int) -> dict[str, _Range]:
+    """Return what a step of each kind of work takes. Of very many kinds some are looked up, and the others are between those."""
+    works = {workload(run.spec): run.spec for run in planned.runs}
+    asked = [*works][:WORKS_MAX]
+    found = {work: _range(deployment, project, works[work], now_ms) for work in asked}
+    others = _Range(_widest([each.seconds for each in found.values()]), _widest([each.usd for each in found.values()]))
+    return {work: found.get(work, others) for work in works}
+
+
+def _widest(ranges: list[tuple[float, float] | None]) -> tuple[float, float] | None:
+    known = [each for each in ranges if each is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ranges) else None
 
 
 def _range(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> _Range:
@@ -88,7 +101,7 @@ def _sum(runs: list[tuple[int, tuple[float, float] | None]], which: int, factor:
 
 
 def _share_left(asked: ExperimentAsked, planned: PlannedExperiment) -> float:
-    """Return the share of all steps that is left with halving: of the jobs at each rung, the best 1/eta go on."""
+    """Return the share of all steps that is left with halving: of the jobs at each rung, the best 1/eta continue."""
     if not asked.halving:
         return 1.0
     steps, jobs = planned.runs[0].spec.steps, len(planned.runs)

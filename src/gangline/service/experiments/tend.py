@@ -9,13 +9,13 @@ from gangline.core.words import listed
 from gangline.ports.store import Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment
-from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_run
+from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_runs
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 
 BEST = "best"
 """The key of the label that the best job of an experiment gets; its value is the experiment's name."""
-RAISED = "goes on, as the budget of its experiment was raised"
+RAISED = "continues, as the budget of its experiment was raised"
 
 
 def tend_experiments(deployment: Deployment, now_ms: int) -> None:
@@ -103,16 +103,16 @@ def _halving(found: LoadedExperiment, step: HalvingStep, now_ms: int) -> list[Wr
 
 def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     decided = next_release(found.experiment, found.runs)
-    if decided.go_on:
-        for run in decided.go_on:
+    if decided.continued:
+        for run in decided.continued:
             again = holding_again(found.rows[run.job], RAISED, now_ms)
             deployment.store.apply(*again, write("wait_at", job=run.job, waits=""))
         found = load_experiment(deployment, found.row, now_ms)
         decided = next_release(found.experiment, found.runs)
     for run in decided.pause:
         pause_run(deployment, found.rows[run.job], decided.because, "budget", now_ms)
-    for run in decided.jobs:
-        release_run(deployment, found.experiment.name, run, now_ms)
+    if decided.jobs:
+        release_runs(deployment, found.experiment.name, decided.jobs, now_ms)
     if decided.because != found.experiment.because:
         deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
 

@@ -3,6 +3,7 @@
 Each line is one list on one engine: how long a page of 50 takes at its beginning, in its middle and at its end, through the service without
 HTTP. A fifth of the jobs is queued, and 500 nodes are here: a page says of each queued job why it waits. Beside it stands the bare SQL of a
 page: one statement of the newest jobs' ids after a position, in the order of the primary index of lists, and nothing of what a list shows.
+Where a search looks, jobs have the spec of a LoRA of twenty photos with captions.
 Milliseconds: median, 99th percentile, most.
 """
 
@@ -25,8 +26,12 @@ from tests.service.lists.many import NAMED, Given, write_many
 from tests.service.lists.worked import work_on_all, write_nodes
 
 from gangline.adapters.objects.local import LocalObjects
+from gangline.core.canonical import canonical_json
+from gangline.core.files import File
 from gangline.core.jobs.lists.cursor import write_cursor
 from gangline.core.jobs.lists.filters import JobFilters, LabelFilter, ListPosition
+from gangline.core.jobs.lists.search import SEARCHED_MAX
+from gangline.core.parsing import to_json
 from gangline.service.jobs.lists.page import page_of_jobs
 
 LIMIT = 50
@@ -63,6 +68,9 @@ def lists(owners: tuple[str, ...], made: list[Given]) -> list[Asked]:
         Asked("an end of an id", JobFilters(named=made[len(made) // 2].id[-8:])),
         Asked("a beginning of all ids", JobFilters(named=made[0].id[:8])),
         Asked("three characters of an id", JobFilters(named="zzz")),
+        Asked("search: a text of 91 %", JobFilters(search="sks dog")),
+        Asked("search: a text of none", JobFilters(search="lighthouse")),
+        Asked("search: none, failed, label low", JobFilters(search="lighthouse", states=("failed",), labels=(low,))),
     ]
 
 
@@ -77,6 +85,23 @@ def measure(act: Callable[[], object], rounds: int) -> str:
     return f"{statistics.median(took):7.1f} {slowest:7.1f} {max(took):7.1f}"
 
 
+def write_specs(service: Service, made: list[Given]) -> bool:
+    """Give the jobs after each depth the spec that such a job has, as far as a page of a search may look."""
+    photos, captions = (
+        tuple(File(path=f"photo-{number:02d}.{kind}", bytes=10**6, sha256=f"{number:064x}") for number in range(20))
+        for kind in ("jpg", "txt")
+    )
+    spec = canonical_json(to_json(service.spec(prompt="a photo of sks dog", photos=photos, captions=captions)))
+    for share in DEPTHS.values():
+        start = min(len(made) - 1, round(len(made) * share))
+        newest, oldest = made[start].submitted_ms, made[min(len(made) - 1, start + 10 * SEARCHED_MAX)].submitted_ms
+        service.execute(
+            f"UPDATE job SET spec = '{spec}' WHERE project = '{PROJECT}' AND submitted_ms BETWEEN {oldest} AND {newest}"
+        )
+    print(f"searched from here on: specs of {len(spec):,} characters")
+    return True
+
+
 def bench(engine: str, service: Service, jobs: int, rounds: int) -> None:
     owners = tuple(service.make_key("member", name=name)["key"]["id"] for name in ("ada", "grace", "mary"))
     made = write_many(service, jobs, owners[:2])
@@ -87,7 +112,7 @@ def bench(engine: str, service: Service, jobs: int, rounds: int) -> None:
     gc.freeze()  # a server does not hold the 100,000 rows that were made here, which a collection walks through
     print(f"{engine}: {jobs:,} jobs, {NODES} nodes, pages of {LIMIT}")
     print(f"{'list':<30} {'page':<7} {'p50':>7} {'p99':>7} {'max':>7} ms")
-    deployment = service.deployment
+    deployment, written = service.deployment, False
     for depth, share in DEPTHS.items():
         at = made[min(len(made) - 1, round(len(made) * share))]
         since = {"from_ms": -1, "from_id": "", "before_ms": at.submitted_ms, "before_id": at.id, "project": PROJECT}
@@ -106,6 +131,8 @@ def bench(engine: str, service: Service, jobs: int, rounds: int) -> None:
             f"{'(bare SQL of a page)':<30} {depth:<7} {measure(lambda v=values: service.store.load('jobs_by_time', **v), rounds)}"
         )
     for asked in lists(owners, made):
+        if asked.filters.search and not written:
+            written = write_specs(service, made)
         for depth, share in DEPTHS.items():
             at = made[min(len(made) - 1, round(len(made) * share))]
             cursor = write_cursor(ListPosition(at.submitted_ms, at.id), asked.filters) if share else None

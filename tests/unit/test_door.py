@@ -30,6 +30,7 @@ AS_THEY_ARE = {
     "Downloads.keys": "compared with the keys of the assignment alone",
     "Submission.spec": "parsed as one of the specs, whose fields stand in this table too",
     "Question.spec": "the same",
+    "WantedClone.changes": "settings of a spec, which is parsed with them",
     "NewExperiment.spec": "the same",
     "DataRef.where": "a condition may have several lines; it has no other control characters",
     "TrainingPhase.where": "a condition may have several lines; it has no other control characters",

@@ -319,6 +319,8 @@ class Conversation:
         self.user.jobs.resume(job)
         self.user.jobs.cancel(job)
         self.user.jobs.cancel(self.user.jobs.retry(job).summary.id)
+        self.user.jobs.plan_clone(job, {"seed": 7})
+        self.user.jobs.cancel(self.user.jobs.clone(job, {"seed": 7}, name="seven").summary.id)
         self.user.jobs.extension(job, 200)
         self.user.jobs.cancel(self.user.jobs.extend(job, 200).summary.id)
         (line,) = self.user.jobs.submit_batch([spec], key="lines")

@@ -1,6 +1,6 @@
 """Routes for a project's jobs and files: viewers read, members upload and steer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
@@ -11,13 +11,16 @@ from gangline.api.answers.repeats import Repeat
 from gangline.api.lanes import UserRoute
 from gangline.api.tags.entity_tags import AsSeen
 from gangline.api.who import NUMBER_MAX, Member, MemberOf, Now, ThisDeployment, ViewerOf
+from gangline.core.display import Label
 from gangline.core.files import FILE_BYTES_MAX, Sha256, check_parts
 from gangline.core.fleet.explained import JobOffers
+from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.lists.labels import LABELS_MAX, LabelKey, LabelValue
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.views import ArtifactView, BlobView, EventView, JobView, LogView
 from gangline.service.jobs import query, steer, submit, wishes
+from gangline.service.jobs.cloning import clone as cloning
 from gangline.service.jobs.extension import extend as extension
 from gangline.service.jobs.lists.labels import change_labels
 from gangline.service.jobs.placing import explaining, placement
@@ -211,6 +214,46 @@ def extend_job(
     request = repeat.request_of_job
     with repeat.alone(project):
         made = extension.extend(deployment, project, old, steps, schedule, now, request=request, asker=asker)
+        return query.job(deployment, project, made, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedClone:
+    """The settings of a job to change, as its spec has them or dotted (`needs.pool`), and a name for the new one. `base` may be a text, as
+    in a submission."""
+
+    changes: dict[str, Any] = field(default_factory=dict)
+    name: Label = ""
+
+
+@router.post("/jobs/{job}/clone/plan")
+def plan_clone(deployment: ThisDeployment, project: MemberOf, job: str, wanted: WantedClone) -> CloneView:
+    """Show what cloning a job would submit: the new spec, which `/v1/plans` takes, and what differs. Nothing is changed.
+
+    422 as `POST /v1/jobs/{job}/clone`.
+    """
+    found = query.owned(deployment, project, job)
+    return cloning.what_clones(deployment, project, found, wanted.changes, wanted.name)
+
+
+@router.post("/jobs/{job}/clone", status_code=201)
+def clone_job(
+    deployment: ThisDeployment,
+    now: Now,
+    project: MemberOf,
+    member: Member,
+    job: str,
+    wanted: WantedClone,
+    repeat: Repeat,
+) -> JobView:
+    """Submit a new job with the inputs and the labels of this one, in whichever state that is, and with some other settings.
+
+    A changed base is resolved and pinned as at a submission. 422 for settings that cannot be used, and for other inputs.
+    """
+    old, asker = query.owned(deployment, project, job), Asker(owner=member.id, fingerprint=repeat.fingerprint)
+    given = {"name": wanted.name, "request": repeat.request_of_job, "asker": asker}
+    with repeat.alone(project):
+        made = cloning.clone(deployment, project, old, wanted.changes, now, **given)
         return query.job(deployment, project, made, now)
 
 

@@ -29,6 +29,10 @@ COMMANDS = {
         "gangline.cli.reports.report:report_command",
         "Report what jobs took: interruptions, minutes, dollars, waste by cause; as tables, JSON, CSV or a page.",
     ),
+    "experiments": LazyCommand(
+        "gangline.cli.experiments.experiments:app",
+        "Submit, compare and steer jobs over a grid of settings, and draw their pictures on one sheet.",
+    ),
     "checkpoints": LazyCommand(
         "gangline.cli.jobs.kept.checkpoints:app", "List, pin and unpin the checkpoints of a job."
     ),

@@ -129,7 +129,22 @@ def say_error(error: GanglineError) -> None:
         err.print(Text("hint:", style="bold cyan"), error.hint)
 
 
-OF_WORDS = ("about", "name", "why", "value", "source", "meaning", "receives", "because", "what happened")
+OF_WORDS = (
+    "about",
+    "name",
+    "why",
+    "value",
+    "source",
+    "meaning",
+    "receives",
+    "because",
+    "what happened",
+    "old",
+    "new",
+    "first",
+    "second",
+    "file",
+)
 """Columns that break their lines where a table is too wide; the others are cut only where even that does not suffice."""
 
 

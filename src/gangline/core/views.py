@@ -41,6 +41,8 @@ class AttemptView:
     cost_usd: float
     cost_lacks: tuple[CostPart, ...] = ()
     saving: SavingView | None = None
+    gpu: str = ""
+    numerics: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +146,8 @@ class BatchLineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPage:
-    """A page of a list of jobs. `next` asks for the following page; it is None on the last one. A page of several filters may have
-    fewer jobs than were asked for, or none, and a next one."""
+    """A page of a list of jobs. `next` asks for the following page; it is None on the last one. A page of several filters, or
+    of a search, may have fewer jobs than were asked for, or none, and a next one."""
 
     jobs: tuple[JobSummary, ...]
     next: str | None

@@ -11,6 +11,7 @@ from pathlib import Path
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.ports.server import Beat, Failed, Hold, Log, Point, Points
 from gangline.ports.store import write
@@ -61,6 +62,8 @@ BELOW_THE_DOOR = (
     "UPDATE tracked SET tracker = tracker || :text, because = :text",
     "UPDATE metric SET points = replace(points, 'own', :json)",
     "UPDATE checkpoint SET because = :text",
+    "UPDATE experiment SET name = :text, because = :text",
+    "UPDATE experiment_run SET settings = replace(settings, 'sks dog', :json)",
     "UPDATE pool SET driver = :text, provider = :text, secret = :text, offers = replace(offers, 'small', :json), "
     "settings = replace(settings, 'Ulm', :json) WHERE name = 'hostile'",
     "INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:text, 1, 0, 0, 0, 0)",
@@ -148,7 +151,11 @@ def _others(service: Service) -> dict[str, str]:
     number_facts(service.deployment, service.now_ms)
     service.ask("PUT", "/v1/secrets/OTHER", json={"value": "a-secret-value"})
     key, token = service.make_key("member"), service.join_token()
-    words = {"endpoint": made.json()["endpoint"]["id"]}
+    spec = to_json(service.spec(prompt="a photo"))
+    body = {"name": "prompts", "spec": spec, "vary": {"prompt": ["sks dog", "sks cat"]}}
+    experiment = service.ask("POST", "/v1/experiments", json=body)
+    assert experiment.status_code == 201, experiment.text
+    words = {"endpoint": made.json()["endpoint"]["id"], "experiment": experiment.json()["id"]}
     return words | {
         "key": key["key"]["id"],
         "join_token": token["join_token"]["id"],

@@ -268,3 +268,11 @@ def test_a_lora_whose_header_is_nested_too_deeply_is_refused(tmp_path: Path) -> 
     (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(BadInput, match=r"x\.safetensors is not a safetensors"):
         find_lora(tmp_path / "x.safetensors", None)
+
+
+def test_a_loss_of_held_out_photos_can_be_measured_while_training(folder: Path) -> None:
+    settings = {"base": str(BASE), "prompt": "p", "hold_out": ["b.png"], "held_out_every_steps": 10, "resolution": 64}
+    spec = plan_lora(folder, settings).spec
+    assert ([file.path for file in spec.held_out], spec.held_out_every_steps) == (["b.png"], 10)
+    with pytest.raises(InvalidSpec, match="needs held-out photos"):
+        plan_lora(folder, {name: value for name, value in settings.items() if name != "hold_out"})

@@ -30,6 +30,7 @@ class FilterTexts:
     since: str | None
     until: str | None
     named: str | None
+    search: str | None
 
     def read(self, viewer: Identity) -> JobFilters:
         """Return the filters. Raise `BadInput`."""
@@ -41,6 +42,7 @@ class FilterTexts:
             since_ms=None if self.since is None else parse_moment(self.since, "since"),
             until_ms=None if self.until is None else parse_moment(self.until, "until"),
             named=self.named or "",
+            search=self.search or "",
         )
 
 
@@ -56,8 +58,11 @@ async def _filter_texts(
     since: MomentText = None,
     until: MomentText = None,
     named: FilterText = None,
+    search: FilterText = None,
 ) -> FilterTexts:
-    return FilterTexts(state=state, kind=kind, owner=owner, label=label, since=since, until=until, named=named)
+    return FilterTexts(
+        state=state, kind=kind, owner=owner, label=label, since=since, until=until, named=named, search=search
+    )
 
 
 Filtered = Annotated[FilterTexts, Depends(_filter_texts)]

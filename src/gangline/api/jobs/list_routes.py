@@ -47,7 +47,9 @@ def list_jobs(
 ) -> JobPage:
     """List the project's jobs, newest first: those that meet every filter, and are in one of the states if several are given.
 
-    `named` is a name, an id, or what an id begins or ends with. `since` and `until` are about the submission. A page has `limit` jobs, by
+    `named` is a name, an id, or what an id begins or ends with. `search` is a text that the name, the id, a prompt, the base or a label
+    of a job contains, in capitals or not; a page of a search compares up to 200 jobs, so it may have none and a next one. `since` and
+    `until` are about the submission. A page has `limit` jobs, by
     default 50; one of several filters may have fewer, or none, before the last. `next` is the `cursor` of the next page, and the header
     `Link` its address. With `Accept: application/jsonl` the answer has all jobs, or the first `limit`, each on a line of its own.
     """

@@ -151,7 +151,7 @@ def default_name(source: str) -> str:
 
 def upload_base(client: "Client", model: "ModelChoice") -> Base:
     from gangline.cli.jobs.plan.files import LocalFiles
-    from gangline.cli.jobs.train import UploadProgress
+    from gangline.cli.jobs.submitting.send import UploadProgress
 
     return (
         FilesBase(files=client.files.upload(model.paths, model.below, progress=UploadProgress(len(model.paths))))

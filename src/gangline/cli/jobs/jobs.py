@@ -15,6 +15,8 @@ from gangline.cli.jobs.kept.removal import remove_job_command
 from gangline.cli.jobs.lists.labels import label_job_command, labels_in_words
 from gangline.cli.jobs.lists.ls import list_jobs_command
 from gangline.cli.jobs.samples import samples_standing
+from gangline.cli.jobs.variants.clone import clone_job_command
+from gangline.cli.jobs.variants.diff import diff_jobs_command
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,
@@ -111,6 +113,8 @@ app.command("save")(save_job_command)
 app.command("sample")(sample_job_command)
 app.command("finish")(finish_job_command)
 app.command("extend")(extend_job_command)
+app.command("clone")(clone_job_command)
+app.command("diff")(diff_jobs_command)
 app.command("checkpoints")(job_checkpoints_command)
 app.command("rm")(remove_job_command)
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.bundled.variables import VariableOption
 from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.prompts import PromptsFileOption, given_prompts
-from gangline.cli.jobs.train import UploadProgress, check_open, read_recipe, submit_and_watch, with_base
+from gangline.cli.jobs.submitting.send import UploadProgress, check_open, submit_and_watch
+from gangline.cli.jobs.train import read_recipe, with_base
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, print_json
 from gangline.compose.buckets import data_place
 from gangline.compose.settings import needing
@@ -22,6 +24,7 @@ from gangline.core.parsing import InvalidSpec
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.phases import DataRef
 from gangline.core.specs.scratch import ScratchSpec, parse_scratch
+from gangline.core.specs.templates import parse_variables
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ def scratch_command(
             show_default=False,
         ),
     ] = None,
+    var: VariableOption = None,
     sample_prompts_file: PromptsFileOption = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the trained part and its data sets).")] = "",
     label: LabelOption = None,
@@ -87,7 +91,8 @@ def scratch_command(
     `gangline docs scratch` explains every step from images to a model. Ctrl-C stops watching the job, never the job itself.
     """
     client, labels = make_client(server, token), parse_labels(label or [])
-    own = override_recipe(read_recipe(recipe, kind="scratch"), setting or []) | given_prompts(None, sample_prompts_file)
+    read = read_recipe(recipe, kind="scratch", variables=parse_variables(var or []))
+    own = override_recipe(read, setting or []) | given_prompts(None, sample_prompts_file)
     asked = with_data(own, data or [], where)
     wanted = with_base(asked | ({"base": here_or_bundled(base)} if base else {}), client.bases.get)
     made = plan_scratch(wanted)

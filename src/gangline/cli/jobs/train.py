@@ -1,30 +1,37 @@
 """`gangline train`: from a folder of photos to a job."""
 
 import tomllib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gangline.cli.bundled.place import find_recipe, here_or_bundled
 from gangline.cli.bundled.recipes import complete_preset, read_presets
+from gangline.cli.bundled.variables import VariableOption
 from gangline.cli.client import make_client
-from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.places.addresses import addresses_of, dataset_of, unpacked
 from gangline.cli.jobs.settings import with_settings
 from gangline.cli.jobs.subjects import SUBJECTS, given_subjects
+from gangline.cli.jobs.submitting.send import UploadProgress, planned_and_sent, submit_and_watch, submit_experiment_of
+from gangline.cli.jobs.submitting.vary import (
+    AtOnceOption,
+    BudgetOption,
+    ExperimentNameOption,
+    ExperimentOptions,
+    HalvingFromOption,
+    HalvingOption,
+    SeedsOption,
+    VaryOption,
+)
 from gangline.cli.output import (
     Output,
     OutputOption,
     ServerOption,
     TokenOption,
-    as_typed,
-    out,
-    print_json,
-    say,
 )
 from gangline.core.errors import BadInput
 from gangline.core.jobs.lists.labels import parse_labels
@@ -33,16 +40,13 @@ from gangline.core.specs.fields import Base, parse_base
 from gangline.core.specs.kinds import DEFAULT_KIND, SUBMITTED
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import settings_of
+from gangline.core.specs.templates import comments_of, filled, parse_variables
 from gangline.core.views import BaseView
-from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.places.fetched import FetchedPlan
-    from gangline.cli.jobs.plan.document import PlanDocument
     from gangline.cli.jobs.plan.make import LoraPlan
     from gangline.compose.client import Client
-    from gangline.core.specs.spec import Spec
-    from gangline.wire.transfers import TransferProgress
 
     Planned = LoraPlan | FetchedPlan
 
@@ -92,8 +96,16 @@ def train_command(
             autocompletion=complete_preset,
         ),
     ] = None,
+    var: VariableOption = None,
     name: Annotated[str, typer.Option(help="Name the job (default: the prompt).")] = "",
     label: LabelOption = None,
+    vary: VaryOption = None,
+    seeds: SeedsOption = None,
+    at_once: AtOnceOption = None,
+    budget: BudgetOption = None,
+    experiment: ExperimentNameOption = "",
+    halving: HalvingOption = None,
+    halving_from: HalvingFromOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Check everything and show the plan, but submit nothing.")
     ] = False,
@@ -108,8 +120,18 @@ def train_command(
     """Train a subject-driven (DreamBooth) LoRA of a Stable Diffusion model.
 
     `gangline docs training` explains every step from photos to a LoRA. Ctrl-C stops watching the job, never the job itself. The
-    exit code is 0 if the job succeeded, 1 if it failed, 130 after Ctrl-C.
+    exit code is 0 if the job succeeded, 1 if it failed, 130 after Ctrl-C. With --vary or --seeds the command submits several jobs as one
+    experiment (`gangline docs experiments`).
     """
+    several = ExperimentOptions(
+        vary=vary,
+        seeds=seeds,
+        at_once=at_once,
+        budget=budget,
+        name=experiment,
+        halving=halving,
+        halving_from=halving_from,
+    )
     given = {
         "base": base,
         "vae": vae,
@@ -120,11 +142,25 @@ def train_command(
     }
     client, labels = make_client(server, token), parse_labels(label or [])
     presets = read_presets(preset or [])
-    wanted = with_base(with_options(presets | read_recipe(recipe), settings | given, needs), client.bases.get)
+    own = read_recipe(recipe, variables=parse_variables(var or []))
+    wanted = with_base(with_options(presets | own, settings | given, needs), client.bases.get)
     if not photos:
         photos = folder_of_subjects(wanted, recipe if not settings.get(SUBJECTS) else None)
     elsewhere = addresses_of(photos)
     version = dataset_of(client, photos) if elsewhere is None else None
+    if several.wanted and elsewhere is not None:
+        raise BadInput("the photos of an experiment are uploaded once", hint="give a folder, a .zip or a data set")
+
+    def send(made: "Planned") -> None:
+        if several.wanted:
+
+            def asked(spec: dict[str, Any]) -> dict[str, Any]:
+                return several.asked(spec, labels, name)
+
+            submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
+        elif (spec := planned_and_sent(client, made, plan, output)) is not None:
+            submit_and_watch(client, spec, name, labels, detach, output)
+
     if elsewhere is not None or version is not None:
         from gangline.cli.jobs.places.fetched import dataset_plan, fetched_plan
 
@@ -133,33 +169,25 @@ def train_command(
             if version is None
             else dataset_plan(wanted, version, list(client.datasets.files(version.name, version.number)))
         )
-        spec = planned_and_sent(client, made, plan, output)
+        send(made)
     else:
         with unpacked(Path(here_or_bundled(photos))) as folder:
-            spec = planned_and_sent(client, plan_lora(folder, wanted), plan, output)
-    if spec is None:
-        return
-    submit_and_watch(client, spec, name, labels, detach, output)
+            send(plan_lora(folder, wanted))
 
 
-def planned_and_sent(client: "Client", made: "Planned", plan: bool, output: Output) -> LoraSpec | dict[str, Any] | None:
-    """Show the plan, then upload what the spec names and lies here; None where the plan alone is asked for."""
-    planned = ask_and_show_plan(client, made)
-    if plan:
-        print_json(planned) if output is Output.json else None
-        return None
-    check_open(planned)
-    return made.upload(client, UploadProgress(made.files_count))
-
-
-def read_recipe(given: str | None, *, kind: str = DEFAULT_KIND) -> dict[str, Any]:
+def read_recipe(
+    given: str | None, *, kind: str = DEFAULT_KIND, variables: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the settings of a recipe, with these values of its variables. Raise `BadInput` or `NotFound`."""
     if given is None:
-        return {}
+        return filled({}, variables, {})
     path = find_recipe(given)
     try:
-        found = tomllib.loads(path.read_text())
+        text = path.read_text()
+        read = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
+    found = filled(read, variables, comments_of(text))
     theirs = found.get("kind", DEFAULT_KIND)
     if theirs != kind:
         raise BadInput(f"the recipe {path} is for jobs of kind {theirs}, not {kind}", hint=COMMANDS)
@@ -232,73 +260,3 @@ def upload_inputs(client: "Client", photos: Path, base: str, hold_out: list[str]
     """Check everything that can be checked here, then upload the files. Return the spec that names them."""
     plan = plan_lora(photos, settings | {"base": base, "hold_out": hold_out})
     return plan.upload(client, UploadProgress(plan.files_count))
-
-
-def ask_and_show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
-    """Ask the server where it could run, and show all that is known before anything is sent."""
-    from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_document
-    from gangline.cli.jobs.plan.ask import as_named, ask
-    from gangline.cli.jobs.plan.lora import lora_document
-    from gangline.cli.jobs.plan.show import show_plan
-
-    known = as_named(client, plan.models["base"], plan.known)
-    answer, plan = ask(client, plan.spec, plan.models["base"], known), replace(plan, known=known)
-    planned = fetched_document(plan, answer) if isinstance(plan, FetchedPlan) else lora_document(plan, answer)
-    show_plan(planned, plan.rows())
-    return planned
-
-
-def check_open(plan: "PlanDocument") -> None:
-    """Raise `BadInput` before anything is sent if no node could read what the job starts from."""
-    from gangline.cli.jobs.plan.document import why_closed
-
-    for model in (plan.base, plan.vae):
-        if model and (closed := why_closed(model, asked=plan.asked is None)):
-            raise BadInput(closed)
-
-
-class UploadProgress:
-    """Says how far the upload of many files is: of a large one each tenth, and when all are there."""
-
-    def __init__(self, files: int) -> None:
-        self.files = files
-        self.done = 0
-        self.tenths = 0
-
-    def __call__(self, moved: "TransferProgress") -> None:
-        if moved.file_bytes_done == moved.file_bytes:
-            self.done, self.tenths = self.done + 1, 0
-            if self.done == self.files:
-                say(
-                    f"uploaded {counted(self.files, 'file')}, the last one {moved.path} ({moved.file_bytes / 1e6:.1f} MB)"
-                )
-        elif (
-            moved.file_bytes > LARGE_BYTES and (tenths := moved.file_bytes_done * 10 // moved.file_bytes) > self.tenths
-        ):
-            self.tenths = tenths
-            say(f"uploading {moved.path}: {moved.file_bytes_done / 1e9:.2f} of {moved.file_bytes / 1e9:.2f} GB")
-
-
-def submit_and_watch(
-    client: "Client", spec: "Spec | dict[str, Any]", name: str, labels: dict[str, str], detach: bool, output: Output
-) -> None:
-    """Submit a job and, unless it is to be left alone, watch it to its end."""
-    job = client.jobs.submit(spec, name=name, labels=labels).summary
-    with watching(job.id):
-        say(f"{job.id} is queued: {job.because}")
-        if detach:
-            print_json(job) if output is Output.json else out.print(job.id)
-        else:
-            watch_job(client, job.id, output)
-
-
-def watch_job(client: "Client", job: str, output: Output) -> None:
-    ended = follow_job(client, job)
-    if output is Output.json:
-        print_json(ended)
-    tell_end(ended.summary)
-    if ended.summary.state != "succeeded":
-        raise typer.Exit(EXIT_JOB_FAILED)
-    say(f"download the results:   {as_typed('gangline', 'artifacts', job, '--to', 'results')}")
-    if ended.samples.waiting:
-        say(f"download the pictures:  {as_typed('gangline', 'samples', job, '--wait', '--to', 'pictures')}")

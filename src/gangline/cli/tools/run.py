@@ -9,7 +9,8 @@ import typer
 from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.labels import LabelOption
 from gangline.cli.jobs.settings import with_settings_of
-from gangline.cli.jobs.train import UploadProgress, submit_and_watch, with_options
+from gangline.cli.jobs.submitting.send import UploadProgress, submit_and_watch
+from gangline.cli.jobs.train import with_options
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, say
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File

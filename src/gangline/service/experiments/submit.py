@@ -136,7 +136,7 @@ def plan_runs(deployment: Deployment, project: str, asked: ExperimentAsked) -> P
         spec = _read(models, value, combination, f"job {number} ({combination_words(combination)})")
         first = _seed_of(spec, asked.seeds, combination)
         for seed in range(first, first + asked.seeds):
-            seeded = spec if isinstance(spec, CommandSpec) else replace(spec, seed=seed)
+            seeded = replace(spec, seed=seed) if isinstance(spec, TrainingSpec) else spec
             runs.append(PlannedRun(settings=combination, seed=seed, spec=seeded, prepares=_prepares(seeded)))
     _refuse_equal(runs)
     measure = asked.measure or _default_measure(runs)
@@ -176,9 +176,9 @@ def _read(models: "_Models", value: dict[str, Any], combination: Combination, ca
 
 
 def _seed_of(spec: Spec, seeds: int, combination: Combination) -> int:
-    if isinstance(spec, CommandSpec):
+    if not isinstance(spec, TrainingSpec):
         if seeds > 1:
-            raise BadInput("seeds: a command has no seed", hint="vary its arguments or its environment instead")
+            raise BadInput(f"seeds: a job of kind {spec.kind} has no seed", hint="vary another of its settings instead")
         return 0
     if seeds > 1 and "seed" in combination:
         raise BadInput("seeds: the seed is varied already", hint="give seeds, or vary the seed")
@@ -232,7 +232,7 @@ class _Models:
 
     def pinned(self, spec: Spec) -> Spec:
         """Return the spec with its models pinned."""
-        if isinstance(spec, CommandSpec):
+        if not isinstance(spec, TrainingSpec):
             return spec
         key = canonical_json([to_json(spec.base), to_json(spec.vae) if spec.vae else None, spec.base_licence])
         if key not in self.found:

@@ -12,6 +12,7 @@ from gangline.core.display import is_text
 from gangline.core.errors import Changed, JobFailed, Unreachable, WaitTimeout
 from gangline.core.fleet.explained import JobOffers
 from gangline.core.job import ENDED, JobState
+from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.jobs.retry import retry_s
@@ -217,6 +218,19 @@ class JobCalls(Calls):
         params, path = {"steps": str(steps), "schedule": schedule}, path_of("jobs", job, "extend")
         return self._http.read(JobView, "POST", path, params=params, key=key or uuid4().hex)
 
+    def clone(self, job: str, changes: Mapping[str, Any] | None = None, *, name: str = "", key: str = "") -> JobView:
+        """Submit a new job with the photos, the base and the labels of this one, and with these changes to its settings.
+
+        A setting of a table is dotted: `needs.pool`. `key` makes a retry safe after a lost answer, as with `submit`.
+        """
+        body, path = {"changes": dict(changes or {}), "name": name}, path_of("jobs", job, "clone")
+        return self._http.read(JobView, "POST", path, body, key=key or uuid4().hex)
+
+    def plan_clone(self, job: str, changes: Mapping[str, Any] | None = None, *, name: str = "") -> CloneView:
+        """Return what `clone` would submit, and what differs. Nothing changes."""
+        body = {"changes": dict(changes or {}), "name": name}
+        return self._http.read(CloneView, "POST", path_of("jobs", job, "clone", "plan"), body)
+
     def offers(self, job: str) -> JobOffers:
         """Return the offers of all pools for a job, those first on which a step is expected to cost least."""
         return self._http.read(JobOffers, "GET", path_of("jobs", job, "offers"))
@@ -259,14 +273,16 @@ class JobCalls(Calls):
         since: str = "",
         until: str = "",
         named: str = "",
+        search: str = "",
         limit: int | None = None,
     ) -> Iterator[JobSummary]:
         """Yield the jobs that meet every filter, newest first, at most `limit` of them. Pages are read as they are needed.
 
-        `named` is a name, an id, or what an id begins or ends with; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
+        `named` is a name, an id, or what an id begins or ends with; `search` is a text that the name, the id, a prompt, the base or a label
+        of a job contains, in capitals or not; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
         or `KEY`; `since` and `until` are times of submission as RFC 3339 has them.
         """
-        params = _filters(state, kind, owner, label, since, until, named)
+        params = _filters(state, kind, owner, label, since, until, named) | ({"search": search} if search else {})
         left = limit
         while left is None or left > 0:
             params["limit"] = PAGE_MAX if left is None else min(left, PAGE_MAX)

@@ -128,7 +128,7 @@ WHERE attempt.id = :id
 -- name: attempts
 -- List the attempts of a job in order; a live one has the values of its lease.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node_name, attempt.gpu, attempt.gpu_memory_gb,
-       attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour, attempt.price_known,
+       node.numerics, attempt.fencing, attempt.state, attempt.kind, attempt.because, attempt.slots, attempt.price_micro_usd_per_hour, attempt.price_known,
        attempt.from_step, attempt.committed_step, attempt.started_ms, attempt.ended_ms, attempt.saving,
        COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.loss, attempt.loss) AS loss,
        COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,

@@ -99,6 +99,11 @@ FROM {listed_ids}
      LEFT JOIN credential ON credential.id = job.owner
 ORDER BY listed.place
 
+-- name: searched_jobs
+-- Read what a search compares of each of these jobs, in their order.
+SELECT job.id, job.name, job.base, job.spec FROM {listed_ids}
+    JOIN job ON job.id = listed.id ORDER BY listed.place
+
 -- name: labels_of_jobs
 SELECT label.job, label.key, label.value FROM {listed_ids}
     JOIN label ON label.job = listed.id ORDER BY label.job, label.key

@@ -45,7 +45,7 @@ OwnerOption = Annotated[
     ),
 ]
 JobKindOption = Annotated[
-    str, typer.Option("--kind", help="Select jobs of this kind: lora, scratch, command.", show_default=False)
+    str, typer.Option("--kind", help="Select jobs of this kind: lora, scratch, command, caption.", show_default=False)
 ]
 SinceOption = Annotated[
     str,
@@ -58,14 +58,35 @@ SinceOption = Annotated[
 UntilOption = Annotated[
     str, typer.Option("--until", help="Select jobs submitted before then, written as for --since.", show_default=False)
 ]
+SearchOption = Annotated[
+    str,
+    typer.Option(
+        "--search",
+        metavar="TEXT",
+        help="Select jobs whose name, id, prompts, base or labels contain this text, in capitals or not.",
+        show_default=False,
+    ),
+]
 
 
 def as_filters(
-    state: list[ListedState] | None, label: list[str] | None, owner: str, kind: str, since: str, until: str
+    state: list[ListedState] | None,
+    label: list[str] | None,
+    owner: str,
+    kind: str,
+    since: str,
+    until: str,
+    search: str = "",
 ) -> dict[str, Any]:
     """Return the filters as the client takes them, with times of their own for ages. Raise `BadInput`."""
     parse_label_filters(label or [])
-    for option, text in (("--owner", owner), ("--kind", kind), ("--since", since), ("--until", until)):
+    for option, text in (
+        ("--owner", owner),
+        ("--kind", kind),
+        ("--since", since),
+        ("--until", until),
+        ("--search", search),
+    ):
         check_text(text, option)
     return {
         "state": [each.value for each in state or ()],
@@ -74,6 +95,7 @@ def as_filters(
         "kind": kind,
         "since": moment(since, "--since"),
         "until": moment(until, "--until"),
+        "search": search,
     }
 
 

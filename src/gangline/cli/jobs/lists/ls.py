@@ -11,6 +11,7 @@ from gangline.cli.jobs.lists.filters import (
     JobKindOption,
     LabelFilterOption,
     OwnerOption,
+    SearchOption,
     SinceOption,
     StateOption,
     UntilOption,
@@ -37,6 +38,7 @@ def list_jobs_command(
     kind: JobKindOption = "",
     since: SinceOption = "",
     until: UntilOption = "",
+    search: SearchOption = "",
     limit: Annotated[
         int | None,
         typer.Option(min=1, help="List at most this many jobs, the newest (default: all).", show_default=False),
@@ -51,7 +53,7 @@ def list_jobs_command(
     ] = ListOutput.text,
 ) -> None:
     """List jobs, newest first: all of them, or those that meet every filter."""
-    filters = as_filters(state, label, owner, kind, since, until)
+    filters = as_filters(state, label, owner, kind, since, until, search)
     found = make_client(server, token).jobs.list(**filters, limit=limit)
     if output is ListOutput.jsonl:
         for job in found:

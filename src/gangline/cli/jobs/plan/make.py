@@ -35,6 +35,8 @@ Send = Callable[[LocalFiles], tuple[File, ...]]
 FOLDERS = ("photos", "masks", "class_photos")
 """Fields of a spec that may be folders of this machine."""
 ALONE: Mapping[str, tuple[File, ...]] = MappingProxyType({"photos": (STAND_IN,)})
+HELD_OUT = replace(STAND_IN, path="held-out photo", sha256="1" * 64)
+"""A placeholder for a photo that is not trained on: it has another content than those that are."""
 LocalInputs = dict[str, tuple[LocalFiles, ...]]
 """Files of this machine by the fields of the spec, for each subject that has some."""
 
@@ -139,7 +141,8 @@ def make_plan(given: JobInputs, settings: dict[str, Any], look_up: LookUp = look
     reported before photos are read. Raises `BadInput`."""
     subjects = given.all_subjects
     masked = any(subject.masks for subject in subjects)
-    spec = spec_of_settings(({"mask": "files"} if masked else {}) | settings, stand_ins(subjects))
+    stand_in_files = stand_ins(subjects) | _held_out_stand_in(subjects, given.hold_out)
+    spec = spec_of_settings(({"mask": "files"} if masked else {}) | settings, stand_in_files)
     models, known = find_models(given.base, given.vae, look_up)
     spec, base = with_model(spec, known["base"], own_vae="vae" in known), known["base"].model
     subjects = held_out_of(given.hold_out, subjects) if given.subjects else subjects
@@ -165,6 +168,15 @@ def stand_ins(subjects: Sequence[SubjectInputs]) -> dict[str, tuple[File, ...]]:
         return replace(STAND_IN, path=f"{folder}/{STAND_IN.path}") if folder else STAND_IN
 
     return {name: tuple(of(each.into) for each in subjects if getattr(each, name)) for name in FOLDERS}
+
+
+def _held_out_stand_in(subjects: Sequence[SubjectInputs], hold_out: tuple[str, ...]) -> dict[str, tuple[File, ...]]:
+    """Return a stand-in for the photos that are held out, if some are: settings that need such photos are checked before they are found."""
+    of = next((subject for subject in subjects if subject.hold_out), subjects[0] if hold_out else None)
+    if of is None:
+        return {}
+    path = f"{of.into}/{HELD_OUT.path}" if of.into else HELD_OUT.path
+    return {"held_out": (replace(HELD_OUT, path=path),)}
 
 
 def spec_of_settings(settings: dict[str, Any], files: Mapping[str, tuple[File, ...]] = ALONE) -> LoraSpec:

@@ -46,6 +46,7 @@ class JobFilters:
     """A job is listed if it meets every filter that is given, and one of several `states`.
 
     `owner` is the id or the name of a key. `since_ms` counts, `until_ms` does not. `named` is a name, an id, or its beginning or end.
+    `search` is a text that a job has somewhere (`core/jobs/lists/search.py`); it is compared with what the other filters let through.
     """
 
     states: tuple[JobState, ...] = ()
@@ -55,18 +56,20 @@ class JobFilters:
     since_ms: int | None = None
     until_ms: int | None = None
     named: str = ""
+    search: str = ""
 
     @property
     def count(self) -> int:
-        """Return how many filters there are beside the time: every index has the order of time."""
+        """Return how many filters the statements have beside the time: every index has the order of time."""
         return sum(map(bool, (self.states, self.kind, self.owner, self.named))) + len(self.labels)
 
     @property
     def digest(self) -> str:
         """Return a hash by which a cursor of a list with other filters is recognised."""
-        return digest(
-            asdict(self) | {"states": sorted(self.states), "labels": sorted(map(list, self.labels), key=str)}
-        )[:16]
+        said = asdict(self) | {"states": sorted(self.states), "labels": sorted(map(list, self.labels), key=str)}
+        if not self.search:  # cursors that servers of the version before have written stay what they are
+            del said["search"]
+        return digest(said)[:16]
 
     @property
     def start(self) -> ListPosition:

@@ -19,9 +19,11 @@ from gangline.core.jobs.lists.paths import (
     needs_reach,
     next_page,
 )
+from gangline.core.jobs.lists.search import SEARCHED_MAX
 from gangline.core.views import JobPage
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
+from gangline.service.jobs.lists.search import search_jobs
 from gangline.service.jobs.lists.summaries import summaries
 
 PAGE_MAX = 200
@@ -88,9 +90,13 @@ class _Asked:
 
     def page(self, limit: int) -> tuple[tuple[ListPosition, ...], ListPosition | None]:
         """Return the jobs of the page, and where the next one begins; None: there is none."""
-        chosen = self.choose()
-        found = [at for scan in chosen.path.scans for at in self.scan(scan, chosen, limit + 1)]
-        return next_page(found, chosen, limit)
+        chosen, search = self.choose(), self.filters.search
+        read = SEARCHED_MAX if search else limit
+        found = [at for scan in chosen.path.scans for at in self.scan(scan, chosen, read + 1)]
+        listed, following = next_page(found, chosen, read)
+        if not search:
+            return listed, following
+        return search_jobs(self.deployment, self.project, search, listed, following, limit)
 
     def choose(self) -> ChosenPath:
         paths = access_paths(self.filters, self.owners, crowded=self._is_crowded())

@@ -1,0 +1,1 @@
+"""`gangline experiments`: jobs that are submitted together over a grid of settings."""

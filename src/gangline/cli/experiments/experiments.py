@@ -1,0 +1,158 @@
+"""`gangline experiments`: list, compare and steer jobs that were submitted together."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gangline.cli.client import make_client
+from gangline.cli.experiments.run import run_experiment_command
+from gangline.cli.experiments.sheet import sheet_command
+from gangline.cli.experiments.show import show_experiment_command
+from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
+from gangline.cli.jobs.submitting.experiment import counts_in_words
+from gangline.cli.lines import TableColumn, one_line_each
+from gangline.cli.output import (
+    Output,
+    OutputOption,
+    ServerOption,
+    TokenOption,
+    cost,
+    format_number,
+    format_time,
+    out,
+    print_json,
+    say,
+)
+from gangline.compose.settings import existing
+from gangline.core.display import printable
+from gangline.core.errors import NotFound
+from gangline.core.experiments.views import ExperimentView
+
+app = typer.Typer(no_args_is_help=True)
+app.command("run")(run_experiment_command)
+app.command("show")(show_experiment_command)
+app.command("sheet")(sheet_command)
+
+COLUMNS = (
+    TableColumn(header="experiment"),
+    TableColumn(header="name", shrinks_to=12),
+    TableColumn(header="state"),
+    TableColumn(header="jobs", shrinks_to=12),
+    TableColumn(header=">best", goes=2),
+    TableColumn(header=">cost", goes=3),
+    TableColumn(header="submitted", goes=4),
+    TableColumn(header="why", shrinks_to=16, goes=1),
+)
+
+
+@app.command("ls")
+def list_experiments_command(
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="List at most this many, the newest (default: all).", show_default=False)
+    ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List the experiments, newest first."""
+    found = list(islice(make_client(server, token).experiments.list(limit=limit), limit))
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = [
+        [
+            each.id,
+            printable(each.name),
+            each.state,
+            f"{each.jobs}: {counts_in_words(each)}",
+            format_number(each.best.value if each.best else None),
+            cost(each.spent_usd, each.cost_lacks),
+            format_time(each.made_ms),
+            printable(each.because),
+        ]
+        for each in found
+    ]
+    out.print(one_line_each(COLUMNS, rows, out.width))
+
+
+@app.command("best")
+def best_command(
+    experiment: ExperimentArgument,
+    download: Annotated[
+        Path | None,
+        typer.Option("--download", help="Download the results of the best job into this folder.", show_default=False),
+    ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Show the best job of an experiment and why it is the best; before the end, the best so far."""
+    client, experiment = client_and_experiment(server, token, experiment)
+    found = client.experiments.get(experiment)
+    if found.best is None:
+        raise NotFound(f"no job of {found.name} has a result to compare: {found.because}")
+    files: tuple[Path, ...] = ()
+    if download is not None:
+        if not list(client.artifacts.list(found.best.job)):
+            raise NotFound(
+                f"the best job so far, {found.best.job}, has no results to download yet",
+                hint=f"`gangline experiments show {found.id} --follow` waits for the end",
+            )
+        files = client.artifacts.download(found.best.job, existing(download))
+    if output is Output.json:
+        print_json(
+            {"experiment": found.id, "state": found.state, "best": found.best, "files": [str(file) for file in files]}
+        )
+        return
+    say(found.best.because if found.state != "running" else f"so far: {found.best.because}")
+    for file in files:
+        say(f"downloaded {file}")
+    out.print(found.best.job)
+
+
+@app.command("stop")
+def stop_experiment_command(
+    experiment: ExperimentArgument,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Cancel all jobs of an experiment that have not ended. What the others made stays."""
+    client, experiment = client_and_experiment(server, token, experiment)
+    _tell(client.experiments.stop(experiment), output)
+
+
+@app.command("resume")
+def resume_experiment_command(
+    experiment: ExperimentArgument,
+    at_once: Annotated[
+        int | None,
+        typer.Option("--at-once", min=1, help="First let this many jobs run at once.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0.000001,
+            help="First set the budget of the experiment, in dollars in all.",
+            show_default=False,
+        ),
+    ] = None,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """Let the paused jobs of an experiment wait for their turn again, such as those that its budget has paused."""
+    client, experiment = client_and_experiment(server, token, experiment)
+    if at_once is not None or budget is not None:
+        client.experiments.change(experiment, at_once=at_once, budget_usd=budget)
+    _tell(client.experiments.resume(experiment), output)
+
+
+def _tell(found: ExperimentView, output: Output) -> None:
+    if output is Output.json:
+        print_json(found)
+    else:
+        say(f"{found.name} is {found.state}: {found.because} ({counts_in_words(found)})")

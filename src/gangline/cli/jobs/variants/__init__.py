@@ -1,0 +1,1 @@
+"""Jobs that differ in some settings: clone one, and compare two."""

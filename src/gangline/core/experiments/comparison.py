@@ -1,0 +1,93 @@
+"""Compare the jobs of an experiment side by side: jobs of the same settings together, those with the best results first. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from gangline.core.canonical import canonical_json
+from gangline.core.experiments.terms import Measure
+from gangline.core.experiments.views import ExperimentRunView
+from gangline.core.money.cost import CostPart
+
+NOT_COMPARED = ("failed", "canceled")
+"""Jobs in these states have no result, so what they measured before does not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinationView:
+    """The jobs of one combination of settings, each with a seed of its own: means over those with a result to compare, and sums of all.
+
+    `compared` counts the jobs that the means are over; None where there is none. `numbers` are those of its jobs, the best first.
+    """
+
+    settings: Mapping[str, Any]
+    jobs: int
+    compared: int
+    held_out_loss: float | None
+    best_held_out_loss: float | None
+    loss: float | None
+    training_s: float
+    cost_usd: float
+    cost_lacks: tuple[CostPart, ...]
+    states: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+
+def value_of_run(run: ExperimentRunView, measure: Measure) -> float | None:
+    """Return what a job is compared by; None if it has no result to compare."""
+    if run.state in NOT_COMPARED:
+        return None
+    return run.best_held_out_loss if measure == "held_out_loss" else run.loss
+
+
+def ranked_runs(runs: Sequence[ExperimentRunView], measure: Measure) -> tuple[ExperimentRunView, ...]:
+    """Return the jobs, the best first, then those without a result in the order of their numbers."""
+    return tuple(sorted(runs, key=lambda run: (*_last_if_none(value_of_run(run, measure)), run.number)))
+
+
+def ranked_combinations(runs: Sequence[ExperimentRunView], measure: Measure) -> tuple[CombinationView, ...]:
+    """Return the combinations, those of the best mean first, then those without a result in the order of their numbers."""
+    together = dict[str, list[ExperimentRunView]]()
+    for run in ranked_runs(runs, measure):
+        together.setdefault(canonical_json(dict(run.settings)), []).append(run)
+    found = [(_combined(group, measure), min(run.number for run in group)) for group in together.values()]
+    return tuple(
+        each for each, _ in sorted(found, key=lambda pair: (*_last_if_none(_mean_of(pair[0], measure)), pair[1]))
+    )
+
+
+def _combined(group: Sequence[ExperimentRunView], measure: Measure) -> CombinationView:
+    compared = [run for run in group if value_of_run(run, measure) is not None]
+    return CombinationView(
+        settings=group[0].settings,
+        jobs=len(group),
+        compared=len(compared),
+        held_out_loss=_mean([run.held_out_loss for run in compared]),
+        best_held_out_loss=_mean([run.best_held_out_loss for run in compared]),
+        loss=_mean([run.loss for run in compared]),
+        training_s=round(sum(run.training_s for run in group), 3),
+        cost_usd=round(sum(run.cost_usd for run in group), 6),
+        cost_lacks=tuple(dict.fromkeys(part for run in group for part in run.cost_lacks)),
+        states=tuple(run.state for run in group),
+        numbers=tuple(run.number for run in group),
+    )
+
+
+def _mean_of(combination: CombinationView, measure: Measure) -> float | None:
+    return combination.best_held_out_loss if measure == "held_out_loss" else combination.loss
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _last_if_none(value: float | None) -> tuple[bool, float]:
+    return value is None, value or 0.0
+
+
+def grid_settings(runs: Sequence[ExperimentRunView], settings: Sequence[str]) -> tuple[str, str] | None:
+    """Return the two settings whose values are the rows and the columns of a sheet; None unless exactly two differ."""
+    differing = [name for name in settings if len({canonical_json(run.settings.get(name)) for run in runs}) > 1]
+    return (differing[0], differing[1]) if len(differing) == 2 else None

@@ -1,0 +1,1 @@
+"""Submit a job again with some other settings."""

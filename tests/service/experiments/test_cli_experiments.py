@@ -1,0 +1,256 @@
+"""`gangline experiments` and `gangline train --vary`: the real command line against a real server."""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from typer.testing import CliRunner
+
+from gangline.cli import main
+from tests.conftest import BASE
+from tests.inputs import SUBJECT
+from tests.service.conftest import OPERATOR, Service
+from tests.service.experiments.at_work import runs_of, shown, submit, tick, work
+from tests.service.served import serving
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+Typed = Callable[..., tuple[int, str, str]]
+PHOTOS = (str(SUBJECT), "--base", str(BASE), "--prompt", "sks cat", "--resolution", "64", "--steps", "20")
+HUNDRED = ",".join(map(str, range(1, 101)))
+
+
+@pytest.fixture
+def run(service: Service) -> Iterator[Typed]:
+    with serving(service.app) as served:
+
+        def gangline(*words: str) -> tuple[int, str, str]:
+            done = CliRunner().invoke(main.app, [*words, "--server", served.url, "--token", OPERATOR])
+            error: Any = done.exception
+            message = f"{error.message} {error.hint}" if hasattr(error, "message") else ""
+            code = 2 if message else done.exit_code
+            return code, done.stdout, done.stderr + message
+
+        yield gangline
+
+
+def jobs(service: Service) -> int:
+    return service.look("SELECT COUNT(*) AS jobs FROM job")[0]["jobs"]
+
+
+def trained(service: Service, losses: dict[int, float], **given: Any) -> str:
+    """An experiment of two ranks, of which those with a loss have succeeded."""
+    held_out = service.upload(b"a held-out photo", "h.png")
+    settings = {"held_out": (held_out,), "held_out_every_steps": 10}
+    made = submit(service, settings=settings, **given)
+    for number, loss in losses.items():
+        worked = work(service, f"node-{number}")
+        worked.train(100, loss)
+        service.wait(60)
+        worked.end()
+        tick(service)
+    return made["id"]
+
+
+def give_picture(service: Service, job: str, path: str, colour: str, prompt: str) -> None:
+    """Write a sample picture of a job, as the trainer makes one."""
+    text, content = PngInfo(), io.BytesIO()
+    text.add_text("prompt", prompt)
+    Image.new("RGB", (64, 64), colour).save(content, "PNG", pnginfo=text)
+    service.objects.write(f"pictures/{job}/{path}", content.getvalue())
+    file = service.upload(content.getvalue(), path)
+    attempt = service.look(f"SELECT id FROM attempt WHERE job = '{job}'")[0]["id"]
+    service.execute(
+        "INSERT INTO artifact (job, path, attempt, key, bytes, sha256) "
+        f"VALUES ('{job}', '{path}', '{attempt}', 'pictures/{job}/{path}', {file.bytes}, '{file.sha256}')"
+    )
+
+
+def test_train_with_vary_submits_an_experiment_whose_photos_are_uploaded_once(service: Service, run: Typed) -> None:
+    more = ("--vary", "rank=4,8", "--vary", "learning_rate=1e-4,.0003", "--seeds", "2", "--at-once", "3")
+    code, out, err = run(
+        "train", *PHOTOS, *more, "--budget", "5", "--experiment", "ranks", "--detach", "--label", "a=b"
+    )
+    assert code == 0, err
+    found, runs = shown(service, out.strip()), runs_of(service, out.strip())
+    assert (found["name"], found["jobs"], found["at_once"], found["budget_usd"]) == ("ranks", 8, 3, 5.0)
+    assert [run["settings"] for run in runs[::2]] == [
+        {"rank": rank, "learning_rate": rate} for rank in (4, 8) for rate in (1e-4, 3e-4)
+    ]
+    assert "8: 4 combinations of rank and learning_rate × 2 seeds" in err and err.count("uploaded") == 1
+    assert service.ask("GET", f"/v1/jobs/{runs[0]['job']}").json()["summary"]["labels"] == {"a": "b"}
+
+
+def test_the_plan_of_an_experiment_is_shown_and_nothing_is_submitted(service: Service, run: Typed) -> None:
+    code, out, err = run("train", *PHOTOS, "--vary", "rank=4,8", "--plan")
+    assert (code, out) == (0, "") and "price of all" in err and "2: 2 combinations of rank" in err
+    found = json.loads(run("train", *PHOTOS, "--vary", "rank=4,8", "--plan", "-o", "json")[1])
+    assert (found["jobs"], found["steps"]) == (2, 40)
+    assert jobs(service) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--vary", "rnak=4,8"), "there is no such setting"),
+        (("--vary", "rank="), "has an empty value"),
+        (("--vary", "rank=4,4"), "comes twice"),
+        (("--seeds", "0"), ""),
+        (("--vary", "photos=a,b"), "photos"),
+        (("--at-once", "2"), "is for an experiment"),
+        (("--vary", "rank=4,8", "--halving", "2"), "measure none"),
+        (
+            [word for name in ("seed", "warmup_steps", "rank") for word in ("--vary", f"{name}={HUNDRED}")],
+            "1,000,000 jobs, and the most is 1,000",
+        ),
+    ],
+)
+def test_an_experiment_that_cannot_be_is_one_sentence(
+    service: Service, run: Typed, more: Sequence[str], said: str
+) -> None:
+    code, _, err = run("train", *PHOTOS, *more, "--detach")
+    assert code == 2 and said in err and jobs(service) == 0
+
+
+def test_a_file_is_submitted_with_its_recipe_and_halving(service: Service, run: Typed, tmp_path: Path) -> None:
+    (tmp_path / "any.toml").write_text('prompt = "a photo of {subject}"\n[variables]\nsubject = ""\n')
+    text = f"""
+        photos = "{SUBJECT}"
+        recipe = "any.toml"
+        [variables]
+        subject = "sks cat"
+        [settings]
+        base = "{BASE}"
+        resolution = 64
+        steps = 100
+        hold_out = ["crying-cat.png"]
+        held_out_every_steps = 10
+        [vary]
+        rank = [4, 8, 16]
+        [halving]
+        min_steps = 10
+        eta = 3
+    """
+    file = tmp_path / "grid.toml"
+    file.write_text(text)
+    code, out, err = run("experiments", "run", str(file), "--name", "of a file", "--detach")
+    assert code == 0, err
+    found, runs = shown(service, out.strip()), runs_of(service, out.strip())
+    assert (found["name"], found["halving"], len(runs)) == ("of a file", {"min_steps": 10, "eta": 3}, 3)
+    spec = service.ask("GET", f"/v1/jobs/{runs[0]['job']}").json()["spec"]
+    assert (spec["prompt"], spec["rank"]) == ("a photo of sks cat", 4)
+    before = jobs(service)
+    file.write_text(text.replace("rank = [4, 8, 16]", "rank = [4, 8]\nseed = [" + "1, " * 20 + "]") + "seeds = 1\n")
+    code, _, err = run("experiments", "run", str(file), "--detach")
+    assert code == 2 and "grid.toml" in err and jobs(service) == before
+
+
+def test_jobs_are_shown_by_what_differs_the_best_first(service: Service, run: Typed) -> None:
+    experiment = trained(service, {1: 0.4, 2: 0.3})
+    code, out, err = run("experiments", "show", experiment)
+    assert code == 0, err
+    table = out[out.index("job  ") :].splitlines()
+    assert table[0].split()[:5] == ["job", "run", "rank", "held-out", "loss"]
+    assert [line.split()[1:4] for line in table[1:3]] == [["2", "8", "0.3000"], ["1", "4", "0.4000"]]
+    assert "ranks-002 with rank=8 has a held-out loss of 0.3" in out and "2 succeeded" in out
+    found = json.loads(run("experiments", "show", "ranks", "-o", "json")[1])
+    assert [each["number"] for each in found["runs"]] == [2, 1] and found["experiment"]["id"] == experiment
+    assert [each["settings"] for each in found["combinations"]] == [{"rank": 8}, {"rank": 4}]
+
+
+def test_seeds_are_shown_as_means_and_every_run_if_it_is_wanted(service: Service, run: Typed) -> None:
+    experiment = trained(service, {1: 0.4, 2: 0.2, 3: 0.25, 4: 0.25}, seeds=2)
+    table = run("experiments", "show", experiment)[1]
+    rows = [line.split() for line in table[table.index("rank  ") :].splitlines()]
+    assert [row[:4] for row in rows[1:3]] == [["8", "2", "ø", "0.2500"], ["4", "2", "ø", "0.3000"]]
+    whole = run("experiments", "show", experiment, "--runs")[1]
+    assert len(whole[whole.index("job  ") :].splitlines()) == 5 and "seed" in whole
+
+
+def test_an_experiment_that_waits_says_what_for(service: Service, run: Typed) -> None:
+    experiment = submit(service, at_once=1)["id"]
+    out = run("experiments", "show", experiment[-8:])[1]
+    assert "1 job in progress; 1 held: 1 job at a time" in out and "1 held, 1 queued" in out
+    listed = json.loads(run("experiments", "ls", "-o", "json")[1])
+    assert [each["id"] for each in listed] == [experiment]
+    assert "1 held, 1 queued" in run("experiments", "ls")[1]
+
+
+def test_stop_cancels_what_has_not_ended_and_follow_ends_with_it(service: Service, run: Typed) -> None:
+    experiment = submit(service)["id"]
+    code, _, err = run("experiments", "stop", "last")
+    assert code == 0 and "2 canceled" in err, err
+    assert {each["state"] for each in runs_of(service, experiment)} == {"canceled"}
+    code, out, _ = run("experiments", "show", experiment, "--follow")
+    assert code == 0 and "2 canceled" in out
+    assert run("experiments", "resume", experiment)[0] == 2
+
+
+def test_resume_raises_limits_first(service: Service, run: Typed) -> None:
+    experiment = submit(service, at_once=1, budget_usd=1.0)["id"]
+    code, _, err = run("experiments", "resume", experiment, "--at-once", "2", "--budget", "9")
+    assert code == 0, err
+    assert (shown(service, experiment)["at_once"], shown(service, experiment)["budget_usd"]) == (2, 9.0)
+
+
+def test_the_best_is_named_with_its_reason_and_downloaded(service: Service, run: Typed, tmp_path: Path) -> None:
+    early = run("experiments", "best", submit(service, name="early")["id"])
+    assert early[0] == 2 and "has a result to compare" in early[2]
+    run("experiments", "stop", "early")
+    experiment = trained(service, {1: 0.4, 2: 0.3})
+    job = runs_of(service, experiment)[1]["job"]
+    give_picture(service, job, "samples/prompt-00-lora-seed-0.png", "red", "p")
+    service.execute(f"DELETE FROM artifact WHERE job = '{job}' AND path NOT LIKE 'samples/%'")
+    code, out, err = run("experiments", "best", experiment, "--download", str(tmp_path / "best"))
+    assert (code, out.strip()) == (0, job), err
+    assert "rank=8" in err and (tmp_path / "best" / "samples" / "prompt-00-lora-seed-0.png").is_file()
+    found = json.loads(run("experiments", "best", experiment, "-o", "json")[1])
+    assert (found["best"]["job"], found["files"]) == (job, [])
+
+
+def test_a_sheet_has_a_row_for_each_job_and_a_word_where_there_is_no_picture(
+    service: Service, run: Typed, tmp_path: Path
+) -> None:
+    experiment = trained(service, {1: 0.4, 2: 0.3})
+    first, second = (each["job"] for each in runs_of(service, experiment))
+    give_picture(service, first, "samples/prompt-00-lora-seed-0.png", "red", "sks dog on the moon")
+    give_picture(service, first, "samples/prompt-01-lora-seed-0.png", "lime", "sks dog in a forest")
+    give_picture(service, second, "samples/prompt-00-lora-seed-0.png", "blue", "sks dog on the moon")
+    sheet = tmp_path / "sheet.png"
+    code, _, err = run("experiments", "sheet", experiment, "-o", str(sheet))
+    assert code == 0 and "2 rows of 2 pictures" in err, err
+    with Image.open(sheet) as picture:
+        colours = {colour for _, colour in picture.getcolors(2**24) or []}
+    assert {(255, 0, 0), (0, 255, 0), (0, 0, 255)} <= colours
+    found = json.loads(run("experiments", "sheet", experiment, "--to", str(sheet), "-o", "json", "--prompt", "2")[1])
+    assert [[cell["path"] for cell in row] for row in found["cells"]] == [[None], ["samples/prompt-01-lora-seed-0.png"]]
+    assert found["rows"] == [{"rank": 8}, {"rank": 4}]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("-o", "sheet.txt"), "not the name of a picture"),
+        ((), "there is no file for the sheet"),
+        (("-o", "a.png", "--to", "b.png"), "two files"),
+        (("-o", "nowhere/sheet.png"), "does not exist"),
+    ],
+)
+def test_a_sheet_needs_the_name_of_one_picture(service: Service, run: Typed, more: tuple[str, ...], said: str) -> None:
+    code, _, err = run("experiments", "sheet", submit(service)["id"], *more)
+    assert code == 2 and said in err
+
+
+def test_without_pictures_there_is_no_sheet_but_a_hint(service: Service, run: Typed, tmp_path: Path) -> None:
+    code, _, err = run("experiments", "sheet", submit(service)["id"], "-o", str(tmp_path / "sheet.png"))
+    assert code == 2 and "has sample pictures" in err and "--sample-prompt" in err
+
+
+def test_an_experiment_that_is_none_is_one_sentence(service: Service, run: Typed) -> None:
+    for given in ("nowhere", "experiment-0123456789abcdef012", "last"):
+        code, _, err = run("experiments", "show", given)
+        assert code == 2 and "no experiment" in err

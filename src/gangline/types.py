@@ -1,6 +1,8 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
 from gangline.core.access import OwnerView
+from gangline.core.datasets.findings import DatasetFindings, LikePhotos, PhotoFinding
+from gangline.core.datasets.views import DatasetFileView, DatasetRemovalView, DatasetVersionView, DatasetView
 from gangline.core.files import File
 from gangline.core.fleet.explained import JobOffer, JobOffers
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
@@ -44,7 +46,7 @@ from gangline.core.views import (
     SecretView,
     TrackedView,
 )
-from gangline.wire.transfers import TransferProgress
+from gangline.wire.transfers import PulledFiles, PushedVersion, TransferProgress, UploadedFiles
 
 __all__ = [
     "ArtifactView",
@@ -54,6 +56,11 @@ __all__ = [
     "BilledTime",
     "CheckpointFilesView",
     "CheckpointView",
+    "DatasetFileView",
+    "DatasetFindings",
+    "DatasetRemovalView",
+    "DatasetVersionView",
+    "DatasetView",
     "DeliveryView",
     "DriverSetting",
     "DriverView",
@@ -75,6 +82,7 @@ __all__ = [
     "JoinTokenView",
     "KeptView",
     "KeyView",
+    "LikePhotos",
     "LogView",
     "MachineView",
     "Measured",
@@ -91,10 +99,13 @@ __all__ = [
     "NoticeView",
     "OfferView",
     "OwnerView",
+    "PhotoFinding",
     "PlacementView",
     "PoolView",
     "ProgressView",
     "ProjectView",
+    "PulledFiles",
+    "PushedVersion",
     "RateAt",
     "RemovalView",
     "RentableNode",
@@ -108,4 +119,5 @@ __all__ = [
     "TrackedView",
     "TransferProgress",
     "UnfitNode",
+    "UploadedFiles",
 ]

@@ -172,7 +172,7 @@ def kill(folder: Path, size: int, count: int) -> None:
         print(f"\nkill: SIGKILL when {before:,} of {count:,} photos had arrived")
         print(f"the second push sent {said['sent']:,} and found {said['stored']:,} stored")
         print(f"of files that had arrived, {len(received.twice)} were sent again ({twice:,} bytes)")
-        print(f"bytes that arrived beyond those of the photos: {cut:,}")
+        print(f"bytes that arrived beyond those of the photos, the list of files among them: {cut:,}")
 
 
 def blur() -> None:

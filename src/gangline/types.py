@@ -3,6 +3,8 @@
 from gangline.core.access import OwnerView
 from gangline.core.charts.histogram import Histogram
 from gangline.core.charts.timeline import Bar
+from gangline.core.datasets.findings import DatasetFindings, LikePhotos, PhotoFinding
+from gangline.core.datasets.views import DatasetFileView, DatasetRemovalView, DatasetVersionView, DatasetView
 from gangline.core.experiments.best import BestView
 from gangline.core.experiments.halving import SavedView
 from gangline.core.experiments.terms import HalvingTerms
@@ -52,7 +54,7 @@ from gangline.core.views import (
     SecretView,
     TrackedView,
 )
-from gangline.wire.transfers import TransferProgress
+from gangline.wire.transfers import PulledFiles, PushedVersion, TransferProgress, UploadedFiles
 
 __all__ = [
     "ArtifactView",
@@ -64,6 +66,11 @@ __all__ = [
     "BilledTime",
     "CheckpointFilesView",
     "CheckpointView",
+    "DatasetFileView",
+    "DatasetFindings",
+    "DatasetRemovalView",
+    "DatasetVersionView",
+    "DatasetView",
     "DeliveryView",
     "DriverSetting",
     "DriverView",
@@ -91,6 +98,7 @@ __all__ = [
     "JoinTokenView",
     "KeptView",
     "KeyView",
+    "LikePhotos",
     "LogView",
     "MachineView",
     "Measured",
@@ -108,10 +116,13 @@ __all__ = [
     "OfferView",
     "OwnerView",
     "PerJob",
+    "PhotoFinding",
     "PlacementView",
     "PoolView",
     "ProgressView",
     "ProjectView",
+    "PulledFiles",
+    "PushedVersion",
     "RateAt",
     "RemovalView",
     "RentableNode",
@@ -129,5 +140,6 @@ __all__ = [
     "TrackedView",
     "TransferProgress",
     "UnfitNode",
+    "UploadedFiles",
     "Wait",
 ]

@@ -177,6 +177,7 @@ class Conversation:
         self.user.bases.get("a-base")
         list(self.user.bases.list())
         self.user.bases.remove("a-base")
+        self.keep_photos()
         self.user.secrets.set("HF_TOKEN", "hf_abcdefgh")
         list(self.user.secrets.list())
         self.user.secrets.remove("HF_TOKEN")
@@ -188,6 +189,22 @@ class Conversation:
         self.user.join_tokens.revoke(self.user.join_tokens.add("at home", lasts_s=3600).join_token.id)
         list(self.user.join_tokens.list())
         self.rent()
+
+    def keep_photos(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            (photo := Path(folder) / "b.png").write_bytes(b"another photo")
+            self.user.datasets.push("photos", {"b.png": photo})
+        self.user.datasets.change("photos", 1, put=[self.service.photo], remove=["b.png"])
+        list(self.user.datasets.list())
+        self.user.datasets.versions("photos")
+        self.user.datasets.get("photos", 2)
+        list(self.user.datasets.files("photos", 2))
+        with suppress(UserError):  # it was not checked
+            self.user.datasets.thumbnail("photos", 2, self.service.photo.sha256)
+        self.user.datasets.removal("photos", 1)
+        self.user.datasets.remove("photos", 1)
+        self.user.datasets.removal("photos")
+        self.user.datasets.remove("photos")
 
     def notify(self) -> None:
         made = self.user.endpoints.add("https://hooks.example/gangline", name="hooks", kinds=("submitted", "succeeded"))

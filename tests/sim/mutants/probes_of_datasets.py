@@ -202,8 +202,11 @@ def _take(bench: Bench, server: str) -> None:
 def a_server_whose_turn_was_taken_over_does_not_end_the_turn_of_the_other_one(bench: Bench) -> None:
     add(bench, "timber", "a.png")
 
+    turns = list[str]()
+
     def taken_over() -> None:
-        if bench.look("SELECT server FROM dataset_version") == ["this"]:
+        turns.append("this")
+        if len(turns) == 1:
             bench.wait(2 * 3600)
             _take(bench, "another")
 

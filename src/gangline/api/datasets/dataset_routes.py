@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from gangline.api.answers.paging import PART_MAX, PartAfter, PartLimit, as_part, part_in_order
 from gangline.api.lanes import UserRoute
@@ -75,7 +75,7 @@ class WantedVersion:
 
     files: Files = ()
     manifest: ManifestReference | None = None
-    changes: Annotated[int | None, Field(alias="from"), Ge(1), Le(NUMBER_MAX)] = None
+    changes: Annotated[Annotated[StrictInt, Ge(1), Le(NUMBER_MAX)] | None, Field(alias="from")] = None
     put: Annotated[Files, MaxLen(CHANGES_MAX)] = ()
     remove: Annotated[tuple[SafePath, ...], MaxLen(CHANGES_MAX)] = field(default=())
 

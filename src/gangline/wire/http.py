@@ -22,6 +22,8 @@ TIMEOUT = httpx.Timeout(20, connect=5)
 TOO_MANY = 429
 # a server that submits thousands of jobs answers only when it has done so
 LINES_TIMEOUT = httpx.Timeout(600, connect=5)
+# a report may wait for others, and then reads up to 10,000 jobs
+REPORT_TIMEOUT = httpx.Timeout(120, connect=5)
 # a server that asks a provider waits for it, twice at most: who gave up earlier would not learn what was made
 PROVIDER_TIMEOUT = httpx.Timeout(1260, connect=5)
 LIMITS = httpx.Limits(

@@ -25,7 +25,7 @@ from gangline.wire.aio.calls import AsyncCalls
 from gangline.wire.aio.runs import EVENT_KINDS
 from gangline.wire.aio.stream import async_follow
 from gangline.wire.aio.waits import async_sleep
-from gangline.wire.http import parse_answer, parse_lines, path_of, tag_of
+from gangline.wire.http import REPORT_TIMEOUT, parse_answer, parse_lines, path_of, tag_of
 from gangline.wire.stream import Waiting, moment_after, seconds_left
 from gangline.wire.waiting import AwaitedState, has_reached
 
@@ -264,7 +264,7 @@ class AsyncJobCalls(AsyncCalls):
         `include` asks for a line for each job (`lines`) or each attempt (`bars`). Raise `BadInput` for more than 10,000 jobs.
         """
         params = _filters(state, kind, owner, label, since, until, named) | {"include": [*include]}
-        return await self._http.read(ReportView, "GET", "/v1/report", params=params)
+        return await self._http.read(ReportView, "GET", "/v1/report", params=params, timeout=REPORT_TIMEOUT)
 
     async def list(
         self,

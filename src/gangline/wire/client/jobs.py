@@ -26,7 +26,7 @@ from gangline.wire.client.calls import Calls
 from gangline.wire.client.runs import EVENT_KINDS
 from gangline.wire.client.stream import follow
 from gangline.wire.client.waits import sleep
-from gangline.wire.http import parse_answer, parse_lines, path_of, tag_of
+from gangline.wire.http import REPORT_TIMEOUT, parse_answer, parse_lines, path_of, tag_of
 from gangline.wire.stream import Waiting, moment_after, seconds_left
 from gangline.wire.waiting import AwaitedState, has_reached
 
@@ -261,7 +261,7 @@ class JobCalls(Calls):
         `include` asks for a line for each job (`lines`) or each attempt (`bars`). Raise `BadInput` for more than 10,000 jobs.
         """
         params = _filters(state, kind, owner, label, since, until, named) | {"include": [*include]}
-        return self._http.read(ReportView, "GET", "/v1/report", params=params)
+        return self._http.read(ReportView, "GET", "/v1/report", params=params, timeout=REPORT_TIMEOUT)
 
     def list(
         self,

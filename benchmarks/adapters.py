@@ -56,12 +56,12 @@ def spec_of(**settings: Any) -> LoraSpec:
     return parse_lora({"kind": "lora"} | recipe | given | settings)
 
 
-def run(folder: Path, spec: dict[str, Any], kind: str, result: Path | None = None, photos: Path = SUBJECT) -> None:
+def run(folder: Path, spec: dict[str, Any], kind: str, result: Path | None = None) -> None:
     """Train, or render the pictures of a `result`. Raise `CalledProcessError` if that fails."""
     (folder / "inputs").mkdir(parents=True)
     (folder / "inputs" / "base").symlink_to(BASE)
-    for name in ("photos", "held_out", "captions"):
-        (folder / "inputs" / name).symlink_to(photos)
+    (folder / "inputs" / "photos").symlink_to(SUBJECT)
+    (folder / "inputs" / "held_out").symlink_to(SUBJECT)
     if result:
         (folder / "inputs" / "result").symlink_to(result)
     (folder / "spec.json").write_text(json.dumps(spec))

@@ -27,4 +27,4 @@ def test_every_sheet_is_shown_with_a_row_for_each_of_its_columns(name: str) -> N
     assert f"(choosing/{name}.webp)" in PAGE and (ROOT / "docs" / "choosing" / f"{name}.webp").is_file()
     section = PAGE.partition(f"(choosing/{name}.webp)")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| \d\.\d{3} \| \d\.\d{3} \|", section, re.MULTILINE)
-    assert rows == [re.sub(r" steps$", "", column) for column in SHEETS[name].columns]
+    assert rows == [re.sub(r" steps$", "", column) for column in SHEETS[name]]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gangline.core.parsing import to_json
+from gangline.service.controller import Controller
 from tests.service.conftest import OPERATOR, Service
 from tests.service.experiments.at_work import PATH, body, runs_of, shown, states, submit, tick, work, work_again
 from tests.service.jobs.test_placement import tried
@@ -59,6 +60,21 @@ def test_the_next_job_is_released_when_one_has_ended(service: Service) -> None:
     tick(service)
     assert states(service, made) == ["succeeded", "queued", "held"]
     assert work_again(first).job == runs_of(service, made)[1]["job"]
+
+
+def test_between_two_ticks_the_next_job_is_released_as_soon_as_one_has_ended(service: Service) -> None:
+    made = submit(service, vary={"rank": [4, 8, 16]}, at_once=1)["id"]
+    controller = Controller(service.deployment)
+    controller.tick(service.now_ms)
+    first = work(service, "a")
+    first.train(100)
+    service.wait(0.5)
+    controller.glance(service.now_ms)
+    assert states(service, made) == ["running", "held", "held"]
+    first.end()
+    service.wait(0.5)
+    controller.glance(service.now_ms)
+    assert states(service, made) == ["succeeded", "queued", "held"]
 
 
 def test_an_interrupted_job_keeps_its_place(service: Service) -> None:

@@ -24,6 +24,8 @@ TOLD_OF_BY_NOBODY: set[EventKind] = {
     "asked to sample",
     "asked to finish",
     "bans lifted",
+    "admitted",
+    "advanced",
 }
 
 

@@ -10,7 +10,8 @@ import typer
 
 from gangline.cli.experiments.show import differing_settings, setting_in_words
 from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
-from gangline.cli.jobs.submitting.experiment import MEASURES
+from gangline.cli.jobs.follow import wait_for_pictures
+from gangline.cli.jobs.submitting.experiment import MEASURES, follow_experiment, watching_experiment
 from gangline.cli.output import Output, ServerOption, TokenOption, check_place, print_json, say
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.experiments.comparison import value_of_run
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 HOW = "submit it with --sample-prompt, or without --no-sample-result; pictures of the result are rendered once a job has succeeded"
 _Pictures = Mapping[tuple[str, int], ArtifactView]
 """The last picture of a job and a prompt."""
+LOOKED_AT_MAX = 20
+"""At most this many jobs that succeeded are asked whether their pictures are on their way."""
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 
 
@@ -44,6 +47,9 @@ def sheet_command(
             show_default=False,
         ),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all jobs have ended and all their pictures have arrived.")
+    ] = False,
     server: ServerOption = None,
     token: TokenOption = None,
     output: Annotated[
@@ -62,11 +68,14 @@ def sheet_command(
     """
     file, as_json = _file(to, output)
     client, experiment = client_and_experiment(server, token, experiment)
+    if wait:
+        with watching_experiment(experiment):
+            _wait_for_all(client, experiment)
     found, runs = client.experiments.get(experiment), tuple(client.experiments.runs(experiment))
     pictures = _pictures_of(client, runs)
     prompts = sorted({number for _, number in pictures})
     if not prompts:
-        raise NotFound(f"no job of {found.name} has sample pictures: it is {found.state}, {found.because}", hint=HOW)
+        raise _no_pictures(client, found, runs)
     if prompt is not None:
         if prompt - 1 not in prompts:
             known = ", ".join(str(number + 1) for number in prompts)
@@ -81,6 +90,25 @@ def sheet_command(
         )
         return
     say(f"{file} shows {counted(len(sheet.cells), 'row')} of {counted(len(sheet.prompts), 'picture')}")
+
+
+def _wait_for_all(client: "Client", experiment: str) -> None:
+    follow_experiment(client, experiment)
+    for run in client.experiments.runs(experiment):
+        if run.state == "succeeded":
+            wait_for_pictures(client, run.job)
+
+
+def _no_pictures(client: "Client", found: ExperimentView, runs: Sequence[ExperimentRunView]) -> NotFound:
+    """Return the error that says why there is no sheet: pictures may still be on their way."""
+    done = [run.job for run in runs if run.state == "succeeded"][:LOOKED_AT_MAX]
+    if any(client.jobs.get(job).samples.waiting for job in done):
+        return NotFound(
+            f"no job of {found.name} has sample pictures yet: those of the results wait for a node that has nothing to train",
+            hint="try again in a while, or pass --wait",
+        )
+    running = f" yet: {found.because}" if found.state == "running" else ""
+    return NotFound(f"no job of {found.name} has sample pictures{running}", hint=HOW)
 
 
 def _file(to: str, output: str) -> tuple[Path, bool]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gangline.cli.experiments.grid_file import read_grid
 from gangline.core.errors import GanglineError
 from gangline.core.estimates.outline import parse_outline
 from gangline.core.server.settings import ServerSettings, merge_file
@@ -112,6 +113,12 @@ def as_scenario(text: str, _: Path) -> None:
     parse_scenario(text, "the page's")
 
 
+def as_grid(text: str, folder: Path) -> None:
+    file = folder / "grid.toml"
+    file.write_text(text if "photos =" in text else f'photos = "my-photos"\n{text}')
+    read_grid(file)
+
+
 def as_outline(text: str, _: Path) -> None:
     phase = {"samples": 1000, "gpus": [1], "images_per_second": [1.0]}
     parse_outline({"usd_per_gpu_hour": 1.0, "phases": [phase]} | tomllib.loads(text))
@@ -136,6 +143,7 @@ def as_recipe(typed: Typed, tmp_path: Path) -> Callable[[str, Path], None]:
         words = ["--sample-prompts-file", str(file)] if text.startswith("# prompts.toml") else ["--recipe", str(file)]
         below = tmp_path if "[[subjects]]" in text else SUBJECT
         prompt = [] if "[[subjects]]" in text else ["--prompt", "sks"]
+        words += ["--var", "subject=sks dog"] if "[variables]" in text else []
         code, _out, said = typed("train", str(below), "--base", str(BASE), *words, *prompt, "--plan", "-o", "json")
         assert code == 0, said
 
@@ -147,7 +155,7 @@ def test_every_file_in_toml_is_read_by_its_parser(
     block: Snippet, as_recipe: Callable[[str, Path], None], tmp_path: Path
 ) -> None:
     readers = {"simulator.md": as_scenario, "estimate.md": as_outline, "training.md": as_recipe}
-    readers |= {"choosing.md": as_recipe}
+    readers |= {"choosing.md": as_recipe, "experiments.md": as_grid}
     readers.get(block.page.name, as_settings)(block.text, tmp_path)
 
 

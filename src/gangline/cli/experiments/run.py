@@ -9,7 +9,7 @@ from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.bundled.recipes import read_presets
 from gangline.cli.client import make_client
 from gangline.cli.experiments.grid_file import GridFile, read_grid
-from gangline.cli.jobs.places.addresses import addresses_of, unpacked
+from gangline.cli.jobs.places.addresses import addresses_of, dataset_of, unpacked
 from gangline.cli.jobs.submitting.send import submit_experiment_of
 from gangline.cli.jobs.train import plan_lora, read_recipe, with_base, with_options
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption
@@ -19,7 +19,10 @@ from gangline.core.errors import BadInput
 def run_experiment_command(
     file: Annotated[Path, typer.Argument(help="Read the experiment from this TOML file.", show_default=False)],
     photos: Annotated[
-        str, typer.Option(help="Train on the photos of this folder or .zip instead of the file's.", show_default=False)
+        str,
+        typer.Option(
+            help="Train on the photos of this folder, .zip or data set instead of the file's.", show_default=False
+        ),
     ] = "",
     name: Annotated[
         str, typer.Option(help="Name the experiment (default: as the file, else the prompt).", show_default=False)
@@ -41,12 +44,19 @@ def run_experiment_command(
     grid = read_grid(file)
     client, at = make_client(server, token), photos or grid.photos
     if addresses_of(at) is not None:
-        raise BadInput(f"{file}: photos are those of a folder or a .zip of this machine", hint="download them first")
+        raise BadInput(f"{file}: photos are those of a folder, a .zip or a data set", hint="download them first")
     wanted = with_base(_settings(grid), client.bases.get)
 
     def asked(spec: dict[str, Any]) -> dict[str, Any]:
         return grid.asked(spec) | ({"name": name} if name else {})
 
+    version = dataset_of(client, at)
+    if version is not None:
+        from gangline.cli.jobs.places.fetched import plan_of_dataset
+
+        made = plan_of_dataset(client, wanted, version)
+        submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
+        return
     with unpacked(Path(here_or_bundled(at))) as folder:
         made = plan_lora(folder, wanted)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)

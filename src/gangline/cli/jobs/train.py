@@ -162,14 +162,9 @@ def train_command(
             submit_and_watch(client, spec, name, labels, detach, output)
 
     if elsewhere is not None or version is not None:
-        from gangline.cli.jobs.places.fetched import dataset_plan, fetched_plan
+        from gangline.cli.jobs.places.fetched import fetched_plan, plan_of_dataset
 
-        made = (
-            fetched_plan(wanted, elsewhere or [])
-            if version is None
-            else dataset_plan(wanted, version, list(client.datasets.files(version.name, version.number)))
-        )
-        send(made)
+        send(plan_of_dataset(client, wanted, version) if version else fetched_plan(wanted, elsewhere or []))
     else:
         with unpacked(Path(here_or_bundled(photos))) as folder:
             send(plan_lora(folder, wanted))

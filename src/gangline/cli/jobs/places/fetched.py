@@ -139,6 +139,11 @@ def dataset_plan(
     return replace(plan, held_out=held_out)
 
 
+def plan_of_dataset(client: "Client", settings: dict[str, Any], version: "DatasetVersionView") -> FetchedPlan:
+    """Read the list of a version's files, and plan a job on it as `dataset_plan`."""
+    return dataset_plan(settings, version, list(client.datasets.files(version.name, version.number)))
+
+
 def _refuse(settings: dict[str, Any], unwanted: dict[str, str]) -> None:
     given = next((option for name, option in unwanted.items() if settings.get(name)), None)
     if given:

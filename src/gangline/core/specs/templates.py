@@ -1,4 +1,4 @@
-"""A template is a recipe with variables: `[variables]` declares them, and `{name}` in any text of the recipe stands for the value of one."""
+"""A template is a recipe with variables: `[variables]` declares them, and `{name}` in any of its texts stands for the value of one."""
 
 import re
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, Typed
-from tests.service.datasets.conftest import Sets, picture
+from tests.service.datasets.conftest import Sets, named, picture
 from tests.service.datasets.test_cli_datasets import pushed, served
 
 __all__ = ("served",)
@@ -58,3 +58,13 @@ def test_a_job_of_captions_names_the_photos_that_have_none_and_sends_none_of_the
     spec = json.loads(timber.service.look(f"SELECT spec FROM job WHERE id = '{job.strip()}'")[0]["spec"])
     assert spec["kind"] == "caption" and [photo["path"] for photo in spec["photos"]] == ["c.png"]
     assert "has written no captions for these photos" in typed("captions", "import", "timber", "--job", job.strip())[2]
+
+
+def test_a_job_of_captions_may_name_a_data_set(timber: Sets) -> None:
+    files = {"model.onnx": b"tagger", "tags.csv": b"name,category"}
+    timber.upload(*files.values())
+    model = {"files": [named(path, content) for path, content in files.items()]}
+    answer = timber.service.ask("POST", "/v1/jobs", json={"kind": "caption", "photos": "timber@1", "model": model})
+    assert answer.status_code == 201, answer.text
+    assert [photo["path"] for photo in answer.json()["spec"]["photos"]] == ["a.png", "b.png", "c.png"]
+    assert answer.json()["dataset"] == "timber@1"

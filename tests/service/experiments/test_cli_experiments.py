@@ -221,7 +221,7 @@ def test_a_sheet_has_a_row_for_each_job_and_a_word_where_there_is_no_picture(
     give_picture(service, first, "samples/prompt-01-lora-seed-0.png", "lime", "sks dog in a forest")
     give_picture(service, second, "samples/prompt-00-lora-seed-0.png", "blue", "sks dog on the moon")
     sheet = tmp_path / "sheet.png"
-    code, _, err = run("experiments", "sheet", experiment, "-o", str(sheet), "--wait")
+    code, _, err = run("experiments", "sheet", experiment, "--to", str(sheet), "--wait")
     assert code == 0 and "2 rows of 2 pictures" in err, err
     with Image.open(sheet) as picture:
         colours = {colour for _, colour in picture.getcolors(2**24) or []}
@@ -234,10 +234,9 @@ def test_a_sheet_has_a_row_for_each_job_and_a_word_where_there_is_no_picture(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("-o", "sheet.txt"), "not the name of a picture"),
-        ((), "there is no file for the sheet"),
-        (("-o", "a.png", "--to", "b.png"), "two files"),
-        (("-o", "nowhere/sheet.png"), "does not exist"),
+        (("--to", "sheet.txt"), "not the name of a picture"),
+        ((), "Missing option '--to'"),
+        (("--to", "nowhere/sheet.png"), "does not exist"),
     ],
 )
 def test_a_sheet_needs_the_name_of_one_picture(service: Service, run: Typed, more: tuple[str, ...], said: str) -> None:
@@ -246,7 +245,7 @@ def test_a_sheet_needs_the_name_of_one_picture(service: Service, run: Typed, mor
 
 
 def test_without_pictures_there_is_no_sheet_but_a_hint(service: Service, run: Typed, tmp_path: Path) -> None:
-    code, _, err = run("experiments", "sheet", submit(service)["id"], "-o", str(tmp_path / "sheet.png"))
+    code, _, err = run("experiments", "sheet", submit(service)["id"], "--to", str(tmp_path / "sheet.png"))
     assert code == 2 and "has sample pictures" in err and "--sample-prompt" in err
 
 
@@ -254,7 +253,7 @@ def test_pictures_that_are_still_to_be_rendered_are_waited_for(service: Service,
     made = submit(service, settings={"sample_result": True})
     work(service, "node-a").end()
     tick(service)
-    code, _, err = run("experiments", "sheet", made["id"], "-o", str(tmp_path / "sheet.png"))
+    code, _, err = run("experiments", "sheet", made["id"], "--to", str(tmp_path / "sheet.png"))
     assert code == 2 and "wait for a node that has nothing to train" in err and "--wait" in err
 
 

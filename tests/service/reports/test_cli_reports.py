@@ -40,7 +40,7 @@ def test_each_kind_of_report_is_written_into_a_file(run: Run, jobs: list[str], t
     texts = dict[str, str]()
     for kind in ("text", "json", "csv", "html"):
         file = tmp_path / f"report.{kind}"
-        found = run("--named", jobs[0], "-o", kind, "--out", str(file))
+        found = run("--named", jobs[0], "-o", kind, "--to", str(file))
         assert found.exit_code == 0, found.output
         assert file.name in found.stderr.replace("\n", "") and not found.stdout
         texts[kind] = file.read_bytes().decode()
@@ -70,5 +70,5 @@ def test_a_report_is_printed_with_why_jobs_failed_and_what_the_cost_lacks(run: R
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_file_in_no_folder_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
-    found = run("--out", str(tmp_path / "nowhere" / "report.csv"), "-o", "csv")
+    found = run("--to", str(tmp_path / "nowhere" / "report.csv"), "-o", "csv")
     assert found.exit_code != 0 and "does not exist" in str(found.exception)

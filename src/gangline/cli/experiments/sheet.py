@@ -12,7 +12,7 @@ from gangline.cli.experiments.show import differing_settings, setting_in_words
 from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
 from gangline.cli.jobs.follow import wait_for_pictures
 from gangline.cli.jobs.submitting.experiment import MEASURES, follow_experiment, watching_experiment
-from gangline.cli.output import Output, ServerOption, TokenOption, check_place, print_json, say
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, check_place, print_json, say
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.experiments.comparison import value_of_run
 from gangline.core.experiments.sheet import SheetLayout, SheetPlace, final_pictures, lay_out
@@ -35,9 +35,8 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".webp")
 def sheet_command(
     experiment: ExperimentArgument,
     to: Annotated[
-        str,
-        typer.Option("--to", help="Write the sheet into this file: .png, .jpg or .webp.", show_default=False),
-    ] = "",
+        Path, typer.Option("--to", help="Write the sheet into this file: .png, .jpg or .webp.", show_default=False)
+    ],
     prompt: Annotated[
         int | None,
         typer.Option(
@@ -52,21 +51,13 @@ def sheet_command(
     ] = False,
     server: ServerOption = None,
     token: TokenOption = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|text|json",
-            help="Write the sheet into this file, as --to does; or print what is where on it as text or as JSON.",
-        ),
-    ] = Output.text.value,
+    output: OutputOption = Output.text,
 ) -> None:
     """Draw a contact sheet of the jobs' last sample pictures: a row for each combination of settings, a column for each prompt.
 
     If two settings differ and there is one prompt, their values are the rows and the columns.
     """
-    file, as_json = _file(to, output)
+    _check_file(to)
     client, experiment = client_and_experiment(server, token, experiment)
     if wait:
         with watching_experiment(experiment):
@@ -82,14 +73,14 @@ def sheet_command(
             raise BadInput(f"no job has pictures of prompt {prompt}", hint=f"there are some of these: {known}")
         prompts = [prompt - 1]
     sheet = _bounded(lay_out(runs, found.settings, found.measure, prompts))
-    _save(client, _Shown(found, runs, pictures), sheet, file)
-    if as_json:
+    _save(client, _Shown(found, runs, pictures), sheet, to)
+    if output is Output.json:
         cells = [[_cell_in_json(place, pictures) for place in row] for row in sheet.cells]
         print_json(
-            {"experiment": found.id, "file": str(file), "rows": sheet.rows, "columns": sheet.columns, "cells": cells}
+            {"experiment": found.id, "file": str(to), "rows": sheet.rows, "columns": sheet.columns, "cells": cells}
         )
         return
-    say(f"{file} shows {counted(len(sheet.cells), 'row')} of {counted(len(sheet.prompts), 'picture')}")
+    say(f"{to} shows {counted(len(sheet.cells), 'row')} of {counted(len(sheet.prompts), 'picture')}")
 
 
 def _wait_for_all(client: "Client", experiment: str) -> None:
@@ -111,18 +102,11 @@ def _no_pictures(client: "Client", found: ExperimentView, runs: Sequence[Experim
     return NotFound(f"no job of {found.name} has sample pictures{running}", hint=HOW)
 
 
-def _file(to: str, output: str) -> tuple[Path, bool]:
-    """Return the file of the sheet, which either option may name, and whether JSON is printed. Raise `BadInput`."""
-    formats = [each.value for each in Output]
-    given = [name for name in (to, *([output] if output not in formats else [])) if name]
-    if len(given) != 1:
-        wrong = "there are two files for one sheet" if given else "there is no file for the sheet"
-        raise BadInput(wrong, hint="write --to sheet.png")
-    file = Path(given[0])
+def _check_file(file: Path) -> None:
+    """Raise `BadInput` if no picture can be written there."""
     if file.suffix.lower() not in ENDINGS:
         raise BadInput(f"{file} is not the name of a picture", hint=f"end it with one of {', '.join(ENDINGS)}")
     check_place(file, "--to")
-    return file, output == Output.json.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from gangline.cli.jobs.lists.filters import (
     JobKindOption,
     LabelFilterOption,
     OwnerOption,
+    SearchOption,
     SinceOption,
     StateOption,
     UntilOption,
@@ -78,9 +79,10 @@ def report_command(
         str,
         typer.Option(help="Select jobs of this name, or whose id begins or ends so.", show_default=False),
     ] = "",
+    search: SearchOption = "",
     file: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write into this file (default: print).", show_default=False),
+        typer.Option("--to", metavar="FILE", help="Write into this file (default: print).", show_default=False),
     ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
@@ -91,9 +93,9 @@ def report_command(
 ) -> None:
     """Report what jobs took: interruptions, minutes, dollars, waste by cause, waits. It takes all jobs, or those that meet every filter."""
     check_text(named, "--named")
-    filters: dict[str, Any] = {**as_filters(state, label, owner, kind, since, until), "named": named}
+    filters: dict[str, Any] = {**as_filters(state, label, owner, kind, since, until, search), "named": named}
     if file:
-        check_place(file, "--out")
+        check_place(file, "--to")
     view = make_client(server, token).jobs.report(**filters, include=INCLUDED[output])
     title = _title(filters)
     if file:

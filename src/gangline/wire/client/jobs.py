@@ -254,13 +254,14 @@ class JobCalls(Calls):
         since: str = "",
         until: str = "",
         named: str = "",
+        search: str = "",
         include: Sequence[Literal["jobs", "attempts"]] = (),
     ) -> ReportView:
         """Return what the jobs that meet every filter took: time, interruptions, dollars, waste by cause. The filters are those of `list`.
 
         `include` asks for a line for each job (`lines`) or each attempt (`bars`). Raise `BadInput` for more than 10,000 jobs.
         """
-        params = _filters(state, kind, owner, label, since, until, named) | {"include": [*include]}
+        params = _filters(state, kind, owner, label, since, until, named, search) | {"include": [*include]}
         return self._http.read(ReportView, "GET", "/v1/report", params=params, timeout=REPORT_TIMEOUT)
 
     def list(
@@ -282,7 +283,7 @@ class JobCalls(Calls):
         of a job contains, in capitals or not; `owner` is a key's id or name, or `me`; `label` has texts `KEY=VALUE`
         or `KEY`; `since` and `until` are times of submission as RFC 3339 has them.
         """
-        params = _filters(state, kind, owner, label, since, until, named) | ({"search": search} if search else {})
+        params = _filters(state, kind, owner, label, since, until, named, search)
         left = limit
         while left is None or left > 0:
             params["limit"] = PAGE_MAX if left is None else min(left, PAGE_MAX)
@@ -303,10 +304,11 @@ def _filters(
     since: str,
     until: str,
     named: str,
+    search: str,
 ) -> dict[str, Any]:
     """Return the parameters of those filters that are given."""
     given = {"state": [*state], "kind": kind, "owner": owner, "label": [*label], "since": since, "until": until}
-    return {name: value for name, value in (given | {"named": named}).items() if value}
+    return {name: value for name, value in (given | {"named": named, "search": search}).items() if value}
 
 
 def _as_submission(given: Spec | Mapping[str, Any]) -> dict[str, Any]:

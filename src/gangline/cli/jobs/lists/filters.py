@@ -76,7 +76,7 @@ def as_filters(
     kind: str,
     since: str,
     until: str,
-    search: str = "",
+    search: str,
 ) -> dict[str, Any]:
     """Return the filters as the client takes them, with times of their own for ages. Raise `BadInput`."""
     parse_label_filters(label or [])

@@ -19,6 +19,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 from tests.inputs import SUBJECT
 
 from gangline.cli.admin.box import Box
+from gangline.posix import cores
 
 ROOT = Path(__file__).parents[1]
 HELD_OUT = "crying-cat.png"
@@ -33,7 +34,7 @@ PROMPTS = (
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--to", type=Path, required=True, metavar="FOLDER")
-    asked.add_argument("--nodes", type=int, default=os.cpu_count() or 1)
+    asked.add_argument("--nodes", type=int, default=cores())
     asked.add_argument("--steps", type=int)
     given = asked.parse_args()
     given.to.mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,8 @@ AT_HOME = Guide(
         "GANGLINE_TOKEN=gl_join_…": 'GANGLINE_TOKEN="$(cat token)"',
         "gangline worker --server https://HOST": "gangline worker --server $ADDRESS &\n"
         "until gangline nodes ls | grep ready > /dev/null; do kill -0 %2; sleep 0.2; done",
-        "--preset object --base sdxl": "--base assets/tiny-sdxl --recipe tiny_subject --steps 20",
+        "--preset object --base stabilityai/stable-diffusion-xl-base-1.0": "--base assets/tiny-sdxl --recipe tiny_subject --steps 20",
+        "export GANGLINE_SERVER=https://HOST GANGLINE_TOKEN=THE-KEY": "true",
         "drain NODE": f"drain {field_of('gangline nodes ls', 'id')}",
         "release NODE": f"release {field_of('gangline nodes ls', 'id')}",
         "systemctl --user stop gangline-worker": "kill %2; wait %2",

@@ -149,11 +149,11 @@ def test_a_caption_that_stands_in_metadata_is_not_said_to_be_gone(timber: Sets, 
 def test_many_changed_files_make_the_version_that_few_would(timber: Sets) -> None:
     content = b"a dog"
     timber.upload(content)
-    put = [File(**named(f"{number:05}{'x' * 200}.txt", content)) for number in range(2_000)]
+    put = [File(**named(f"{number:05}{'x' * 200}.txt", content)) for number in range(3_200)]
     with Client() as client:
-        assert sum(len(file.path) + len(file.sha256) for file in put) > 500_000
+        assert sum(len(file.path) + len(file.sha256) for file in put) > 850_000
         made = client.datasets.change("timber", 1, put=put, remove=["a.txt"])
-        assert (made.number, made.photos, made.captions) == (2, 3, 2_001)
+        assert (made.number, made.photos, made.captions) == (2, 3, 3_201)
         few = client.datasets.change("timber", 1, put=put[:2], remove=["a.txt"])
         assert (few.number, few.captions) == (3, 3)
 

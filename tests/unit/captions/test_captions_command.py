@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
+from gangline.cli.captions.captions import model_files
 from gangline.cli.captions.job import only_missing
-from gangline.cli.captions.photos import captioned_photos, captions_of
+from gangline.cli.captions.photos import captioned_photos, shown_captions
 from gangline.cli.captions.table import read_table, write_table
 from gangline.cli.reports.cells import safe_cell
 from gangline.core.display import is_formula, table_cell, text_of_cell
@@ -87,7 +88,7 @@ def test_the_words_of_a_folder_are_no_caption_that_a_model_would_leave(
     (photos / "10_sks dog").mkdir()
     Image.new("RGB", (32, 32)).save(photos / "10_sks dog" / "d.png")
     found = captioned_photos(cast(Any, None), str(photos))
-    assert captions_of(found)["10_sks dog/d.png"] == "sks dog"
+    assert shown_captions(found)["10_sks dog/d.png"] == "sks dog"
     kept = only_missing(found, {"10_sks dog/d.png": "new", "a.png": "new"}, overwrite=False)
     assert kept == {"10_sks dog/d.png": "new"}
     assert "10_sks dog/d.png,sks dog" in typed("captions", "export", photos)[1]
@@ -107,6 +108,13 @@ def test_a_folder_of_more_photos_than_a_request_holds_is_refused_before_anything
     assert code == 2
     assert "the names of 3000 photos do not fit into one request, which has at most 1,000,000 bytes" in said
     assert "gangline datasets push" in said
+
+
+def test_what_the_hub_writes_beside_a_model_is_not_of_it(tmp_path: Path) -> None:
+    (tmp_path / ".cache" / "huggingface").mkdir(parents=True)
+    for name in ("model.onnx", "selected_tags.csv", ".cache/huggingface/model.onnx.metadata", ".gitignore"):
+        (tmp_path / name).touch()
+    assert [path.name for path in model_files(tmp_path)] == ["model.onnx", "selected_tags.csv"]
 
 
 def test_an_empty_cell_deletes_a_caption_and_a_line_that_is_missing_keeps_it(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gangline.cli.captions.job import captions_of_job, check_request, only_missing
-from gangline.cli.captions.photos import captioned_photos, captions_of, take_over
+from gangline.cli.captions.photos import captioned_photos, shown_captions, take_over
 from gangline.cli.captions.table import read_table, write_table
 from gangline.cli.captions.version import DatasetPhotos
 from gangline.cli.client import make_client
@@ -44,7 +44,7 @@ PhotosArgument = Annotated[
         metavar="PHOTOS",
     ),
 ]
-OverwriteOption = Annotated[
+OverwriteCaptionsOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace captions that photos have, too (default: keep them).")
 ]
 app = typer.Typer(no_args_is_help=True)
@@ -65,7 +65,7 @@ def export_command(
 
     A cell that a spreadsheet would run as a formula has an apostrophe before it, which `captions import` takes away again.
     """
-    captions = captions_of(captioned_photos(make_client(server, token, project), photos))
+    captions = shown_captions(captioned_photos(make_client(server, token, project), photos))
     if to is not None:
         check_place(to, "--to")
         to.write_text(
@@ -89,7 +89,7 @@ def import_command(
         str | None,
         typer.Option(help="Take the captions that this job of `captions write` has written, instead of a table."),
     ] = None,
-    overwrite: OverwriteOption = False,
+    overwrite: OverwriteCaptionsOption = False,
     server: ServerOption = None,
     token: TokenOption = None,
     project: ProjectOption = None,
@@ -129,7 +129,7 @@ def edit_command(
     found = captioned_photos(make_client(server, token, project), photos)
     with TemporaryDirectory(prefix="gangline-") as at:
         table = Path(at) / "captions.csv"
-        table.write_text(write_table(captions_of(found)), encoding="utf-8")
+        table.write_text(write_table(shown_captions(found)), encoding="utf-8")
         editor = editor_words()
         try:
             ended = subprocess.run([*editor, str(table)], check=False).returncode
@@ -152,7 +152,7 @@ def write_command(
             show_default=False,
         ),
     ],
-    overwrite: OverwriteOption = False,
+    overwrite: OverwriteCaptionsOption = False,
     name: Annotated[str, typer.Option(help="Name the job (default: the folder).")] = "",
     label: LabelOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
@@ -207,10 +207,11 @@ def write_command(
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return the files of a model. Raise `BadInput` if it is not a folder."""
+    """Return the files of a model, without hidden ones such as the hub's `.cache`. Raise `BadInput` if it is not a folder."""
     if not folder.is_dir():
         raise BadInput(f"--model {folder} is not a folder", hint="give the folder of the tagger or captioner")
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def _unsent(path: Path, below: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def captioned_photos(client: "Client", given: str) -> CaptionedPhotos:
     return DatasetPhotos(client, version) if version else PhotoFolder(client, Path(given))
 
 
-def captions_of(found: CaptionedPhotos, tell: TellUser = say) -> dict[str, str]:
+def shown_captions(found: CaptionedPhotos, tell: TellUser = say) -> dict[str, str]:
     """Return the caption of each photo, which may be the words of its folder; empty for one that has none."""
     stated = found.stated(tell)
     return {photo: stated.get(photo) or words_of_folder(photo) for photo in found.paths}
@@ -31,10 +31,10 @@ def captions_of(found: CaptionedPhotos, tell: TellUser = say) -> dict[str, str]:
 
 def take_over(found: CaptionedPhotos, captions: Mapping[str, str], output: Output, project: str | None) -> None:
     """Put captions to their photos, and say what that changed."""
-    before = captions_of(found)
+    before = shown_captions(found)
     wanted = {photo: caption for photo, caption in captions.items() if before[photo] != caption}
     into = found.put(wanted) if wanted else found
-    after = captions_of(into, lambda sentence: None) if wanted else before
+    after = shown_captions(into, lambda sentence: None) if wanted else before
     changed = {photo: after[photo] for photo in wanted if after[photo] != before[photo]}
     kept = [photo for photo, caption in wanted.items() if not caption and after[photo]]
     if output is Output.json:

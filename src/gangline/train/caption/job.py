@@ -56,7 +56,7 @@ def write_captions(run: RunDirectory, orders: Orders) -> int:
             return EXIT_STOPPED
     run.report_phase("saving")
     lines = caption_lines(written)
-    run.write_output(len(lines), lambda: write_result(run.output, lines))
+    run.write_output(len(lines), lambda: write_lines(run.output, lines))
     return EXIT_DONE
 
 
@@ -94,7 +94,7 @@ def caption_lines(written: dict[str, str]) -> bytes:
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in each).encode()
 
 
-def write_result(output: Path, lines: bytes) -> None:
+def write_lines(output: Path, lines: bytes) -> None:
     """Write the file of the result."""
     output.mkdir(parents=True, exist_ok=True)
     (output / RESULT_FILE).write_bytes(lines)

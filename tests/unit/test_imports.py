@@ -27,6 +27,7 @@ LACKING = {
     "wandb",
     "matplotlib",
     "ray",
+    "onnxruntime",
 }
 """What a node that was installed for LoRAs alone, as for `gangline demo`, has not got."""
 WITHOUT = '''
@@ -51,12 +52,12 @@ if sys.argv[1:]:
 for package in ("api", "cli", "compose", "core", "ports", "service", "sim", "wire", "worker"):
     for found in pkgutil.walk_packages(importlib.import_module(f"gangline.{{package}}").__path__, f"gangline.{{package}}."):
         importlib.import_module(found.name)
-for name in ("train.lora.trainer", "train.sample_job", "train.run.standby", "train.scratch.launch"):
+for name in ("train.lora.trainer", "train.sample_job", "train.run.standby", "train.scratch.launch", "train.caption.job"):
     importlib.import_module(f"gangline.{{name}}")
 '''
 
 
-def test_a_node_for_loras_needs_nothing_of_data_sets_or_buckets() -> None:
+def test_a_node_for_loras_needs_nothing_of_data_sets_buckets_or_taggers() -> None:
     program = WITHOUT.format(lacking=LACKING)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -102,15 +102,23 @@ class LogText:
         return "".join(shown) + printable(text[done:], keep=LAYOUT)
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that spreadsheets take for a formula (OWASP, "CSV Injection")."""
+FORMULA = frozenset("=+-@＝＋－＠")
+"""Spreadsheets take a cell that begins so for a formula, in any width of these characters (OWASP, "CSV Injection")."""
+CUT_OFF = ("\t", "\r")
+"""Some cut these off, and look at what comes after."""
+
+
+def is_formula(cell: str) -> bool:
+    """Return whether a spreadsheet may take a cell for a formula. What it does not show before the first character counts as nothing."""
+    seen = next((each for each in cell if not each.isspace() and category(each) not in UNSAFE), "")
+    return seen in FORMULA or cell.startswith(CUT_OFF)
 
 
 def table_cell(text: str) -> str:
-    """Return the text for a cell of a CSV file: one that a spreadsheet would run as a formula has a quote before it."""
-    return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
+    """Return the text for a cell of a CSV file: one that a spreadsheet may take for a formula gets an apostrophe before it."""
+    return f"'{text}" if is_formula(text.lstrip("'")) else text
 
 
 def text_of_cell(cell: str) -> str:
     """Return the text that `table_cell` made this cell of."""
-    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
+    return cell[1:] if cell.startswith("'") and is_formula(cell.lstrip("'")) else cell

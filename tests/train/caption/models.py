@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import torch
 from onnx import TensorProto, helper
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     BlipConfig,
     BlipForConditionalGeneration,
@@ -68,6 +68,9 @@ def _tokenizer(*special: str) -> PreTrainedTokenizerFast:
     names = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", *special, *WORDS)
     made = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
+    if "[DEC]" in special:  # BLIP's: a text stands between [CLS] and [SEP]
+        around = [(each, names.index(each)) for each in ("[CLS]", "[SEP]")]
+        made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=around)
     named = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     return PreTrainedTokenizerFast(
         tokenizer_object=made, bos_token="[CLS]", eos_token="[SEP]", additional_special_tokens=list(special), **named
@@ -75,11 +78,11 @@ def _tokenizer(*special: str) -> PreTrainedTokenizerFast:
 
 
 def write_blip(folder: Path) -> Path:
-    """Write a captioner without instructions that never ends a caption by itself."""
+    """Write a captioner that goes on with a given text, and never ends a caption by itself."""
     torch.manual_seed(1)
-    tokenizer = _tokenizer()
+    tokenizer = _tokenizer("[DEC]")
     text = {"vocab_size": len(tokenizer), "hidden_size": 16, "encoder_hidden_size": 16, "intermediate_size": 16}
-    text |= {"num_hidden_layers": 1, "num_attention_heads": 2, "bos_token_id": 2, "sep_token_id": 3, "pad_token_id": 0}
+    text |= {"num_hidden_layers": 1, "num_attention_heads": 2, "bos_token_id": 4, "sep_token_id": 3, "pad_token_id": 0}
     seen = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BlipConfig(text_config=text, vision_config=seen | {"image_size": 32, "patch_size": 16}, projection_dim=16)
     model = BlipForConditionalGeneration(config)

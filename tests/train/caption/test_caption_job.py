@@ -1,6 +1,7 @@
-"""A job that writes captions: by a tagger, by a captioner, interrupted, and with models that are none."""
+"""A job that writes captions: by a tagger, by a captioner, interrupted, and with files that are not a model."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
+from transformers import AutoProcessor, BlipForConditionalGeneration
 
 from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, PROGRESS
 from gangline.core.specs.caption import CaptionSpec
 from gangline.core.specs.fields import FilesBase
-from gangline.train.caption.captioner import whole_sentences
+from gangline.ports.server import RESULTS_MAX
+from gangline.train.caption.captioner import after_prompt, whole_sentences
 from gangline.train.caption.job import write_captions
 from gangline.train.run.contract import Orders, RunDirectory
 from tests.conftest import file_at
@@ -45,24 +49,26 @@ def lay_out(folder: Path, photos: Path, model: Path, **settings: Any) -> RunDire
 
 
 def captions(run: RunDirectory) -> dict[str, str]:
-    return {str(path.relative_to(run.output)): path.read_text().strip() for path in sorted(run.output.rglob("*.txt"))}
+    assert [path.name for path in run.output.rglob("*")] == ["captions.jsonl"]
+    lines = (run.output / "captions.jsonl").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return {line["photo"]: line["caption"] for line in map(json.loads, lines)}
 
 
-def test_a_tagger_writes_the_tags_that_are_probable_enough_beside_each_photo(tmp_path: Path, photos: Path) -> None:
+def test_a_tagger_writes_the_tags_that_are_probable_enough_for_each_photo(tmp_path: Path, photos: Path) -> None:
     run = lay_out(tmp_path / "run", photos, TINY, prefix="sks, ", exclude=("o_o",))
     assert write_captions(run, Orders()) == EXIT_DONE
     assert captions(run) == {
-        "a.txt": "sks, mostly red",
-        "b.txt": "sks, mostly green",
-        "d.txt": "sks, mostly red, mostly green, mostly blue, papa smurf",
-        "sub/c.txt": "sks, mostly blue, papa smurf",
+        "a.png": "sks, mostly red",
+        "b.png": "sks, mostly green",
+        "d.png": "sks, mostly red, mostly green, mostly blue, papa smurf",
+        "sub/c.jpg": "sks, mostly blue, papa smurf",
     }
 
 
 def test_faces_keep_their_underscores_and_ratings_are_no_tags(tmp_path: Path, photos: Path) -> None:
     run = lay_out(tmp_path / "run", photos, TINY)
     write_captions(run, Orders())
-    assert captions(run)["a.txt"] == "mostly red, o_o"
+    assert captions(run)["a.png"] == "mostly red, o_o"
 
 
 def test_the_tiny_tagger_is_what_its_script_writes(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_an_interrupted_job_goes_on_after_the_photos_of_its_checkpoint(tmp_path:
     again = RunDirectory(run.path)
     (photos / "a.png").unlink()  # it is not read again
     assert write_captions(again, Orders()) == EXIT_DONE
-    assert captions(again).keys() == {"a.txt", "b.txt", "d.txt", "sub/c.txt"}
+    assert captions(again).keys() == set(COLOURS)
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-3], lambda text: text.replace("a.png", "z.png")])
@@ -99,7 +105,7 @@ def test_a_job_that_is_to_finish_writes_the_captions_that_it_has(tmp_path: Path,
     assert write_captions(run, Orders(stop=True)) == EXIT_STOPPED
     (run.path / "finish").touch()
     assert write_captions(RunDirectory(run.path), Orders()) == EXIT_DONE
-    assert captions(run).keys() == {"a.txt"}
+    assert captions(run).keys() == {"a.png"}
 
 
 def test_a_captioner_that_never_ends_is_stopped_after_its_tokens(tmp_path: Path, photos: Path) -> None:
@@ -108,6 +114,54 @@ def test_a_captioner_that_never_ends_is_stopped_after_its_tokens(tmp_path: Path,
     written = captions(run)
     assert len(written) == len(COLOURS)
     assert all(set(text.split()) <= set(WORDS) and 1 <= len(text.split()) <= 7 for text in written.values())
+
+
+def test_the_result_is_one_file_also_of_more_photos_than_a_result_may_have_files(tmp_path: Path) -> None:
+    names = [f"{number:04}.png" for number in range(RESULTS_MAX + 1)]
+    (tmp_path / "photos").mkdir()
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "photos" / names[0])
+    for name in names[1:]:
+        os.link(tmp_path / "photos" / names[0], tmp_path / "photos" / name)
+    run = lay_out(tmp_path / "run", tmp_path / "photos", TINY, prefix="größer, ")
+    assert write_captions(run, Orders()) == EXIT_DONE
+    assert captions(run) == dict.fromkeys(names, "größer, mostly red, o_o")
+
+
+def test_a_captioner_that_goes_on_with_a_text_loses_none_of_its_words(tmp_path: Path, photos: Path) -> None:
+    model = write_blip(tmp_path / "blip")
+    run = lay_out(tmp_path / "run", photos, model, tokens_max=6, instruction="a cat")
+    assert write_captions(run, Orders()) == EXIT_DONE
+    processor, loaded = AutoProcessor.from_pretrained(model), BlipForConditionalGeneration.from_pretrained(model).eval()
+    inputs = processor(images=Image.new("RGB", (40, 40), "red"), text="a cat", return_tensors="pt")
+    tokens = loaded.generate(**inputs, max_new_tokens=6, do_sample=False, num_beams=1)[0]
+    whole = processor.decode(tokens, skip_special_tokens=True)
+    assert len(whole.split()) == 2 + 6 and whole == f"a cat {captions(run)['a.png']}"
+
+
+def test_a_captioner_is_loaded_once(tmp_path: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, loaded = write_blip(tmp_path / "blip"), list[Path]()
+    load = BlipForConditionalGeneration.from_pretrained
+
+    def counting(folder: Path, **options: Any) -> Any:
+        loaded.append(folder)
+        return load(folder, **options)
+
+    monkeypatch.setattr(BlipForConditionalGeneration, "from_pretrained", counting)
+    assert write_captions(lay_out(tmp_path / "run", photos, model, tokens_max=2), Orders()) == EXIT_DONE
+    assert len(loaded) == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "prompt", "left"),
+    [
+        ([1, 2, 3, 7, 8], [1, 2, 3], [7, 8]),
+        ([1, 2, 7, 8], [1, 2, 3], [7, 8]),
+        ([7, 8], [1, 2, 3], [7, 8]),
+        ([1], [1, 2], []),
+    ],
+)
+def test_what_repeats_the_prompt_is_no_caption(tokens: list[int], prompt: list[int], left: list[int]) -> None:
+    assert after_prompt(torch.tensor(tokens), torch.tensor(prompt)).tolist() == left
 
 
 def test_a_captioner_takes_instructions_by_its_own_template(tmp_path: Path, photos: Path) -> None:
@@ -151,7 +205,7 @@ def test_a_tagger_with_too_few_tags_or_no_table_is_refused(tmp_path: Path, photo
         write_captions(lay_out(tmp_path / "again", photos, model), Orders())
 
 
-def test_files_that_are_no_model_are_refused_with_a_sentence(tmp_path: Path, photos: Path) -> None:
+def test_files_that_are_not_a_model_are_refused_with_a_sentence(tmp_path: Path, photos: Path) -> None:
     model = write_tagger(tmp_path / "model")
     (model / "model.onnx").write_bytes(b"no model")
     with pytest.raises(BadInput, match="the tagger cannot be used: "):

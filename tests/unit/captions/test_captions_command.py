@@ -1,20 +1,28 @@
 """`gangline captions` on a folder of photos: a table out, a table in, an editor in between."""
 
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
+from gangline.cli.captions.captions import model_files
+from gangline.cli.captions.job import only_missing
+from gangline.cli.captions.photos import captioned_photos, shown_captions
 from gangline.cli.captions.table import read_table, write_table
-from gangline.core.display import FORMULA, table_cell, text_of_cell
+from gangline.cli.reports.cells import safe_cell
+from gangline.core.display import is_formula, table_cell, text_of_cell
 from gangline.core.errors import BadInput
-from tests.conftest import Typed
+from tests.conftest import ROOT, Typed
 
 LINES = st.text(st.characters(exclude_categories=("C", "Z")), max_size=20)
+BEGINNINGS = st.text(st.sampled_from("'=+-@＝＋－＠\u200c\u200d\u200b \xa0\t\rx"), max_size=6)
+CELLS = st.builds(lambda start, rest: start + rest, BEGINNINGS, LINES)
 
 
 @pytest.fixture
@@ -47,6 +55,68 @@ def test_a_table_is_taken_over_into_the_files_that_the_photos_have(photos: Path,
     assert (photos / "c.txt").read_text() == "two dogs\n"
 
 
+def test_a_table_in_a_file_is_one_that_excel_reads_and_import_takes_it(
+    photos: Path, typed: Typed, tmp_path: Path
+) -> None:
+    (photos / "a.txt").write_text("größer\n", encoding="utf-8")
+    assert typed("captions", "export", photos, "--to", tmp_path / "t.csv")[0] == 0
+    written = (tmp_path / "t.csv").read_bytes()
+    assert written.startswith(b"\xef\xbb\xbfphoto,caption\n") and "größer".encode() in written
+    assert not typed("captions", "export", photos)[1].startswith("\ufeff")
+    code, _, said = typed("captions", "import", photos, tmp_path / "t.csv")
+    assert code == 0 and said.startswith("0 captions changed")
+
+
+def test_photos_of_one_stem_have_captions_of_their_own(photos: Path, typed: Typed, tmp_path: Path) -> None:
+    Image.new("RGB", (32, 32)).save(photos / "a.jpg")
+    (tmp_path / "t.csv").write_text("photo,caption\na.jpg,one\n")
+    assert typed("captions", "import", photos, tmp_path / "t.csv")[0] == 0
+    assert (photos / "a.jpg.txt").read_text() == "one\n" and (photos / "a.txt").read_text() == "a dog\n"
+    (tmp_path / "t.csv").write_text("photo,caption\na.png,two\n")
+    assert typed("captions", "import", photos, tmp_path / "t.csv")[0] == 0
+    assert (photos / "a.png.txt").read_text() == "two\n" and (photos / "a.txt").read_text() == "a dog\n"
+    (tmp_path / "t.csv").write_text("photo,caption\na.jpg,\n")
+    _, _, said = typed("captions", "import", photos, tmp_path / "t.csv")
+    assert not (photos / "a.jpg.txt").exists() and (photos / "a.txt").exists() and (photos / "a.png.txt").exists()
+    assert "note: a.jpg keeps the caption that" in said, "both had a.txt before"
+    assert typed("captions", "export", photos)[1].splitlines()[1:3] == ["a.jpg,a dog", "a.png,two"]
+
+
+def test_the_words_of_a_folder_are_no_caption_that_a_model_would_leave(
+    photos: Path, typed: Typed, tmp_path: Path
+) -> None:
+    (photos / "10_sks dog").mkdir()
+    Image.new("RGB", (32, 32)).save(photos / "10_sks dog" / "d.png")
+    found = captioned_photos(cast(Any, None), str(photos))
+    assert shown_captions(found)["10_sks dog/d.png"] == "sks dog"
+    kept = only_missing(found, {"10_sks dog/d.png": "new", "a.png": "new"}, overwrite=False)
+    assert kept == {"10_sks dog/d.png": "new"}
+    assert "10_sks dog/d.png,sks dog" in typed("captions", "export", photos)[1]
+
+
+def test_a_folder_of_more_photos_than_a_request_holds_is_refused_before_anything_is_uploaded(
+    typed: Typed, tmp_path: Path
+) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    first = folder / f"{0:04}{'x' * 230}.png"
+    Image.new("RGB", (8, 8)).save(first)
+    for number in range(1, 3_000):
+        os.link(first, folder / f"{number:04}{'x' * 230}.png")
+    server = ("--server", "http://127.0.0.1:9")
+    code, _, said = typed("captions", "write", folder, "--model", ROOT / "assets" / "tiny-tagger", *server)
+    assert code == 2
+    assert "the names of 3000 photos do not fit into one request, which has at most 1,000,000 bytes" in said
+    assert "gangline datasets push" in said
+
+
+def test_what_the_hub_writes_beside_a_model_is_not_of_it(tmp_path: Path) -> None:
+    (tmp_path / ".cache" / "huggingface").mkdir(parents=True)
+    for name in ("model.onnx", "selected_tags.csv", ".cache/huggingface/model.onnx.metadata", ".gitignore"):
+        (tmp_path / name).touch()
+    assert [path.name for path in model_files(tmp_path)] == ["model.onnx", "selected_tags.csv"]
+
+
 def test_an_empty_cell_deletes_a_caption_and_a_line_that_is_missing_keeps_it(
     photos: Path, typed: Typed, tmp_path: Path
 ) -> None:
@@ -67,16 +137,14 @@ def test_an_empty_cell_deletes_a_caption_and_a_line_that_is_missing_keeps_it(
         ("photo,caption\na.png," + "x" * 200_000, "field larger than field limit"),
     ],
 )
-def test_a_table_that_is_none_changes_nothing(
-    table: str, says: str, photos: Path, typed: Typed, tmp_path: Path
-) -> None:
+def test_what_is_not_a_table_changes_nothing(table: str, says: str, photos: Path, typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(table)
     code, _, said = typed("captions", "import", photos, tmp_path / "t.csv")
     assert code == 2 and says in said
     assert (photos / "a.txt").read_text() == "a dog\n"
 
 
-def test_bytes_that_are_no_text_are_no_table(photos: Path, typed: Typed, tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_refused(photos: Path, typed: Typed, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("photo,caption\na.png,Zürich".encode("latin1"))
     assert "is not UTF-8" in typed("captions", "import", photos, tmp_path / "t.csv")[2]
 
@@ -117,13 +185,13 @@ def test_a_link_beside_a_photo_is_not_followed_out_of_the_folder(photos: Path, t
     ("files", "says"),
     [
         ({}, "model.files"),
-        ({"notes.md": b""}, "is no model that writes captions"),
+        ({"notes.md": b""}, "does not write captions"),
         ({"a.onnx": b"", "b.onnx": b"", "t.csv": b""}, "has 2 .onnx files"),
         ({"a.onnx": b""}, "needs exactly one .csv file"),
         ({"config.json": b"{}", "pytorch_model.bin": b""}, "and pytorch_model.bin would run code of its own"),
     ],
 )
-def test_a_folder_that_holds_no_model_is_refused_before_anything_is_uploaded(
+def test_a_folder_without_a_model_is_refused_before_anything_is_uploaded(
     files: dict[str, bytes], says: str, photos: Path, typed: Typed, tmp_path: Path
 ) -> None:
     model = tmp_path / "model"
@@ -134,15 +202,25 @@ def test_a_folder_that_holds_no_model_is_refused_before_anything_is_uploaded(
     assert code == 2 and says in said
 
 
-@given(text=LINES)
+@given(text=CELLS)
+@example(text="＝1")
+@example(text=" =1")
+@example(text="\u200d'=1")
 def test_a_cell_is_no_formula_and_gives_its_text_back(text: str) -> None:
     assert text_of_cell(table_cell(text)) == text
-    assert not table_cell(text).startswith(FORMULA)
+    assert not is_formula(table_cell(text))
+    assert not is_formula(safe_cell(text))
 
 
-@given(captions=st.dictionaries(LINES.filter(bool), LINES))
+@given(one=CELLS, other=CELLS)
+def test_different_texts_are_different_cells(one: str, other: str) -> None:
+    assert (table_cell(one) == table_cell(other)) == (one == other)
+
+
+@given(captions=st.dictionaries(CELLS.filter(str.isprintable).filter(bool), CELLS))
 def test_a_table_gives_its_captions_back(captions: dict[str, str]) -> None:
-    assert read_table(write_table(captions), captions, "t.csv") == captions
+    words = {photo: " ".join(caption.split()) for photo, caption in captions.items()}
+    assert read_table(write_table(words), words, "t.csv") == words
 
 
 def test_a_photo_that_is_not_there_is_named_with_its_line() -> None:

@@ -3,22 +3,23 @@
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from gangline.cli.captions.folder import PhotoFolder
+from gangline.cli.captions.job import captions_of_job, check_request, only_missing
+from gangline.cli.captions.photos import captioned_photos, shown_captions, take_over
 from gangline.cli.captions.table import read_table, write_table
 from gangline.cli.captions.version import DatasetPhotos
 from gangline.cli.client import make_client
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.lists.labels import LabelOption
-from gangline.cli.jobs.places.addresses import dataset_of
 from gangline.cli.jobs.settings import with_settings_of
 from gangline.cli.jobs.train import EXIT_JOB_FAILED, UploadProgress, with_options
 from gangline.cli.output import (
     Output,
     OutputOption,
+    ProjectOption,
     ServerOption,
     TokenOption,
     as_typed,
@@ -31,11 +32,8 @@ from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.jobs.lists.labels import parse_labels
 from gangline.core.parsing import to_json
-from gangline.core.specs.caption import CaptionSpec, caption_path, parse_caption
+from gangline.core.specs.caption import CaptionSpec, parse_caption
 from gangline.core.words import counted
-
-if TYPE_CHECKING:
-    from gangline.compose.client import Client
 
 TABLE_BYTES_MAX = 200_000_000
 PhotosArgument = Annotated[
@@ -46,7 +44,9 @@ PhotosArgument = Annotated[
         metavar="PHOTOS",
     ),
 ]
-CaptionedPhotos = PhotoFolder | DatasetPhotos
+OverwriteCaptionsOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace captions that photos have, too (default: keep them).")
+]
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -58,16 +58,19 @@ def export_command(
     ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
+    project: ProjectOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Print the captions as a table in CSV, with the columns `photo` and `caption`.
 
-    A cell that a spreadsheet would run as a formula has a quote before it, which `captions import` takes away again.
+    A cell that a spreadsheet would run as a formula has an apostrophe before it, which `captions import` takes away again.
     """
-    captions = captioned_photos(make_client(server, token), photos).read()
+    captions = shown_captions(captioned_photos(make_client(server, token, project), photos))
     if to is not None:
         check_place(to, "--to")
-        to.write_text(write_table(captions))
+        to.write_text(
+            write_table(captions), encoding="utf-8-sig"
+        )  # without the mark, Excel reads it in another encoding
         say(f"{to} has the captions of {counted(len(captions), 'photo')}")
     elif output is Output.json:
         print_json([{"photo": photo, "caption": caption} for photo, caption in captions.items()])
@@ -86,22 +89,30 @@ def import_command(
         str | None,
         typer.Option(help="Take the captions that this job of `captions write` has written, instead of a table."),
     ] = None,
+    overwrite: OverwriteCaptionsOption = False,
     server: ServerOption = None,
     token: TokenOption = None,
+    project: ProjectOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Take the captions from a table in CSV, or from a job. Photos that it does not name keep theirs; an empty cell deletes a caption."""
+    """Take the captions from a table in CSV, or from a job. Photos that it does not name keep theirs; an empty cell deletes a caption.
+
+    A table replaces captions. Those of a job are for photos that have none by now, unless --overwrite is given.
+    """
     if (table is None) == (job is None):
         raise BadInput(
             "there is no table to read" if table is None else "a table and --job exclude each other",
-            hint="give one of both",
+            hint="give one of the two",
         )
-    client = make_client(server, token)
+    if overwrite and job is None:
+        raise BadInput("--overwrite goes with --job", hint="a table replaces the captions of the photos that it names")
+    client = make_client(server, token, project)
     found = captioned_photos(client, photos)
     if table is not None:
-        _put(found, read_table(_text(table), found.paths, str(table)), output)
+        take_over(found, read_table(_text(table), found.paths, str(table)), output, project)
     elif job is not None:
-        _put(found, captions_of_job(client, client.jobs.find(job), found.paths), output)
+        written = captions_of_job(client, client.jobs.find(job), found.paths)
+        take_over(found, only_missing(found, written, overwrite=overwrite), output, project)
 
 
 @app.command("edit")
@@ -109,15 +120,16 @@ def edit_command(
     photos: PhotosArgument,
     server: ServerOption = None,
     token: TokenOption = None,
+    project: ProjectOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Open the captions as a table in your editor ($VISUAL or $EDITOR), and take over what you saved."""
     from gangline.compose.settings import editor_words
 
-    found = captioned_photos(make_client(server, token), photos)
+    found = captioned_photos(make_client(server, token, project), photos)
     with TemporaryDirectory(prefix="gangline-") as at:
         table = Path(at) / "captions.csv"
-        table.write_text(write_table(found.read()))
+        table.write_text(write_table(shown_captions(found)), encoding="utf-8")
         editor = editor_words()
         try:
             ended = subprocess.run([*editor, str(table)], check=False).returncode
@@ -125,7 +137,7 @@ def edit_command(
             raise BadInput(f"the editor {editor[0]} cannot be started: {error.strerror}", hint="set EDITOR") from None
         if ended:
             raise BadInput(f"the editor ended with exit code {ended}, so no caption was changed")
-        _put(found, read_table(_text(table), found.paths, table.name), output)
+        take_over(found, read_table(_text(table), found.paths, table.name), output, project)
 
 
 @app.command("write")
@@ -140,14 +152,13 @@ def write_command(
             show_default=False,
         ),
     ],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write captions for photos that have one, too.")
-    ] = False,
+    overwrite: OverwriteCaptionsOption = False,
     name: Annotated[str, typer.Option(help="Name the job (default: the folder).")] = "",
     label: LabelOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Submit the job and do not wait for its end.")] = False,
     server: ServerOption = None,
     token: TokenOption = None,
+    project: ProjectOption = None,
     output: OutputOption = Output.text,
     *,
     settings: dict[str, Any],
@@ -158,25 +169,25 @@ def write_command(
     The job is one of kind `caption`: it waits for a node, is resumed when its node vanishes, and costs what its node costs. Ctrl-C stops
     watching it; `gangline captions import PHOTOS --job JOB` takes its captions over later.
     """
-    client, labels = make_client(server, token), parse_labels(label or [])
+    client, labels = make_client(server, token, project), parse_labels(label or [])
     found = captioned_photos(client, photos)
-    captions = found.read()
-    wanted = [photo for photo in found.paths if overwrite or not captions[photo]]
+    stated = {} if overwrite else found.stated(say)
+    wanted = [photo for photo in found.paths if photo not in stated]
     models = model_files(model)
-    given = with_options({}, settings, needs)
-    stand_in = {"photos": [to_json(STAND_IN)], "model": {"files": [_unsent(path, model) for path in models]}}
-    parse_caption(given | stand_in, options=True)  # before anything is uploaded
+    given = with_options({}, settings, needs) | {"photos": [to_json(STAND_IN)]}
+    unsent = {"model": {"files": [_unsent(path, model) for path in models]}}
+    checked = to_json(parse_caption(given | unsent, options=True))  # before anything is uploaded
     if not wanted:
         say(f"every photo of {photos} has a caption; --overwrite writes new ones")
         return
+    check_request(checked | found.as_unsent(wanted), len(wanted))
     progress = UploadProgress(len(wanted) + len(models))
-    inputs = {
-        "photos": [to_json(file) for file in found.inputs(wanted, progress)],
-        "model": {"files": [to_json(file) for file in client.files.upload(models, model, progress=progress)]},
-    }
-    spec = parse_caption(given | inputs, options=True)
+    fields = found.sent(wanted, progress)
+    sent = {"model": {"files": [to_json(file) for file in client.files.upload(models, model, progress=progress)]}}
+    spec = to_json(parse_caption(given | sent, options=True)) | fields
     job = client.jobs.submit(spec, name=name or f"captions of {found.place}", labels=labels).summary
-    again = ("captions", "import", photos, "--job", job.id)
+    options = [*(["--overwrite"] if overwrite else []), *(["--project", project] if project else [])]
+    again = ("captions", "import", photos, "--job", job.id, *options)
     with watching(job.id, *again):
         say(f"{job.id} is queued: {job.because}")
         if detach:
@@ -187,46 +198,24 @@ def write_command(
     tell_end(ended.summary)
     if ended.summary.state != "succeeded":
         raise typer.Exit(EXIT_JOB_FAILED)
-    _put(found, captions_of_job(client, job.id, wanted), output)
-
-
-def captions_of_job(client: "Client", job: str, photos: list[str]) -> dict[str, str]:
-    """Download the captions that a job wrote, by their photos. Raise `BadInput` if it wrote none."""
-    with TemporaryDirectory(prefix="gangline-") as at:
-        client.artifacts.download(job, Path(at))
-        files = {photo: Path(at) / caption_path(photo) for photo in photos}
-        found = {photo: path.read_text().strip() for photo, path in files.items() if path.is_file()}
-    if not found:
-        raise BadInput(
-            f"{job} has written no captions for these photos", hint="`gangline artifacts JOB` lists its results"
-        )
-    return found
+    if isinstance(found, DatasetPhotos):
+        found = captioned_photos(
+            client, photos
+        )  # a name stands for the newest version, which may have more captions by now
+    written = captions_of_job(client, job.id, [photo for photo in found.paths if photo in wanted])
+    take_over(found, only_missing(found, written, overwrite=overwrite), output, project)
 
 
 def model_files(folder: Path) -> list[Path]:
-    """Return the files of a model. Raise `BadInput` if it is no folder."""
+    """Return the files of a model, without hidden ones such as the hub's `.cache`. Raise `BadInput` if it is not a folder."""
     if not folder.is_dir():
         raise BadInput(f"--model {folder} is not a folder", hint="give the folder of the tagger or captioner")
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def _unsent(path: Path, below: Path) -> dict[str, Any]:
     return to_json(File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=STAND_IN.sha256))
-
-
-def captioned_photos(client: "Client", given: str) -> CaptionedPhotos:
-    """Return the photos of a folder, or of a data set. Raise `BadInput` or `NotFound`."""
-    version = dataset_of(client, given)
-    return DatasetPhotos(client, version) if version else PhotoFolder(client, Path(given))
-
-
-def _put(found: CaptionedPhotos, captions: dict[str, str], output: Output) -> None:
-    before = found.read()
-    changed = {photo: caption for photo, caption in captions.items() if before[photo] != caption}
-    now = found.put(changed) if changed else found.place
-    if output is Output.json:
-        print_json([{"photo": photo, "caption": caption} for photo, caption in changed.items()])
-    say(f"{counted(len(changed), 'caption')} changed; `{as_typed('gangline', 'captions', 'export', now)}` prints all")
 
 
 def _text(path: Path) -> str:

@@ -1,16 +1,16 @@
 """The captions of a folder of photos, in the files beside them."""
 
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from gangline.cli.output import say
 from gangline.core.datasets.roles import BESIDE
 from gangline.core.errors import BadInput
-from gangline.core.files import File
-from gangline.data.images.captions import read_captions
+from gangline.core.files import UNKNOWN_SHA256, File
+from gangline.core.parsing import to_json
+from gangline.data.images.captions import read_stated
 from gangline.data.images.photos import find_photos
-from gangline.data.images.sidecars import sidecar_files
+from gangline.data.images.sidecars import own_files
 from gangline.data.links import refuse_link_out
 
 if TYPE_CHECKING:
@@ -30,30 +30,30 @@ class PhotoFolder:
     def place(self) -> str:
         return str(self.folder)
 
-    def read(self) -> dict[str, str]:
-        """Return the caption of each photo; empty for one that has none."""
-        captions = read_captions(self.folder, self.paths, "", say)
-        return {photo: captions[photo].text for photo in self.paths}
+    def stated(self, tell: Callable[[str], None]) -> dict[str, str]:
+        """Return the captions of the photos for which a file or a line states one."""
+        return read_stated(self.folder, self.paths, tell)
 
-    def inputs(self, wanted: list[str], progress: "ProgressCallback") -> tuple[File, ...]:
-        """Upload photos, and return them as a spec names them."""
-        return self._client.files.upload([self.folder / photo for photo in wanted], self.folder, progress=progress)
+    def as_unsent(self, wanted: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of a spec that name photos, as long as they will be, before the photos are uploaded."""
+        sizes = {photo: (self.folder / photo).stat().st_size for photo in wanted}
+        return {"photos": [to_json(File(path=path, bytes=size, sha256=UNKNOWN_SHA256)) for path, size in sizes.items()]}
 
-    def put(self, captions: Mapping[str, str]) -> str:
-        """Write captions beside their photos, and return the folder. An empty one deletes the photo's file.
+    def sent(self, wanted: Sequence[str], progress: "ProgressCallback") -> dict[str, Any]:
+        """Upload photos, and return the fields of a spec that name them."""
+        local = [self.folder / photo for photo in wanted]
+        return {"photos": [to_json(file) for file in self._client.files.upload(local, self.folder, progress=progress)]}
 
-        Raise `BadInput` if a file cannot be written.
-        """
+    def put(self, captions: Mapping[str, str]) -> "PhotoFolder":
+        """Write captions beside their photos. An empty one deletes the photo's own file. Raise `BadInput` if one cannot be written."""
         beside = [
             path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.suffix.lower() in BESIDE
         ]
-        own = sidecar_files(self.paths, beside)
+        names = own_files(self.paths, beside)
         for photo, caption in captions.items():
-            name = own.get(photo) or str(PurePosixPath(photo).with_suffix(".txt"))
-            refuse_link_out(self.folder, name)
-            self._write(self.folder / name, caption)
-        self._name_others(captions)
-        return self.place
+            refuse_link_out(self.folder, names[photo])
+            self._write(self.folder / names[photo], caption)
+        return self
 
     def _write(self, path: Path, caption: str) -> None:
         try:
@@ -61,16 +61,7 @@ class PhotoFolder:
                 path.unlink(missing_ok=True)
                 return
             partial = path.with_name(f".{path.name}.partial")
-            partial.write_text(caption + "\n")
+            partial.write_text(caption + "\n", encoding="utf-8")
             partial.replace(path)
         except OSError as error:
             raise BadInput(f"{path} cannot be written: {error.strerror}", hint="change its permissions") from None
-
-    def _name_others(self, captions: Mapping[str, str]) -> None:
-        """Say which photos still have a caption that stands elsewhere, such as in metadata.jsonl."""
-        now = read_captions(self.folder, self.paths, "")
-        others = [photo for photo, caption in captions.items() if not caption and now[photo].text]
-        if others:
-            say(
-                f"note: {others[0]} keeps the caption that its folder's name or metadata.jsonl gives it ({len(others)} in all)"
-            )

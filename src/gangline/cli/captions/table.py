@@ -23,7 +23,7 @@ def write_table(captions: Mapping[str, str]) -> str:
 def read_table(text: str, photos: Collection[str], name: str) -> dict[str, str]:
     """Return the captions of a table; a photo that it does not name keeps its own.
 
-    Raise `BadInput` that names the line of what is none of `photos`, twice there, or no table.
+    Raise `BadInput` that names the line of what is not in `photos`, is there twice, or cannot be read as a table.
     """
     found: dict[str, str] = {}
     for line, row in _rows(text, name):

@@ -1,18 +1,16 @@
 """The captions of a version of a data set: other ones make a new version."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gangline.cli.output import say
 from gangline.core.datasets.roles import BESIDE
 from gangline.core.datasets.views import DatasetFileView, DatasetVersionView
 from gangline.core.errors import BadInput
-from gangline.core.files import File
 from gangline.core.runs.kept import StoredFileView
-from gangline.data.images.captions import read_captions
-from gangline.data.images.sidecars import sidecar_files
+from gangline.data.images.captions import read_stated
+from gangline.data.images.sidecars import own_files
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -26,46 +24,47 @@ class DatasetPhotos:
         self._client = client
         self._version = version
         files = list(client.datasets.files(version.name, version.number))
-        self._photos = {file.path: file for file in files if file.role == "photo"}
+        self.paths = [file.path for file in files if file.role == "photo"]
         self._captions = {file.path: file for file in files if file.role == "caption"}
-        self.paths = list(self._photos)
 
     @property
     def place(self) -> str:
         return self._version.reference
 
-    def read(self) -> dict[str, str]:
-        """Return the caption of each photo; empty for one that has none."""
+    def stated(self, tell: Callable[[str], None]) -> dict[str, str]:
+        """Return the captions of the photos for which a file or a line states one."""
         with TemporaryDirectory(prefix="gangline-") as at:
             self._client.files.download_all([_stored(file) for file in self._captions.values()], Path(at))
-            found = read_captions(Path(at), self.paths, "", say)
-        return {photo: found[photo].text for photo in self.paths}
+            return read_stated(Path(at), self.paths, tell)
 
-    def inputs(self, wanted: list[str], progress: "ProgressCallback") -> tuple[File, ...]:
-        """Return photos as a spec names them: they are stored."""
-        found = [self._photos[photo] for photo in wanted]
-        return tuple(File(path=file.path, bytes=file.bytes, sha256=file.sha256) for file in found)
+    def as_unsent(self, wanted: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of a spec that name photos of this version."""
+        only = {} if len(wanted) == len(self.paths) else {"only": list(wanted)}
+        return {"photos": self.place, **only}
 
-    def put(self, captions: Mapping[str, str]) -> str:
-        """Make a version with these captions, and return its name. An empty one removes the photo's file. Raise `BadInput`."""
+    def sent(self, wanted: Sequence[str], progress: "ProgressCallback") -> dict[str, Any]:
+        """Return the same: the photos are stored."""
+        return self.as_unsent(wanted)
+
+    def put(self, captions: Mapping[str, str]) -> "DatasetPhotos":
+        """Make a version with these captions, and return its photos. An empty one removes the photo's own file. Raise `BadInput`."""
         beside = [path for path in self._captions if PurePosixPath(path).suffix.lower() in BESIDE]
-        own = sidecar_files(self.paths, beside)
-        names = {photo: own.get(photo) or str(PurePosixPath(photo).with_suffix(".txt")) for photo in captions}
+        names = own_files(self.paths, beside)
+        written = {names[photo]: caption for photo, caption in captions.items() if caption}
+        removed = [names[photo] for photo, caption in captions.items() if not caption and names[photo] in beside]
+        if not written and not removed:
+            return self
         with TemporaryDirectory(prefix="gangline-") as at:
-            local = {
-                names[photo]: Path(at) / f"{number}.txt" for number, photo in enumerate(captions) if captions[photo]
-            }
-            for photo, caption in captions.items():
-                if caption:
-                    local[names[photo]].write_text(caption + "\n")
+            local = {name: Path(at) / f"{number}.txt" for number, name in enumerate(written)}
+            for name, path in local.items():
+                path.write_text(written[name] + "\n", encoding="utf-8")
             files = self._client.datasets.upload(local).files if local else ()
-        removed = [names[photo] for photo, caption in captions.items() if not caption and photo in own]
         version = self._version
         made = self._client.datasets.change(version.name, version.number, put=files, remove=removed)
         checked = self._client.datasets.wait(made.name, made.number)
         if checked.state != "ready":
             raise BadInput(f"{checked.reference} is {checked.state}: {checked.because}")
-        return checked.reference
+        return DatasetPhotos(self._client, checked)
 
 
 def _stored(file: DatasetFileView) -> StoredFileView:

@@ -6,11 +6,9 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from io import StringIO
 
-from gangline.core.display import JOINERS, printable
+from gangline.core.display import is_formula, printable
 from gangline.core.reports.view import JobLine
 
-FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""Spreadsheets take a cell that begins so for a formula, in any width of these characters (OWASP, CSV injection)."""
 TIMES = {"submitted_ms": "submitted", "ended_ms": "ended"}
 
 
@@ -38,5 +36,4 @@ def _cell(name: str, value: object) -> str:
 def safe_cell(text: str) -> str:
     """Return the text of a cell that every spreadsheet shows as it is: an apostrophe is put before what would be a formula."""
     shown = printable(text)
-    seen = next((each for each in shown if not each.isspace() and each not in JOINERS), "")
-    return f"'{shown}" if seen in FORMULAS else shown
+    return f"'{shown}" if is_formula(shown) else shown

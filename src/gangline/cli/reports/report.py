@@ -27,6 +27,7 @@ from gangline.cli.jobs.lists.filters import (
 from gangline.cli.output import (
     PIPE_WIDTH,
     PlainConsole,
+    ProjectOption,
     ServerOption,
     TokenOption,
     check_place,
@@ -86,6 +87,7 @@ def report_command(
     ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
+    project: ProjectOption = None,
     output: Annotated[
         ReportOutput,
         typer.Option("--output", "-o", help="Write tables, JSON, CSV with a line for each job, or an HTML page."),
@@ -96,7 +98,7 @@ def report_command(
     filters: dict[str, Any] = {**as_filters(state, label, owner, kind, since, until, search), "named": named}
     if file:
         check_place(file, "--to")
-    view = make_client(server, token).jobs.report(**filters, include=INCLUDED[output])
+    view = make_client(server, token, project).jobs.report(**filters, include=INCLUDED[output])
     title = _title(filters)
     if file:
         _write(file, _as_text(view, title, output))

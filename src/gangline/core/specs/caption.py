@@ -1,7 +1,5 @@
 """The spec of a job that writes captions for photos, with a tagger or a captioner whose files were uploaded."""
 
-from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Le, MaxLen, MinLen
@@ -16,6 +14,8 @@ from gangline.core.specs.settings import PLACE, RESULT, WATCH, WORKLOAD, Setting
 Writer = Literal["tagger", "captioner"]
 """A tagger gives a probability to each of its tags; a captioner writes sentences, a token after the other."""
 PHOTOS_MAX = 100_000
+RESULT_FILE = "captions.jsonl"
+"""The file of a result: a JSON object with `photo` and `caption` on each line."""
 ONNX, TAGS, CONFIG, WEIGHTS = ".onnx", ".csv", "config.json", ".safetensors"
 UNPICKLED_ONLY = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 """Weights in these files are loaded by unpickling, which runs code of theirs."""
@@ -23,7 +23,7 @@ UNPICKLED_ONLY = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 @section(SettingGroup.CAPTIONS)
 class CaptionSpec(PlacementSettings):
-    """Captions for `photos`, written by `model`: a result file for each photo, with the photo's name and the suffix .txt."""
+    """Captions for `photos`, written by `model` into one result file, captions.jsonl, with a line for each photo."""
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
     kind: Annotated[
@@ -130,35 +130,16 @@ class CaptionSpec(PlacementSettings):
         return {f"base/{file.path}": file for file in self.model.files}
 
 
-def caption_path(photo: str) -> str:
-    """Return the path of a photo's caption: beside the photo, with the suffix .txt."""
-    return str(PurePosixPath(photo).with_suffix(".txt"))
-
-
 def parse_caption(value: object, *, options: bool = False) -> CaptionSpec:
     """A spec from JSON values. Raises `InvalidSpec` with every problem that it has."""
     spec: CaptionSpec = parse_as(CaptionSpec, value, options=options)
-    problems = [
-        Problem(name, because) for name, because in (*_of_photos(spec), ("model", why_no_writer(spec.model))) if because
-    ]
-    if problems:
-        raise InvalidSpec(tuple(problems))
+    if because := why_no_writer(spec.model):
+        raise InvalidSpec((Problem("model", because),))
     return spec
 
 
-def _of_photos(spec: CaptionSpec) -> Iterator[tuple[str, str]]:
-    """Yield the first two photos whose captions would have one name."""
-    seen: dict[str, str] = {}
-    for file in spec.photos:
-        path = caption_path(file.path)
-        if path in seen:
-            yield "photos", f"{seen[path]} and {file.path} would have one caption, {path}: rename one of them"
-            return
-        seen[path] = file.path
-
-
 def why_no_writer(model: FilesBase) -> str:
-    """Return why these files are neither a tagger nor a captioner; empty if they are one."""
+    """Return why these files are neither a tagger nor a captioner; empty if they are either."""
     names = [file.path for file in model.files]
     of = {suffix: [name for name in names if name.endswith(suffix)] for suffix in (ONNX, TAGS, WEIGHTS)}
     if of[ONNX]:
@@ -170,7 +151,7 @@ def why_no_writer(model: FilesBase) -> str:
             else "needs exactly one .csv file beside the .onnx file: the tags, such as selected_tags.csv"
         )
     if CONFIG not in names:
-        return "is no model that writes captions: give a folder with an .onnx file and the .csv of its tags, or one of transformers"
+        return "does not write captions: give a folder with an .onnx file and the .csv of its tags, or a model of transformers"
     if not of[WEIGHTS]:
         pickled = next((name for name in names if name.endswith(UNPICKLED_ONLY)), "")
         return f"has no .safetensors file{f', and {pickled} would run code of its own' * bool(pickled)}: convert its weights"

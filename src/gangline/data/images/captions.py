@@ -53,6 +53,22 @@ def read_captions(
     The nearest one wins: the photo's own file, its line, the words of its folder, the prompt. `tell` gets sentences about what may be
     unintended. Raise `BadInput` that names file and line, or a link that leads out of `folder`.
     """
+    stated = _stated(folder, photos, tell)
+    return {photo: _caption(photo, *stated[photo], prompt, tell) for photo in photos}
+
+
+def read_stated(folder: Path, photos: list[str], tell: TellUser = lambda sentence: None) -> dict[str, str]:
+    """Return the captions that a file or a line states, of the photos that have one. The words of a folder are none of these. Raise as
+    `read_captions` does."""
+    stated = _stated(folder, photos, tell)
+    texts = {photo: _caption(photo, *stated[photo], "", tell).text for photo in photos}
+    return {photo: texts[photo] for photo in photos if any(said and said.text for said in stated[photo])}
+
+
+def _stated(
+    folder: Path, photos: list[str], tell: TellUser
+) -> dict[str, tuple[CaptionText | None, CaptionText | None]]:
+    """Return what the file of each photo and its line state."""
     files = _files(folder, photos)
     own = {photo: _own(folder, file, tell) for photo, file in sidecar_files(photos, _sidecars(files)).items()}
     lines = {photo: said for file in _metadata(files) for photo, said in _lines(folder, file, tell)}
@@ -60,7 +76,7 @@ def read_captions(
         tell(f"{file} is skipped: there is no photo of that name")
     for photo in sorted(lines.keys() - set(photos)):
         tell(f"{lines[photo].file} names {photo}, but there is no such photo")
-    return {photo: _caption(photo, own.get(photo), lines.get(photo), prompt, tell) for photo in photos}
+    return {photo: (own.get(photo), lines.get(photo)) for photo in photos}
 
 
 def find_captions(folder: Path, photos: list[str]) -> list[str]:

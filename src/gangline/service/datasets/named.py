@@ -1,5 +1,6 @@
 """Jobs that name a data set: its files are written into the spec, which then means the same for ever."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from gangline.service.datasets.versions import ready_version
 from gangline.service.deployment import Deployment
 
 SHOWN_MAX = 100
-CAPTION = "caption"
+CAPTION, ONLY = "caption", "only"
 COME_WITH_IT = ("captions", "masks", "subjects")
 
 
@@ -35,7 +36,8 @@ def with_dataset_named(
 ) -> tuple[dict[str, Any], NamedVersion | None]:
     """Return the spec with the files of the data set that `photos` names, and which version that is; None if it names none.
 
-    Captions and masks come with the photos. `held_out` may name photos of it by their paths. Raise `BadInput` or `NotFound`.
+    Captions and masks come with the photos. `held_out` may name photos of it by their paths, as may `only` for a job that writes captions,
+    which then leaves out the others. Raise `BadInput` or `NotFound`.
     """
     photos = value.get("photos")
     if not isinstance(photos, str) or not is_dataset_reference(photos):
@@ -52,8 +54,25 @@ def with_dataset_named(
     )
     files = deployment.store.load("dataset_files", version=row["id"], after="", limit=10**9)
     if value.get("kind") == CAPTION:  # it writes captions, and reads none
-        return value | {"photos": [_file(row, row["path"]) for row in files if row["role"] == "photo"]}, named
+        return _only(value, files, str(named)), named
     return value | _fields(value, files, str(named)), named
+
+
+def _only(value: dict[str, Any], files: list[Row], shown: str) -> dict[str, Any]:
+    """Return the spec of a job that writes captions: for the photos that `only` names, or for all."""
+    photos = {row["path"]: _file(row, row["path"]) for row in files if row["role"] == "photo"}
+    wanted = value.get(ONLY) or list(photos)
+    if not isinstance(wanted, list) or not all(isinstance(path, str) for path in wanted):
+        raise BadInput(f"{ONLY}: it is not a list of paths", hint=f"name photos of {shown} by their paths in it")
+    _check_photos(ONLY, wanted, photos, shown)
+    beside = {name: given for name, given in value.items() if name != ONLY}
+    return beside | {"photos": [photos[path] for path in dict.fromkeys(wanted)]}
+
+
+def _check_photos(field: str, wanted: list[str], photos: Mapping[str, object], shown: str) -> None:
+    missing = next((path for path in wanted if path not in photos), None)
+    if missing is not None:
+        raise BadInput(f"{field}: {printable(missing)[:SHOWN_MAX]} is no photo of {shown}")
 
 
 def _fields(value: dict[str, Any], files: list[Row], shown: str) -> dict[str, Any]:
@@ -64,9 +83,7 @@ def _fields(value: dict[str, Any], files: list[Row], shown: str) -> dict[str, An
         fields |= {"masks": masks, "mask": "files"}
     wanted = value.get("held_out") or []
     if isinstance(wanted, list) and wanted and all(isinstance(path, str) for path in wanted):
-        missing = next((path for path in wanted if path not in pictures), None)
-        if missing is not None:
-            raise BadInput(f"held_out: {printable(missing)[:SHOWN_MAX]} is no photo of {shown}")
+        _check_photos("held_out", wanted, pictures, shown)
         fields["held_out"] = [pictures.pop(path) for path in dict.fromkeys(wanted)]
     return fields | {"photos": list(pictures.values())}
 

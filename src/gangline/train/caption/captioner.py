@@ -26,9 +26,6 @@ class Captioner:
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             self._processor = AutoProcessor.from_pretrained(folder, **local)
-            model = AutoModelForImageTextToText.from_pretrained(
-                folder, use_safetensors=True, dtype=self._dtype, **local
-            )
             models = cast(Any, AutoModelForImageTextToText)
             model = models.from_pretrained(folder, use_safetensors=True, dtype=self._dtype, **local)
             self._model = model.to(self._device).eval()
@@ -45,10 +42,9 @@ class Captioner:
 
     def _described(self, photo: Image.Image) -> str:
         inputs = self._inputs(photo).to(self._device, self._dtype)
-        before = inputs["input_ids"].shape[1] if "input_ids" in inputs else 0
         tokens = self._model.generate(**inputs, max_new_tokens=self._spec.tokens_max, do_sample=False, num_beams=1)[0]
-        if not self._model.config.is_encoder_decoder:
-            tokens = tokens[before:]
+        if "input_ids" in inputs and not self._model.config.is_encoder_decoder:
+            tokens = after_prompt(tokens, inputs["input_ids"][0])
         text = " ".join(self._processor.decode(tokens, skip_special_tokens=True).split())
         return whole_sentences(text) if len(tokens) >= self._spec.tokens_max else text
 
@@ -61,6 +57,13 @@ class Captioner:
             )
         text = {"text": self._spec.instruction} if self._spec.instruction else {}
         return self._processor(images=photo, return_tensors="pt", **text)
+
+
+def after_prompt(tokens: torch.Tensor, prompt: torch.Tensor) -> torch.Tensor:
+    """Return the tokens after those that repeat the prompt: all of it, all but its end (BLIP, which leaves out its last token), or none."""
+    shared = min(len(tokens), len(prompt))
+    differs = (tokens[:shared] != prompt[:shared]).nonzero()
+    return tokens[int(differs[0]) if len(differs) else shared :]
 
 
 def whole_sentences(text: str) -> str:

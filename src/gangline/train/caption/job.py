@@ -13,7 +13,7 @@ from PIL import Image
 
 from gangline.core.errors import Damaged
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure, Manifest, checkpoint_name
-from gangline.core.specs.caption import CaptionSpec, caption_hash, caption_path
+from gangline.core.specs.caption import RESULT_FILE, CaptionSpec, caption_hash
 from gangline.data.images.captions import CHARACTERS_MAX
 from gangline.data.images.pixels import read_photo
 from gangline.posix import flush
@@ -23,8 +23,6 @@ from gangline.train.run.digest import hashed_file
 
 WRITTEN = "captions.json"
 """The file of a checkpoint: the captions so far by the paths of their photos."""
-CAPTION_BYTES = 4096
-"""The size that a caption takes on disk at most, nearly always: one block."""
 
 
 class CaptionWriter(Protocol):
@@ -57,7 +55,8 @@ def write_captions(run: RunDirectory, orders: Orders) -> int:
         if orders.stop and len(written) < spec.steps:
             return EXIT_STOPPED
     run.report_phase("saving")
-    run.write_output(CAPTION_BYTES * len(written), lambda: write_files(run.output, written))
+    lines = caption_lines(written)
+    run.write_output(len(lines), lambda: write_lines(run.output, lines))
     return EXIT_DONE
 
 
@@ -89,12 +88,16 @@ def ends_in(run: RunDirectory, seconds: float, photo: str) -> Iterator[None]:
         timer.cancel()
 
 
-def write_files(output: Path, written: dict[str, str]) -> None:
-    """Write each caption into a file of its own, with the photo's path and the suffix .txt."""
-    for photo, caption in written.items():
-        path = output / caption_path(photo)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(caption + "\n")
+def caption_lines(written: dict[str, str]) -> bytes:
+    """Return the captions as JSON lines: one file, because a job may have more photos than a result may have files."""
+    each = ({"photo": photo, "caption": caption} for photo, caption in written.items())
+    return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in each).encode()
+
+
+def write_lines(output: Path, lines: bytes) -> None:
+    """Write the file of the result."""
+    output.mkdir(parents=True, exist_ok=True)
+    (output / RESULT_FILE).write_bytes(lines)
 
 
 def save_captions(run: RunDirectory, spec: CaptionSpec, written: dict[str, str]) -> None:
@@ -104,7 +107,7 @@ def save_captions(run: RunDirectory, spec: CaptionSpec, written: dict[str, str])
     if target.exists():  # an earlier save that no manifest completed
         shutil.rmtree(target)
     target.mkdir(parents=True)
-    (target / WRITTEN).write_text(json.dumps(written, ensure_ascii=False))
+    (target / WRITTEN).write_text(json.dumps(written, ensure_ascii=False), encoding="utf-8")
     flush(target / WRITTEN)
     files = (hashed_file(target / WRITTEN, WRITTEN),)
     write_manifest(
@@ -131,7 +134,7 @@ def _read_captions(folder: Path, spec: CaptionSpec) -> dict[str, str]:
     for file in manifest.files:
         check_file(folder / file.path, file)
     try:
-        written = json.loads((folder / WRITTEN).read_text())
+        written = json.loads((folder / WRITTEN).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Damaged(f"its captions cannot be read: {error}") from None
     first = [file.path for file in spec.photos[: manifest.step]]

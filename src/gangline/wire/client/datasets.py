@@ -1,6 +1,7 @@
 # Made of src/gangline/wire/aio/datasets.py by `python -m tests.wire.sync_client`: change that file, and make this one again.
 """The client's requests about data sets of photos: push a folder in batches, wait for its check, pull, list and remove."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import urljoin
 
 import httpx
 
-from gangline.core.datasets.manifest import manifest_json
+from gangline.core.datasets.manifest import changed_files, manifest_json
 from gangline.core.datasets.names import parse_dataset_reference
 from gangline.core.datasets.views import (
     DatasetFileView,
@@ -47,6 +48,8 @@ OFFERS_MAX = 3
 """A URL may expire during an upload, and is asked for again."""
 LISTED_BYTES_MAX = 500_000
 """A longer list of files is uploaded before the request that names it."""
+CHANGES_MAX = 2_000
+"""More paths to remove are no request of their own, either."""
 PAGE = 1000
 LOOK_EVERY_S = 0.5
 EXPIRED, TAKEN = 403, 412
@@ -143,9 +146,18 @@ class DatasetCalls(Calls):
     def change(
         self, name: str, number: int, *, put: Sequence[File] = (), remove: Sequence[str] = ()
     ) -> DatasetVersionView:
-        """Add a version like an earlier one, without some paths, and with files that were uploaded in place of or beside its own."""
+        """Add a version like an earlier one, without some paths, and with files that were uploaded in place of or beside its own.
+
+        Many changes are applied to the list of the earlier version's files here, and all of it is uploaded. Raise `BadInput` or `NotFound`.
+        """
         body = {"from": number, "put": [to_json(file) for file in put], "remove": list(remove)}
-        return self._added(name, body)
+        if len(remove) <= CHANGES_MAX and len(json.dumps(body).encode()) <= LISTED_BYTES_MAX:
+            return self._added(name, body)
+        before = {
+            file.path: {"path": file.path, "bytes": file.bytes, "sha256": file.sha256}
+            for file in self.files(name, number)
+        }
+        return self.add(name, [File(**file) for file in changed_files(before, tuple(put), remove).values()])
 
     def _added(self, name: str, body: dict[str, Any]) -> DatasetVersionView:
         path = path_of("datasets", name, "versions")

@@ -13,6 +13,7 @@ from gangline.ports.server import Done, Stale, Succeeded, Uploads
 from gangline.service.jobs import checkpoint
 from gangline.service.jobs.finish import finish
 from tests.conftest import ROOT, Typed, as_upload
+from tests.service.conftest import PROJECT
 from tests.service.datasets.conftest import Sets, named, picture
 from tests.service.datasets.test_cli_datasets import pushed, served
 
@@ -188,3 +189,18 @@ def test_a_job_of_captions_may_name_a_data_set(timber: Sets) -> None:
     assert answer.status_code == 201, answer.text
     assert [photo["path"] for photo in answer.json()["spec"]["photos"]] == ["a.png", "b.png", "c.png"]
     assert answer.json()["dataset"] == "timber@1"
+
+
+def test_an_operator_says_in_which_project_the_captions_and_the_jobs_are(
+    timber: Sets, typed: Typed, tmp_path: Path
+) -> None:
+    timber.service.add_project("other")
+    (tmp_path / "t.csv").write_text("photo,caption\nc.png,mine\n")
+    for words in (("export", "timber@1"), ("import", "timber@1", tmp_path / "t.csv"), ("edit", "timber@1")):
+        code, _, err = typed("captions", *words, "--project", "other")
+        assert code == 2 and "there is no data set timber" in err
+    code, _, err = typed("captions", "import", "timber@1", tmp_path / "t.csv", "--project", PROJECT)
+    assert code == 0 and f"gangline captions export timber@2 --project {PROJECT}" in err
+    timber.submit(photos="timber@1")
+    found = {of: json.loads(typed("report", "-o", "json", "--project", of)[1])["jobs"] for of in (PROJECT, "other")}
+    assert found == {PROJECT: {"queued": 1}, "other": {}}

@@ -199,10 +199,9 @@ def write_command(
     if ended.summary.state != "succeeded":
         raise typer.Exit(EXIT_JOB_FAILED)
     if isinstance(found, DatasetPhotos):
-        found = captioned_photos(
-            client, photos
-        )  # a name stands for the newest version, which may have more captions by now
-    written = captions_of_job(client, job.id, [photo for photo in found.paths if photo in wanted])
+        found = captioned_photos(client, photos)  # the newest version may be another one by now, with more captions
+    asked = {*wanted}
+    written = captions_of_job(client, job.id, [photo for photo in found.paths if photo in asked])
     take_over(found, only_missing(found, written, overwrite=overwrite), output, project)
 
 

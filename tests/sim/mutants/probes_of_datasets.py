@@ -84,6 +84,7 @@ def paths(bench: Bench, version: str) -> list[str]:
 
 def remove(bench: Bench, name: str, number: int | None = None) -> None:
     removal.remove_versions(bench.deployment, PROJECT, DatasetReference(name=name, number=number), bench.now_ms)
+    removal.continue_removals(bench.deployment, bench.now_ms)
 
 
 def name_in_job(bench: Bench, named: str) -> str:
@@ -148,7 +149,7 @@ def files_of_an_interrupted_push_are_added_once(bench: Bench) -> None:
 def a_version_that_was_given_up_meanwhile_takes_no_more_files(bench: Bench) -> None:
     upload(bench, files("a.png"))
     bench.meanwhile("add_dataset_file", lambda: bench.store.look("UPDATE dataset_version SET state = 'going'"))
-    versions.add_version(bench.deployment, PROJECT, "timber", files("a.png"), bench.now_ms)
+    assert is_away(lambda: add(bench, "timber", "a.png"))
     assert bench.look("SELECT path FROM dataset_file") == []
     assert bench.look("SELECT state FROM dataset_version") == ["going"]
 
@@ -158,7 +159,7 @@ def a_version_that_was_completed_and_removed_is_not_shown_again(bench: Bench) ->
     upload(bench, files("a.png"))
     gone: Callable[[], object] = lambda: bench.store.look("UPDATE dataset_version SET state = 'going'")  # noqa: E731
     bench.meanwhile("complete_dataset_version", gone)
-    versions.add_version(bench.deployment, PROJECT, "timber", files("a.png"), bench.now_ms)
+    assert is_away(lambda: add(bench, "timber", "a.png"))
     assert bench.look("SELECT state FROM dataset_version") == ["going"]
 
 
@@ -311,7 +312,7 @@ def an_unfinished_push_that_goes_on_is_not_given_up(bench: Bench) -> None:
     bench.store.look("UPDATE dataset_version SET state = 'adding'")
     bench.wait(2 * DAY_S)
     bench.meanwhile("give_up_unfinished_version", lambda: add(bench, "timber", "a.png"))
-    removal.continue_removals(bench.deployment, bench.now_ms)
+    removal.give_up_unfinished(bench.deployment, bench.now_ms)
     assert state(bench, "timber", 1) == "checking"
 
 

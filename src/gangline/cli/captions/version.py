@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from gangline.cli.data.dataset_tables import left_out_in_words
 from gangline.cli.output import say
 from gangline.core.datasets.roles import BESIDE
 from gangline.core.datasets.views import DatasetFileView, DatasetVersionView
@@ -62,6 +63,8 @@ class DatasetPhotos:
         removed = [names[photo] for photo, caption in captions.items() if not caption and photo in own]
         version = self._version
         made = self._client.datasets.change(version.name, version.number, put=files, remove=removed)
+        if made.left_out:
+            say(left_out_in_words(made))
         checked = self._client.datasets.wait(made.name, made.number)
         if checked.state != "ready":
             raise BadInput(f"{checked.reference} is {checked.state}: {checked.because}")

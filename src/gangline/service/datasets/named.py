@@ -66,7 +66,7 @@ def _fields(value: dict[str, Any], files: list[Row], shown: str) -> dict[str, An
     if isinstance(wanted, list) and wanted and all(isinstance(path, str) for path in wanted):
         missing = next((path for path in wanted if path not in pictures), None)
         if missing is not None:
-            raise BadInput(f"held_out: {printable(missing)[:SHOWN_MAX]} is no photo of {shown}")
+            raise BadInput(f"held_out: {printable(missing)[:SHOWN_MAX]} is not a photo of {shown}")
         fields["held_out"] = [pictures.pop(path) for path in dict.fromkeys(wanted)]
     return fields | {"photos": list(pictures.values())}
 

@@ -5,7 +5,6 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gangline.cli.data.dataset_tables import left_out_in_words
 from gangline.cli.output import say
 from gangline.core.datasets.roles import BESIDE
 from gangline.core.datasets.views import DatasetFileView, DatasetVersionView
@@ -64,7 +63,7 @@ class DatasetPhotos:
         version = self._version
         made = self._client.datasets.change(version.name, version.number, put=files, remove=removed)
         if made.left_out:
-            say(left_out_in_words(made))
+            say(made.left_out_in_words)
         checked = self._client.datasets.wait(made.name, made.number)
         if checked.state != "ready":
             raise BadInput(f"{checked.reference} is {checked.state}: {checked.because}")

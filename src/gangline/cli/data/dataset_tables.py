@@ -101,17 +101,6 @@ def _named(names: Sequence[str], count: int) -> str:
     return listed([*shown, f"{count - len(shown):,} more"] if count > len(shown) else shown)
 
 
-def left_out_in_words(version: DatasetVersionView) -> str:
-    """Return which newer versions are not in one that was made from an older one; "" if none."""
-    if not version.left_out:
-        return ""
-    left_out = [f"{version.name}@{number}" for number in version.left_out[-NAMED_MAX:]]
-    more = len(version.left_out) - len(left_out)
-    named = listed([*left_out, counted(more, "earlier version")] if more else left_out)
-    are = "is" if len(version.left_out) == 1 else "are"
-    return f"{version.reference} begins from {version.name}@{version.began_from}; {named} {are} not in it"
-
-
 def removal_in_words(going: DatasetRemovalView) -> str:
     versions = ", ".join(f"{going.name}@{number}" for number in going.versions)
     kept = f"; {counted(going.kept_files, 'file')}, {size(going.kept_bytes)}, stay, as jobs or other versions use them"

@@ -6,7 +6,9 @@ from typing import Literal
 from gangline.core.datasets.findings import DatasetFindings
 from gangline.core.datasets.roles import FileRole
 from gangline.core.files import Grant, Sha256
+from gangline.core.words import counted, listed
 
+NAMED_MAX = 3
 VersionState = Literal["checking", "ready", "refused"]
 NOTHING_CHECKS = "this server checks no data sets"
 """Why a version is not checked: whoever waits for it would wait for ever."""
@@ -57,6 +59,17 @@ class DatasetVersionView:
     def reference(self) -> str:
         """How a job names this version."""
         return f"{self.name}@{self.number}"
+
+    @property
+    def left_out_in_words(self) -> str:
+        """A sentence about the newer versions that are not in one that was made from an older one; "" if there are none."""
+        if not self.left_out:
+            return ""
+        more = len(self.left_out) - NAMED_MAX
+        named = [f"{self.name}@{number}" for number in self.left_out[-NAMED_MAX:]]
+        listing = listed([*named, counted(more, "older version")] if more > 0 else named)
+        are = "is" if len(self.left_out) == 1 else "are"
+        return f"{self.reference} begins from {self.name}@{self.began_from}; {listing} {are} not in it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from gangline.core.datasets.views import (
     DatasetView,
     MissingBlobsView,
 )
-from gangline.core.errors import BadInput, Unreachable, UserError
+from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, Signed
 from gangline.core.parsing import to_json
 from gangline.core.runs.kept import StoredFileView
@@ -269,7 +269,7 @@ class DatasetCalls(Calls):
         return self._http.read(DatasetRemovalView, "DELETE", place, params=params, timeout=LINES_TIMEOUT)
 
 
-def _not_taken(file: File, status: int | None) -> UserError:
+def _not_taken(file: File, status: int | None) -> GanglineError:
     """Return why a file is not stored though it was sent: the store refused it, or took other bytes."""
     if status in (EXPIRED, TAKEN):
         return Unreachable(

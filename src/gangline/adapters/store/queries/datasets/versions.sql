@@ -155,10 +155,10 @@ SELECT id, dataset, project, moved_ms FROM dataset_version WHERE state = 'going'
 -- name: move_dataset_removal
 -- One server at a time takes a step of a removal.
 UPDATE dataset_version SET moved_ms = CASE WHEN moved_ms < :now THEN :now ELSE moved_ms + 1 END
-WHERE id = :id AND state = 'going' AND moved_ms = :seen
+WHERE id = :id AND moved_ms = :seen
 
 -- name: drop_dataset_version
-DELETE FROM dataset_version WHERE id = :id AND state = 'going'
+DELETE FROM dataset_version WHERE id = :id
 
 -- name: drop_dataset
 -- Forget a name without versions. Its counter is the guard: a version may be added in this moment.

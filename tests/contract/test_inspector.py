@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from PIL import Image
 
 from gangline.adapters.places.inspector import LOST, TOO_MUCH, ProgramInspector
 from gangline.compose.places import INSPECT
-from gangline.core.errors import Unreachable
+from gangline.core.errors import NotFound, Unreachable
 from gangline.core.files import is_sha256
+from gangline.ports.places.inspector import ReadFile, StoredCaption
 from tests.service.datasets.conftest import named, picture
 
 
@@ -39,7 +41,34 @@ def test_pictures_are_looked_at_and_what_is_none_is_named_without_harm_to_the_ot
 
 def test_bytes_that_are_not_those_of_the_name_are_not_looked_at(tmp_path: Path) -> None:
     found = ProgramInspector(tmp_path, INSPECT).pictures({sha256(b"one"): reading(picture(1))})
-    assert [each.because for each in found.values()] == [LOST]
+    assert [(each.because, each.may_pass) for each in found.values()] == [(LOST, True)]
+
+
+def missing() -> Iterator[bytes]:
+    raise NotFound("it is not there")
+
+
+@pytest.mark.parametrize("read", [missing, reading(b"other words")], ids=["no bytes", "other bytes"])
+def test_a_caption_that_is_not_in_the_store_is_named(tmp_path: Path, read: ReadFile) -> None:
+    inspector = ProgramInspector(tmp_path, INSPECT)
+    caption = StoredCaption(sha256=sha256(b"a dog"), read=read)
+    assert inspector.texts({"a.png": (9, 9)}, {}, {"a.txt": caption}).because == f"a.txt {LOST}"
+    whole = replace(caption, read=reading(b"a dog"))
+    assert inspector.texts({"a.png": (9, 9)}, {}, {"a.txt": whole}).because == ""
+
+
+def test_pictures_that_are_not_reached_in_time_may_be_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.adapters.places.inspector.LOOK_ALL_S", -1)
+    found = ProgramInspector(tmp_path, INSPECT).pictures({sha256(picture(1)): reading(picture(1))})
+    assert [(each.because, each.may_pass) for each in found.values()] == [(TOO_MUCH, True)]
+
+
+def test_a_panorama_has_a_small_copy_of_its_shape(tmp_path: Path) -> None:
+    wide = picture(1, (6000, 20))
+    found = ProgramInspector(tmp_path, INSPECT).pictures({sha256(wide): reading(wide)})
+    assert Image.open(io.BytesIO(found[sha256(wide)].thumbnail)).size == (256, 1)
 
 
 CRASHES = """
@@ -60,7 +89,7 @@ def test_a_file_that_ends_the_program_is_found_among_the_others(tmp_path: Path) 
     inspector = ProgramInspector(tmp_path, (sys.executable, "-c", CRASHES))
     found = inspector.pictures({sha256(each): reading(each) for each in contents})
     assert len(found) == 7 and all(map(is_sha256, found))
-    assert {key for key, each in found.items() if each.because == TOO_MUCH} == {sha256(b"bomb")}
+    assert {key for key, each in found.items() if each.because == TOO_MUCH and each.may_pass} == {sha256(b"bomb")}
 
 
 def test_where_the_program_does_not_start_no_file_is_to_blame(tmp_path: Path) -> None:

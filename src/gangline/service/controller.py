@@ -7,7 +7,7 @@ from gangline.service.attempts import end_overdue, end_unheeded
 from gangline.service.content.blobs import delete_given_up, give_up_unused
 from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
-from gangline.service.datasets.removal import continue_removals
+from gangline.service.datasets.removal import continue_removals, give_up_unfinished
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.tend import tend_experiment, tend_experiments
 from gangline.service.facts import number_facts
@@ -27,6 +27,8 @@ PRUNE_S = 600.0
 """Seconds between two runs of the tasks that nothing waits for: pruning and expiry."""
 SWEEP_S = 60.0
 """Seconds between two sweeps of the object store."""
+REMOVE_S = 3.0
+"""Seconds between two steps of the removal of data sets."""
 
 
 class Controller:
@@ -55,7 +57,8 @@ class Controller:
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
         self._every(PRUNE_S, now_ms, forget_requests, forget_labels)
-        self._every(SWEEP_S, now_ms, continue_removals, delete_given_up, sweep_attempts, sweep_uploads)
+        self._every(REMOVE_S, now_ms, continue_removals)
+        self._every(SWEEP_S, now_ms, give_up_unfinished, delete_given_up, sweep_attempts, sweep_uploads)
         self._every(SWEEP_S, now_ms, bound_backlogs, shorten_logs)
 
     def glance(self, now_ms: int) -> None:

@@ -84,7 +84,7 @@ class Sets:
 class InspectorHere(ProgramInspector):
     """The same without a process for each step: the program's own functions."""
 
-    def _asked(self, folder: Path, question: Mapping[str, Any]) -> Any:
+    def _asked(self, folder: Path, question: Mapping[str, Any], seconds: float) -> Any:
         if "pictures" in question:
             return inspect_pictures(folder / "files", question["pictures"])
         return inspect_texts(folder / "files", question["photos"], question["masks"])

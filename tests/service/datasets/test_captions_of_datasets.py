@@ -73,6 +73,17 @@ def test_changed_captions_make_a_new_version_and_the_old_one_stays(timber: Sets,
     assert exported(typed, "timber@1").startswith("photo,caption\na.png,a dog\n")
 
 
+def test_captions_of_an_older_version_say_which_newer_one_is_not_in_the_new_one(
+    timber: Sets, typed: Typed, tmp_path: Path
+) -> None:
+    table = tmp_path / "t.csv"
+    for caption in ("a wolf", "a fox"):
+        table.write_text(f"photo,caption\na.png,{caption}\n")
+        code, _, err = typed("captions", "import", "timber@1", table)
+        assert code == 0, err
+    assert "timber@3 begins from timber@1; timber@2 is not in it" in err
+
+
 def test_captions_that_are_the_same_make_no_version(timber: Sets, typed: Typed, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(exported(typed, "timber@1"))

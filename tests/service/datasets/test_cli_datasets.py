@@ -3,13 +3,16 @@
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
 from gangline import Client, train_lora
-from gangline.core.errors import BadInput, Damaged
+from gangline.core.errors import BadInput, Damaged, Unreachable
+from gangline.core.files import Signed
 from gangline.core.specs.spec import parse_spec
 from tests.conftest import BASE, Typed
 from tests.service.conftest import OPERATOR
@@ -208,3 +211,74 @@ def test_a_file_that_changes_while_it_is_uploaded_is_refused(served: Sets, tmp_p
         client.datasets._missing = changing  # type: ignore[method-assign,assignment]
         with pytest.raises(BadInput, match=r"a\.png changed while it was uploaded"):
             client.datasets.push("timber", {"a.png": path}, progress=change)
+
+
+def test_a_store_that_refuses_an_upload_is_named_with_its_status(
+    served: Sets, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = served.service.objects.sign_put
+
+    def refusing(*given: Any, **named: Any) -> Signed:
+        signed = sent(*given, **named)
+        return replace(signed, url=f"{signed.url}0")  # no signature of the store's
+
+    monkeypatch.setattr(served.service.objects, "sign_put", refusing)
+    with Client() as client, pytest.raises(Unreachable, match=r"the object store refused a\.png with status 403"):
+        client.datasets.push("timber", {"a.png": photos / "a.png"})
+
+
+def test_a_large_file_that_is_stored_already_is_not_counted_as_sent(
+    served: Sets, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.wire.client.datasets.PART_BYTES", 10)
+    with Client() as client:
+        assert client.datasets.upload({"a.png": photos / "a.png"}).sent == 1
+        again = client.datasets.upload({"a.png": photos / "a.png"})
+        assert (again.sent, again.stored) == (0, 1)
+
+
+def test_a_removal_that_was_confirmed_removes_no_version_that_came_since(
+    served: Sets, typed: Typed, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pushed(typed, photos)
+    served.check()
+
+    def confirmed(_what: str, shown: str) -> bool:
+        assert shown.startswith("timber@1: 4 files")
+        served.ready("timber", {"a.png": picture(8)})
+        return True
+
+    monkeypatch.setattr("gangline.cli.data.datasets.is_confirmed", confirmed)
+    code, _, err = typed("datasets", "rm", "timber")
+    assert code == 2 and "timber has other versions than were shown: now timber@1 and timber@2" in err
+    assert len(served.get("/v1/datasets/timber").json()) == 2
+
+
+def test_who_waits_looks_ever_less_often_and_never_where_nothing_checks(
+    served: Sets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 9:
+            served.check()
+
+    monkeypatch.setattr("gangline.wire.client.datasets.sleep", pause)
+    served.add("timber", {"a.png": picture(1)})
+    with Client() as client:
+        assert client.datasets.wait("timber", 1).state == "ready"
+        assert pauses[:2] == [0.5, 0.75] and pauses[-1] == 5.0 == max(pauses)
+        served.add("timber", {"a.png": picture(2)})
+        served.service.app.state.deployment = replace(served.service.deployment, inspector=None)
+        with pytest.raises(Unreachable, match="timber@2 waits for its check, but this server checks no data sets"):
+            client.datasets.wait("timber", 2)
+        assert len(pauses) == 9
+
+
+def test_all_versions_are_listed_page_by_page(served: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangline.wire.client.datasets.PAGE", 2)
+    for number in range(5):
+        served.add("timber", {"a.png": picture(number)})
+    with Client() as client:
+        assert [version.number for version in client.datasets.versions("timber")] == [5, 4, 3, 2, 1]

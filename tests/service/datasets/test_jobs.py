@@ -40,7 +40,7 @@ def test_a_photo_of_it_may_be_held_out_by_its_name(sets: Sets) -> None:
     assert [file["path"] for file in spec["held_out"]] == ["b.png"]
     assert [file["path"] for file in spec["photos"]] == ["a.png"]
     answer = sets.submit(photos="timber", held_out=["z.png"])
-    assert answer.status_code == 422 and "z.png is no photo of timber@1" in answer.json()["detail"]
+    assert answer.status_code == 422 and "z.png is not a photo of timber@1" in answer.json()["detail"]
 
 
 def test_what_is_not_there_or_not_ready_is_refused_with_a_sentence(sets: Sets) -> None:

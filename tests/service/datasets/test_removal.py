@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from gangline.core.jobs.keys import blob_key, thumbnail_key
 from gangline.service.content.blobs import give_up_unused
 from gangline.service.datasets import removal
@@ -94,19 +96,17 @@ def test_no_age_deletes_what_a_version_has(sets: Sets) -> None:
     assert next(kind for kind in kinds if kind["kind"] == "uploads")["going_bytes"] == 0
 
 
-def test_a_removal_that_was_cut_off_is_finished_by_the_controller(sets: Sets) -> None:
+def test_a_removal_that_is_cut_off_between_its_steps_leaves_nothing(sets: Sets) -> None:
     sets.ready("timber", DOGS)
-    stopped = replace(sets.service.deployment, objects=_Away())
-    try:
-        removal.remove_versions(stopped, PROJECT, removal.DatasetReference(name="timber"), sets.service.now_ms)
-    except ConnectionError:
-        pass
-    else:
-        raise AssertionError("the store was away")
+    assert sets.remove("timber").status_code == 200
     assert sets.get("/v1/datasets/timber").status_code == 404, "nobody sees it any more"
-    later(sets, 120)
+    with pytest.raises(ConnectionError):
+        removal.continue_removals(replace(sets.service.deployment, objects=_Away()), sets.service.now_ms)
+    assert has_thumbnail(sets, picture(1))
+    later(sets)
     later(sets)
     assert not any(is_stored(sets, content) for content in DOGS.values())
+    assert not any(has_thumbnail(sets, content) for content in DOGS.values())
     assert all(sets.service.look(f"SELECT * FROM {table}") == [] for table in ROWS)
 
 
@@ -115,6 +115,124 @@ class _Away:
 
     def __getattr__(self, name: str) -> object:
         raise ConnectionError
+
+
+def test_a_request_gives_versions_up_and_a_tick_removes_a_bounded_number_of_their_files(
+    sets: Sets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "AT_ONCE", 2)
+    monkeypatch.setattr(removal, "VERSIONS_AT_ONCE", 2)
+    for name in ("timber", "limber", "amber"):
+        sets.add(name, {f"{number}.txt": f"{name} {number}".encode() for number in range(5)} | {"a.png": picture(1)})
+        assert sets.remove(name).status_code == 200
+
+    def left() -> list[int]:
+        counts = sets.service.look("SELECT COUNT(*) AS files FROM dataset_file GROUP BY version ORDER BY 1")
+        return [row["files"] for row in counts]
+
+    assert left() == [6, 6, 6]
+    later(sets, 5)
+    assert left() == [4, 4, 6]
+    later(sets, 5)
+    assert left() == [2, 4, 4], "the version whose last step is longest ago comes first"
+    for _ in range(10):
+        later(sets, 5)
+    assert left() == [] and sets.service.look("SELECT * FROM dataset_version") == []
+
+
+@pytest.mark.parametrize("files", [200, 800])
+def test_a_step_of_a_removal_looks_each_content_up_once(sets: Sets, files: int) -> None:
+    """Captions are often the same: the work of a step must not grow with the square of the files."""
+    sets.upload(b"a dog", picture(1))
+    same = [named(f"{number}.txt", b"a dog") for number in range(files)]
+    assert sets.post("timber", {"files": [named("a.png", picture(1)), *same]}).status_code == 201
+    sets.remove("timber")
+    asked = list[int]()
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            return getattr(sets.service.deployment.store, name)
+
+        def load(self, name: str, **values: object) -> object:
+            rows = sets.service.deployment.store.load(name, **values)
+            asked.append(len(rows)) if name == "contents_going" else None
+            return rows
+
+    removal.continue_removals(replace(sets.service.deployment, store=Counting()), sets.service.now_ms)  # type: ignore[arg-type]
+    assert asked == [1], "the caption, once"
+
+
+def test_the_numbers_that_jobs_remember_are_not_given_again(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    job = sets.submit(photos="timber").json()["summary"]["id"]
+    sets.service.ask("POST", f"/v1/jobs/{job}/cancel")
+    sets.remove("timber")
+    later(sets)
+    later(sets)
+    assert sets.service.look("SELECT * FROM dataset") == []
+    assert sets.ready("timber", DOGS)["number"] == 2
+    assert sets.get("/v1/datasets").json()[0]["jobs"] == 0, "the job named another data set of this name"
+
+
+def test_versions_that_were_not_shown_are_not_removed(sets: Sets) -> None:
+    for number in range(2):
+        sets.ready("timber", {"a.png": picture(number)})
+    shown = "&".join(f"versions={number}" for number in sets.get("/v1/datasets/timber/removal").json()["versions"])
+    sets.ready("timber", {"a.png": picture(7)})
+    answer = sets.remove(f"timber?{shown}")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == (
+        "timber has other versions than were shown: now timber@1, timber@2 and timber@3; nothing was removed"
+    )
+    assert len(sets.get("/v1/datasets/timber").json()) == 3
+    assert sets.remove(f"timber?{shown}&versions=3").status_code == 200
+
+
+def test_two_versions_with_the_same_photos_that_are_removed_at_once_leave_nothing(
+    sets: Sets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets.ready("timber", DOGS)
+    sets.ready("limber", DOGS)
+    for name in ("timber", "limber"):
+        sets.remove(name)
+    monkeypatch.setattr(removal, "VERSIONS_AT_ONCE", 1)
+    later(sets, 5)
+    assert sets.service.look("SELECT * FROM photo") == [], "a version that is removed holds nothing"
+    assert not has_thumbnail(sets, picture(1))
+    for _ in range(3):
+        later(sets)
+    assert all(sets.service.look(f"SELECT * FROM {table}") == [] for table in ROWS)
+    assert not any(is_stored(sets, content) for content in DOGS.values())
+
+
+def test_a_push_in_the_midst_of_a_removal_keeps_its_thumbnails(sets: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets.ready("timber", {"a.png": picture(1), "b.png": picture(2)})
+    sets.service.wait(1)
+    sets.remove("timber")
+    forget = removal.forget_thumbnails
+
+    def meanwhile(deployment: object, project: str, contents: list[str]) -> None:
+        sets.service.execute("UPDATE blob SET going = ''")
+        sets.ready("limber", {"a.png": picture(1)})
+        forget(deployment, project, contents)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(removal, "forget_thumbnails", meanwhile)
+    removal.continue_removals(sets.service.deployment, sets.service.now_ms)
+    sha256 = named("a", picture(1))["sha256"]
+    assert sets.get(f"/v1/datasets/limber/1/thumbnails/{sha256}").status_code == 200
+    assert not has_thumbnail(sets, picture(2))
+
+
+def test_of_many_jobs_that_named_a_version_a_hundred_are_listed_and_all_are_counted(
+    sets: Sets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "JOBS_LISTED_MAX", 2)
+    sets.ready("timber", DOGS)
+    for _ in range(3):
+        job = sets.submit(photos="timber").json()["summary"]["id"]
+        sets.service.ask("POST", f"/v1/jobs/{job}/cancel")
+    shown = sets.get("/v1/datasets/timber/removal").json()
+    assert (len(shown["jobs"]), shown["jobs_count"]) == (2, 3)
 
 
 def test_a_push_that_was_never_completed_is_forgotten_after_a_day(sets: Sets) -> None:

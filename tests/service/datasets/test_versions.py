@@ -5,21 +5,94 @@ import io
 import pytest
 from PIL import Image
 
+from gangline.core.jobs.keys import blob_key, thumbnail_key
 from gangline.service.datasets.check import check_datasets
+from tests.service.conftest import PROJECT
 from tests.service.datasets.conftest import Sets, named, picture
 
 DOGS = {"a.png": picture(1), "b.png": picture(2), "a.txt": b"a dog on a lawn"}
 
 
-def test_a_version_is_its_content_so_the_same_files_again_are_the_same_version(sets: Sets) -> None:
+def test_the_files_of_the_newest_version_again_are_that_version(sets: Sets) -> None:
     first = sets.add("timber", DOGS)
     again = sets.add("timber", dict(reversed(DOGS.items())))
     assert (first["number"], first["made"], again["made"]) == (1, True, False)
     assert first["digest"] == again["digest"] and again["number"] == 1
     other = sets.add("timber", DOGS | {"c.png": picture(3)})
     assert other["number"] == 2 and other["digest"] != first["digest"]
-    assert sets.add("timber", DOGS)["number"] == 1, "an old version is found again"
+    assert sets.add("timber", DOGS | {"c.png": picture(3)})["number"] == 2
     assert [each["number"] for each in sets.get("/v1/datasets/timber").json()] == [2, 1]
+    assert [each["number"] for each in sets.get("/v1/datasets/timber?limit=1").json()] == [2]
+    assert [each["number"] for each in sets.get("/v1/datasets/timber?below=2").json()] == [1]
+
+
+def test_who_goes_back_to_earlier_photos_gets_a_new_version_that_jobs_take(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    sets.ready("timber", {"a.png": picture(1)})
+    back = sets.add("timber", DOGS)
+    assert (back["number"], back["made"]) == (3, True)
+    sets.check()
+    assert sets.submit(photos="timber").json()["dataset"] == "timber@3"
+
+
+def test_a_change_of_an_older_version_says_which_newer_ones_are_not_in_it(sets: Sets) -> None:
+    for number in range(4):
+        sets.ready("timber", {f"{number}.png": picture(number), "x.png": picture(9)})
+    made = sets.post("timber", {"from": 2, "remove": ["x.png"]}).json()
+    assert (made["number"], made["began_from"], made["left_out"]) == (5, 2, [3, 4])
+    again = sets.post("timber", {"from": 2, "remove": ["x.png"]}).json()
+    assert (again["number"], again["made"], again["left_out"]) == (5, False, [])
+    sets.upload(b"a dog")
+    made = sets.post("timber", {"from": 5, "put": [named("a.txt", b"a dog")]}).json()
+    assert (made["number"], made["left_out"]) == (6, [])
+
+
+def test_a_refused_version_that_is_pushed_again_is_checked_again(sets: Sets) -> None:
+    sets.ready("timber", DOGS | {"z.jpg": b"words"})
+    again = sets.add("timber", DOGS | {"z.jpg": b"words"})
+    assert (again["number"], again["state"], again["made"]) == (1, "checking", False)
+    assert again["because"] == "2 of 3 pictures are checked"
+    sets.check()
+    assert sets.show("timber", 1)["state"] == "refused"
+
+
+def test_lists_of_versions_have_no_findings_and_one_version_has(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    assert sets.get("/v1/datasets/timber").json()[0]["findings"] is None
+    assert sets.get("/v1/datasets").json()[0]["newest"]["findings"] is None
+    assert sets.show("timber", 1)["findings"]["tiny_count"] == 2
+
+
+def test_a_caption_that_is_gone_from_the_store_refuses_the_version_by_its_name(sets: Sets) -> None:
+    sets.add("timber", DOGS)
+    sets.service.objects.delete([blob_key(PROJECT, named("a", DOGS["a.txt"])["sha256"])])
+    sets.check()
+    found = sets.show("timber", 1)
+    assert (found["state"], found["because"].partition(":")[0]) == (
+        "refused",
+        "a.txt is not in the object store any more",
+    )
+
+
+def test_a_photo_that_is_gone_refuses_its_version_after_three_steps_and_no_later_one(sets: Sets) -> None:
+    sets.add("timber", DOGS)
+    content = sets.service.objects.read(blob_key(PROJECT, named("a", picture(2))["sha256"]))
+    key = blob_key(PROJECT, named("a", picture(2))["sha256"])
+    sets.service.objects.delete([key])
+    steps = [sets.show("timber", 1)["state"] for _ in check_datasets(sets.service.deployment)]
+    assert steps == ["checking", "checking", "refused"]
+    assert sets.show("timber", 1)["because"].startswith("b.png is not in the object store any more")
+    sets.service.objects.write(key, content)
+    assert sets.ready("timber", DOGS)["state"] == "ready", "the photo is back"
+
+
+def test_a_thumbnail_that_is_gone_from_the_store_is_a_404_with_a_sentence(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    sha256 = named("a", picture(1))["sha256"]
+    sets.service.objects.delete([thumbnail_key(PROJECT, sha256)])
+    answer = sets.get(f"/v1/datasets/timber/1/thumbnails/{sha256}")
+    assert answer.status_code == 404 and answer.json()["detail"] == f"there is no thumbnail of {sha256} in timber@1"
+    assert sets.get("/v1/datasets/timber/1/thumbnails/nothing").status_code == 422
 
 
 def test_a_version_is_checked_and_says_what_its_photos_show(sets: Sets) -> None:
@@ -116,8 +189,7 @@ def test_names_of_files_may_be_in_any_script(sets: Sets) -> None:
 def test_a_file_that_was_not_uploaded_adds_no_version(sets: Sets) -> None:
     answer = sets.post("timber", {"files": [named("a.png", b"never sent")]})
     assert (
-        answer.status_code == 422
-        and "1 files are not in the object store, the first is a.png" in answer.json()["detail"]
+        answer.status_code == 422 and "1 file is not in the object store, the first is a.png" in answer.json()["detail"]
     )
     assert sets.get("/v1/datasets").json() == []
 

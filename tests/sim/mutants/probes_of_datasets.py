@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 from gangline.core.datasets.names import DatasetReference
@@ -84,6 +85,7 @@ def paths(bench: Bench, version: str) -> list[str]:
 
 def remove(bench: Bench, name: str, number: int | None = None) -> None:
     removal.remove_versions(bench.deployment, PROJECT, DatasetReference(name=name, number=number), bench.now_ms)
+    removal.continue_removals(bench.deployment, bench.now_ms)
 
 
 def name_in_job(bench: Bench, named: str) -> str:
@@ -112,6 +114,146 @@ def each_name_of_each_project_counts_its_versions_by_itself(bench: Bench) -> Non
         assert add(bench, "timber", names[2], project="other") == number
     assert [each.number for each in versions.versions_of(bench.deployment, PROJECT, "timber")] == [2, 1]
     assert [each.newest.number for each in versions.datasets_of(bench.deployment, "other")] == [2]
+
+
+@probe()
+def numbers_that_jobs_of_a_removed_data_set_remember_are_not_given_again(bench: Bench) -> None:
+    for name, project in (("timber", "other"), ("limber", PROJECT)):  # neither of these counts
+        of_name = {"project": project, "name": name, "number": 7, "digest": "", "version": "gone"}
+        bench.store.apply(write("add_job_dataset", job=f"job of {name}", **of_name))
+    assert add(bench, "timber", "a.png") == 1
+    assert add(bench, "limber", "a.png") == 8
+    of_name = {"project": PROJECT, "name": "amber", "number": 3, "digest": "", "version": "gone"}
+    bench.store.apply(write("add_job_dataset", job="job of amber", **of_name))
+    assert add(bench, "amber", "a.png") == 4
+
+
+@probe()
+def photos_that_are_pushed_again_are_the_newest_version_and_no_older_one(bench: Bench) -> None:
+    for number, name in enumerate(("a.png", "b.png", "a.png"), 1):
+        assert ready(bench, "timber", name) == number
+        assert add(bench, "timber", name) == number
+    remove(bench, "timber", 3)
+    assert add(bench, "timber", "b.png") == 2, "the newest one that is there"
+    upload(bench, files("c.png"))
+    bench.store.look("UPDATE dataset_version SET state = 'adding' WHERE number = 2")
+    assert add(bench, "timber", "b.png") == 2 and state(bench, "timber", 2) == "checking"
+
+
+@probe()
+def a_refused_version_that_is_pushed_again_is_looked_at_again(bench: Bench) -> None:
+    for name in ("a.png", "b.png"):
+        ready(bench, "timber" if name == "a.png" else "limber", name)
+    bench.store.look("UPDATE photo SET because = 'is not an image'")
+    bench.store.look("UPDATE dataset_version SET state = 'refused', because = 'a.png is not an image', tries = 3")
+    add(bench, "timber", "a.png")
+    assert bench.look("SELECT state, tries FROM dataset_version WHERE because = ''") == [("checking", 0)]
+    assert bench.look("SELECT sha256 FROM photo") == [files("b.png")[0].sha256], (
+        "the other one is of no version of these"
+    )
+    check(bench)
+    assert state(bench, "timber", 1) == "ready"
+    bench.store.look("UPDATE dataset_version SET state = 'refused'")
+    bench.store.look("UPDATE photo SET because = 'is not an image'")
+    bench.meanwhile("check_version_again", lambda: bench.store.look("UPDATE dataset_version SET state = 'going'"))
+    assert is_away(lambda: add(bench, "timber", "a.png"))
+    assert set(bench.look("SELECT state FROM dataset_version")) == {"going"}
+    assert len(bench.look("SELECT sha256 FROM photo")) == 2, "nothing is forgotten for it"
+
+
+@probe()
+def a_photo_that_cannot_be_looked_at_refuses_its_version_after_three_steps(bench: Bench) -> None:
+    add(bench, "timber", "a.png", "b.png")
+    lost, inspector = files("a.png")[0].sha256, Inspector()
+
+    def pictures(wanted: Mapping[str, Any]) -> Mapping[str, InspectedPicture]:
+        failed = {sha256: InspectedPicture(because="is lost", may_pass=True) for sha256 in wanted if sha256 == lost}
+        return dict(inspector.pictures(wanted)) | failed
+
+    forgetful: Any = SimpleNamespace(pictures=pictures, texts=inspector.texts)
+    deployment = replace(bench.deployment, inspector=forgetful)
+    steps = check_datasets(deployment)
+    next(steps)
+    assert bench.look("SELECT tries, state FROM dataset_version") == [(1, "checking")]
+    assert bench.look("SELECT sha256 FROM photo") == [files("b.png")[0].sha256], "the other one is known"
+    next(steps)
+    bench.store.look("DELETE FROM photo")
+    bench.meanwhile("judge_dataset_version", lambda: remove(bench, "timber"))
+    for _ in steps:
+        pass
+    assert bench.look("SELECT sha256 FROM photo") == [], "it was removed meanwhile"
+    bench.store.look("UPDATE blob SET going = ''")
+    add(bench, "limber", "a.png")
+    for _ in check_datasets(deployment):
+        pass
+    assert bench.look("SELECT state, because FROM dataset_version") == [("refused", "a.png is lost")]
+    assert bench.look("SELECT sha256 FROM photo") == []
+
+
+@probe()
+def a_refused_version_keeps_what_is_known_of_its_usable_photos(bench: Bench) -> None:
+    ready(bench, "timber", "a.png")
+    bench.store.look("UPDATE dataset_version SET state = 'refused'")
+    add(bench, "timber", "a.png")
+    assert len(bench.look("SELECT sha256 FROM photo")) == 1
+    bench.store.look("UPDATE dataset_version SET state = 'refused'")
+    bench.store.look("UPDATE photo SET because = 'is not an image'")
+    add(bench, "limber", "a.png", project="other")
+    check(bench)
+    add(bench, "timber", "a.png")
+    assert bench.look("SELECT project FROM photo") == ["other"]
+
+
+@probe()
+def of_two_servers_one_takes_a_step_of_a_removal(bench: Bench) -> None:
+    ready(bench, "timber", "a.png")
+    bench.wait(1)
+    request = removal.remove_versions
+    request(bench.deployment, PROJECT, DatasetReference(name="timber"), bench.now_ms)
+    taken: Callable[[], object] = lambda: bench.store.look(  # noqa: E731
+        "UPDATE dataset_version SET moved_ms = moved_ms + 1"
+    )
+    bench.meanwhile("move_dataset_removal", taken)
+    removal.continue_removals(bench.deployment, bench.now_ms)
+    assert bench.look("SELECT going FROM blob WHERE sha256 = ?", files("a.png")[0].sha256) == [""]
+    before = bench.look("SELECT moved_ms FROM dataset_version")
+    removal.continue_removals(bench.deployment, bench.now_ms)
+    assert before and bench.look("SELECT id FROM dataset_version") == []
+
+
+@probe()
+def a_removal_goes_on_only_with_versions_that_were_given_up(bench: Bench) -> None:
+    for name in ("a.png", "b.png"):
+        ready(bench, "timber", name)
+    remove(bench, "timber", 1)
+    assert bench.look("SELECT number FROM dataset_version") == [2]
+    ready(bench, "limber", "c.png")
+    assert len(bench.look("SELECT path FROM dataset_file")) == 2
+
+
+@probe()
+def of_two_that_two_requests_remove_at_once_nothing_is_left(bench: Bench) -> None:
+    ready(bench, "timber", "a.png")
+    ready(bench, "limber", "a.png")
+    bench.wait(1)
+    for name in ("timber", "limber"):
+        removal.remove_versions(bench.deployment, PROJECT, DatasetReference(name=name), bench.now_ms)
+    removal.continue_removals(bench.deployment, bench.now_ms)
+    assert bench.look("SELECT sha256 FROM photo") == []
+    assert bench.objects.stat(thumbnail_key(PROJECT, files("a.png")[0].sha256)) is None
+    assert bench.look("SELECT going FROM blob WHERE sha256 = ?", files("a.png")[0].sha256) == ["asked"]
+
+
+@probe()
+def a_version_that_is_completed_while_it_is_given_up_as_unfinished_stays(bench: Bench) -> None:
+    add(bench, "timber", "a.png")
+    bench.store.look("UPDATE dataset_version SET state = 'adding'")
+    bench.wait(2 * DAY_S)
+    bench.meanwhile(
+        "give_up_unfinished_version", lambda: bench.store.look("UPDATE dataset_version SET state = 'ready'")
+    )
+    removal.give_up_unfinished(bench.deployment, bench.now_ms)
+    assert bench.look("SELECT state FROM dataset_version") == ["ready"]
 
 
 @probe()
@@ -148,7 +290,7 @@ def files_of_an_interrupted_push_are_added_once(bench: Bench) -> None:
 def a_version_that_was_given_up_meanwhile_takes_no_more_files(bench: Bench) -> None:
     upload(bench, files("a.png"))
     bench.meanwhile("add_dataset_file", lambda: bench.store.look("UPDATE dataset_version SET state = 'going'"))
-    versions.add_version(bench.deployment, PROJECT, "timber", files("a.png"), bench.now_ms)
+    assert is_away(lambda: add(bench, "timber", "a.png"))
     assert bench.look("SELECT path FROM dataset_file") == []
     assert bench.look("SELECT state FROM dataset_version") == ["going"]
 
@@ -158,7 +300,7 @@ def a_version_that_was_completed_and_removed_is_not_shown_again(bench: Bench) ->
     upload(bench, files("a.png"))
     gone: Callable[[], object] = lambda: bench.store.look("UPDATE dataset_version SET state = 'going'")  # noqa: E731
     bench.meanwhile("complete_dataset_version", gone)
-    versions.add_version(bench.deployment, PROJECT, "timber", files("a.png"), bench.now_ms)
+    assert is_away(lambda: add(bench, "timber", "a.png"))
     assert bench.look("SELECT state FROM dataset_version") == ["going"]
 
 
@@ -311,7 +453,7 @@ def an_unfinished_push_that_goes_on_is_not_given_up(bench: Bench) -> None:
     bench.store.look("UPDATE dataset_version SET state = 'adding'")
     bench.wait(2 * DAY_S)
     bench.meanwhile("give_up_unfinished_version", lambda: add(bench, "timber", "a.png"))
-    removal.continue_removals(bench.deployment, bench.now_ms)
+    removal.give_up_unfinished(bench.deployment, bench.now_ms)
     assert state(bench, "timber", 1) == "checking"
 
 
@@ -339,9 +481,7 @@ def a_name_goes_with_its_last_version_and_not_before(bench: Bench) -> None:
 def what_is_known_of_a_photo_stays_as_long_as_a_version_of_its_project_has_it(bench: Bench) -> None:
     ready(bench, "timber", "a.png")
     ready(bench, "limber", "b.png")
-    shared = {"version": "v", "path": "a.png", "project": PROJECT, "sha256": files("a.png")[0].sha256}
-    added = write("add_dataset_file", **shared, bytes=9, role="photo")
-    bench.meanwhile("drop_photo", lambda: bench.store.apply(added))
+    bench.meanwhile("drop_photo", lambda: add(bench, "amber", "a.png"))
     remove(bench, "timber")
     known = bench.look("SELECT sha256 FROM photo WHERE project = ?", PROJECT)
     assert set(known) == {file.sha256 for file in files("a.png", "b.png")}

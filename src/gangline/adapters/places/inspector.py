@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +12,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gangline.adapters.places.looking import LOOK_S, answer_of
-from gangline.core.display import as_words
+from gangline.core.display import as_words, printable
 from gangline.core.errors import NotFound, Unreachable
-from gangline.ports.places.inspector import InspectedPicture, InspectedTexts, ReadFile
+from gangline.ports.places.inspector import InspectedPicture, InspectedTexts, ReadFile, StoredCaption
 
 THUMBNAIL_BYTES_MAX = 400_000
 """A picture of 256 × 256 pixels takes less, whatever it shows."""
 TOO_MUCH = "takes too much memory or time to decode"
 LOST = "is not in the object store any more: remove this version, and push it again"
 FORMAT_MAX = 20
+LOOK_ALL_S = 3000
+"""The time of all pictures of a step. One that takes all of the program's 240 s is found among 64 within half an hour."""
 
 
 class ProgramInspector:
@@ -32,40 +35,46 @@ class ProgramInspector:
     def pictures(self, files: Mapping[str, ReadFile]) -> Mapping[str, InspectedPicture]:
         with self._a_folder() as folder:
             here = {sha256: _save(read, folder / "files" / sha256) == sha256 for sha256, read in files.items()}
-            found = self._looked_at(folder, [sha256 for sha256, whole in here.items() if whole])
-            lost = {sha256: InspectedPicture(because=LOST) for sha256, whole in here.items() if not whole}
+            ends_s = time.monotonic() + LOOK_ALL_S
+            found = self._looked_at(folder, [sha256 for sha256, whole in here.items() if whole], ends_s)
+            lost = {
+                sha256: InspectedPicture(because=LOST, may_pass=True) for sha256, whole in here.items() if not whole
+            }
             return found | lost
 
     def texts(
         self,
         photos: Mapping[str, tuple[int, int]],
         masks: Mapping[str, tuple[int, int]],
-        captions: Mapping[str, ReadFile],
+        captions: Mapping[str, StoredCaption],
     ) -> InspectedTexts:
         with self._a_folder() as folder:
-            for path, read in captions.items():
+            for path, caption in captions.items():
                 (folder / "files" / path).parent.mkdir(parents=True, exist_ok=True)
-                _save(read, folder / "files" / path)
-            answer = self._asked(folder, {"photos": dict(photos), "masks": dict(masks)})
+                if _save(caption.read, folder / "files" / path) != caption.sha256:
+                    return InspectedTexts(because=f"{printable(path)} {LOST}", notes=())
+            answer = self._asked(folder, {"photos": dict(photos), "masks": dict(masks)}, LOOK_S)
             if answer is None:
                 raise Unreachable("the captions could not be read: the program that reads them did not finish")
             return InspectedTexts(because=as_words(answer["because"]), notes=tuple(map(as_words, answer["notes"])))
 
-    def _looked_at(self, folder: Path, names: Sequence[str]) -> dict[str, InspectedPicture]:
-        """Return what each file is. Where the program fails, look at halves of the files, so that one file is to blame."""
-        answer = self._asked(folder, {"pictures": list(names)})
+    def _looked_at(self, folder: Path, names: Sequence[str], ends_s: float) -> dict[str, InspectedPicture]:
+        """Return what each file is. Where the program fails, look at halves of the files, so that one file is to blame. Those that are not
+        reached before the end may be looked at again."""
+        left_s = ends_s - time.monotonic()
+        answer = self._asked(folder, {"pictures": list(names)}, min(LOOK_S, left_s)) if left_s > 0 else None
         if answer is not None:
             return {name: _picture(answer[name], folder / "files" / f"{name}.jpg") for name in names}
-        if len(names) > 1:
+        if len(names) > 1 and left_s > 0:
             half = len(names) // 2
-            return self._looked_at(folder, names[:half]) | self._looked_at(folder, names[half:])
-        if self._asked(folder, {"pictures": []}) is None:  # then no file is to blame
+            return self._looked_at(folder, names[:half], ends_s) | self._looked_at(folder, names[half:], ends_s)
+        if left_s > 0 and self._asked(folder, {"pictures": []}, LOOK_S) is None:  # then no file is to blame
             raise Unreachable("the photos could not be checked: the program that decodes them does not start")
-        return {name: InspectedPicture(because=TOO_MUCH) for name in names}
+        return {name: InspectedPicture(because=TOO_MUCH, may_pass=True) for name in names}
 
-    def _asked(self, folder: Path, question: Mapping[str, Any]) -> Any:
+    def _asked(self, folder: Path, question: Mapping[str, Any], seconds: float) -> Any:
         (folder / "question.json").write_text(json.dumps(question))
-        return answer_of([*self._look, str(folder)], lambda: None, seconds=LOOK_S)
+        return answer_of([*self._look, str(folder)], lambda: None, seconds=seconds)
 
     @contextmanager
     def _a_folder(self) -> Iterator[Path]:

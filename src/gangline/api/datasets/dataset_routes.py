@@ -29,7 +29,13 @@ router = APIRouter(prefix="/v1", tags=["datasets"], route_class=UserRoute)
 BLOBS_MAX = 500
 """Files of one request: their grants make an answer of some 200 kB."""
 CHANGES_MAX = 10_000
+SHOWN_MAX = 2000
 VersionNumber = Annotated[int, Path(), Ge(1), Le(NUMBER_MAX)]
+Below = Annotated[int, Query(ge=1, le=NUMBER_MAX, description="List versions with numbers below this one.")]
+ShownVersions = Annotated[
+    tuple[Annotated[int, Ge(1), Le(NUMBER_MAX)], ...],
+    Query(alias="versions", max_length=SHOWN_MAX, description="Remove nothing if there are other versions than these."),
+]
 FilesLimit = Annotated[int, Query(ge=1, le=PART_MAX, description="List at most this many.")]
 IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 JPEG: dict[int | str, dict[str, Any]] = {
@@ -86,7 +92,8 @@ def add_dataset_version(
 ) -> DatasetVersionView:
     """Add a version of a data set. Its files must have been uploaded; it is checked in the background.
 
-    A version is its content: the same files again are the version that has them, and `made` is false. So a request can be repeated.
+    The same files as those of the newest version are that version, and `made` is false. So a request can be repeated. A version that was
+    refused is checked again then.
     """
     ways = sum((bool(wanted.files), wanted.manifest is not None, wanted.changes is not None))
     if ways != 1 or (wanted.changes is None and (wanted.put or wanted.remove)):
@@ -111,9 +118,16 @@ def list_datasets(
 
 
 @router.get("/datasets/{dataset}")
-def list_dataset_versions(deployment: ThisDeployment, project: ViewerOf, dataset: str) -> list[DatasetVersionView]:
-    """List the versions of a data set, newest first."""
-    return versions.versions_of(deployment, project, dataset)
+def list_dataset_versions(
+    deployment: ThisDeployment,
+    project: ViewerOf,
+    dataset: str,
+    below: Below = NUMBER_MAX,
+    limit: FilesLimit = PART_MAX,
+) -> list[DatasetVersionView]:
+    """List the versions of a data set, newest first: those with numbers below `below`, at most `limit`. What their checks found is in the
+    answer about one version."""
+    return versions.versions_of(deployment, project, dataset, below=below, limit=limit)
 
 
 @router.get("/datasets/{dataset}/removal")
@@ -123,9 +137,12 @@ def show_dataset_removal(deployment: ThisDeployment, project: ViewerOf, dataset:
 
 
 @router.delete("/datasets/{dataset}")
-def remove_dataset(deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str) -> DatasetRemovalView:
-    """Remove a data set with all its versions. Files that nothing else uses are deleted within a minute. 422 as its removal shows."""
-    return removal.remove_versions(deployment, project, DatasetReference(name=dataset), now)
+def remove_dataset(
+    deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str, shown: ShownVersions = ()
+) -> DatasetRemovalView:
+    """Remove a data set with all its versions. Files that nothing else uses are deleted in the background. 422 as its removal shows, or if
+    it has other versions than those in `versions`."""
+    return removal.remove_versions(deployment, project, DatasetReference(name=dataset), now, shown=shown)
 
 
 @router.get("/datasets/{dataset}/{version}")
@@ -155,7 +172,7 @@ def list_dataset_files(
 
 @router.get("/datasets/{dataset}/{version}/thumbnails/{sha256}", response_class=Response, responses=JPEG)
 def show_thumbnail(
-    deployment: ThisDeployment, project: ViewerOf, dataset: str, version: VersionNumber, sha256: str
+    deployment: ThisDeployment, project: ViewerOf, dataset: str, version: VersionNumber, sha256: Sha256
 ) -> Response:
     """Return a small copy of a picture of a version: a JPEG of at most 256 pixels. 404 before it was checked."""
     content = files.thumbnail(deployment, project, DatasetReference(name=dataset, number=version), sha256)
@@ -174,5 +191,5 @@ def show_version_removal(
 def remove_dataset_version(
     deployment: ThisDeployment, now: Now, project: MemberOf, dataset: str, version: VersionNumber
 ) -> DatasetRemovalView:
-    """Remove a version. Files that nothing else uses are deleted within a minute. 422 as its removal shows."""
+    """Remove a version. Files that nothing else uses are deleted in the background. 422 as its removal shows."""
     return removal.remove_versions(deployment, project, DatasetReference(name=dataset, number=version), now)

@@ -61,6 +61,8 @@ class DatasetPhotos:
             files = self._client.datasets.upload(local).files if local else ()
         version = self._version
         made = self._client.datasets.change(version.name, version.number, put=files, remove=removed)
+        if made.left_out:
+            say(made.left_out_in_words)
         checked = self._client.datasets.wait(made.name, made.number)
         if checked.state != "ready":
             raise BadInput(f"{checked.reference} is {checked.state}: {checked.because}")

@@ -51,7 +51,6 @@ def print_dataset(versions: Sequence[DatasetVersionView]) -> None:
             each.because,
         )
     out.print(rows)
-    say_findings(versions[0])
 
 
 def print_version(version: DatasetVersionView) -> None:
@@ -105,5 +104,5 @@ def _named(names: Sequence[str], count: int) -> str:
 def removal_in_words(going: DatasetRemovalView) -> str:
     versions = ", ".join(f"{going.name}@{number}" for number in going.versions)
     kept = f"; {counted(going.kept_files, 'file')}, {size(going.kept_bytes)}, stay, as jobs or other versions use them"
-    jobs = f"; {counted(len(going.jobs), 'ended job')} named it" if going.jobs else ""
+    jobs = f"; {counted(going.jobs_count, 'ended job')} named it" if going.jobs_count else ""
     return f"{versions}: {counted(going.files, 'file')}, {size(going.bytes)}{kept if going.kept_files else ''}{jobs}"

@@ -76,7 +76,7 @@ def push_dataset_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Upload photos as a new version of a data set. The same photos again are the version that has them.
+    """Upload photos as a new version of a data set. The photos of the newest version again are that version.
 
     A file that is stored already is not sent again, so after a break the same command continues. The server then checks every photo,
     and the command prints what it found: photos that look alike, blurred and small ones. The exit code is 2 if a photo cannot be used.
@@ -145,6 +145,7 @@ def show_dataset_command(
         print_json(list(versions))
     else:
         print_dataset(versions)
+        say_findings(client.datasets.get(wanted.name, versions[0].number))
 
 
 @app.command("pull")
@@ -193,11 +194,11 @@ def remove_dataset_command(
     if not yes and not is_confirmed("delete", removal_in_words(going)):
         say("nothing was deleted")
         raise typer.Exit(1)
-    gone = client.datasets.remove(wanted.name, wanted.number)
+    gone = client.datasets.remove(wanted.name, wanted.number, versions=going.versions)
     if output is Output.json:
         print_json(gone)
     else:
-        say(f"{wanted} is removed; files that nothing else uses are deleted within a minute")
+        say(f"{wanted} is removed; the server deletes files that nothing else uses, some 200 in a minute")
 
 
 def default_dataset_name(photos: Path) -> str:

@@ -93,7 +93,7 @@ def make_manifest(files: Files) -> VersionManifest:
         role, shown = role_of(file.path), printable(file.path)[:SHOWN_MAX]
         if role is None:
             raise BadInput(
-                f"{shown} is no photo, caption or mask",
+                f"{shown} is not a photo, caption or mask",
                 hint="photos and captions are at the top or in folders like `10_sks dog`, masks below masks/; leave other files out",
             )
         if file.bytes > FILE_BYTES_MAX:

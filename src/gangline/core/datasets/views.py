@@ -6,8 +6,12 @@ from typing import Literal
 from gangline.core.datasets.findings import DatasetFindings
 from gangline.core.datasets.roles import FileRole
 from gangline.core.files import Grant, Sha256
+from gangline.core.words import counted, listed
 
+NAMED_MAX = 3
 VersionState = Literal["checking", "ready", "refused"]
+NOTHING_CHECKS = "this server checks no data sets"
+"""Why a version is not checked: whoever waits for it would wait for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,9 @@ class MissingBlobsView:
 class DatasetVersionView:
     """A version of a data set. `digest` is the hash of its manifest; `because` says why it is refused, or how far its check is.
 
-    `findings` are None before the check has ended. `jobs` counts the jobs that named it. `made` is true in the answer to the request that
-    made it, and false where there was a version of the same content.
+    `findings` are None before the check has ended, and in lists. `jobs` counts the jobs that named it. `made` is true in the answer to the
+    request that made it, and false where the newest version has the same content. `began_from` is in the answer to a request that changed
+    a version: the number of that one; `left_out` are those of newer versions, which are not in it.
     """
 
     name: str
@@ -47,16 +52,29 @@ class DatasetVersionView:
     checked_ms: int | None = None
     findings: DatasetFindings | None = None
     made: bool = False
+    began_from: int | None = None
+    left_out: tuple[int, ...] = ()
 
     @property
     def reference(self) -> str:
         """How a job names this version."""
         return f"{self.name}@{self.number}"
 
+    @property
+    def left_out_in_words(self) -> str:
+        """A sentence about the newer versions that are not in one that was made from an older one; "" if there are none."""
+        if not self.left_out:
+            return ""
+        more = len(self.left_out) - NAMED_MAX
+        named = [f"{self.name}@{number}" for number in self.left_out[-NAMED_MAX:]]
+        listing = listed([*named, counted(more, "older version")] if more > 0 else named)
+        are = "is" if len(self.left_out) == 1 else "are"
+        return f"{self.reference} begins from {self.name}@{self.began_from}; {listing} {are} not in it"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetView:
-    """A data set with its newest version. `jobs` counts the jobs that named any of its versions."""
+    """A data set with its newest version. `jobs` counts the jobs that named any of its versions that are there."""
 
     name: str
     made_ms: int
@@ -83,12 +101,13 @@ class DatasetFileView:
 class DatasetRemovalView:
     """What is removed: versions by their numbers, contents that nothing else uses, and those that other versions or jobs keep.
 
-    `jobs` are those that have ended and named one of the versions.
+    `jobs` are the first hundred of those that have ended and named one of the versions, and `jobs_count` is how many there are.
     """
 
     name: str
     versions: tuple[int, ...]
     jobs: tuple[str, ...]
+    jobs_count: int
     files: int
     bytes: int
     kept_files: int

@@ -21,12 +21,16 @@ def files_of_version(
 def thumbnail(deployment: Deployment, project: str, reference: DatasetReference, sha256: str) -> bytes:
     """Return a JPEG of at most 256 pixels of a picture of a version. Raise `NotFound` if it has no such picture, or it was not checked."""
     version = find_version(deployment, project, reference)
-    rows = deployment.store.load("file_of_version", version=version["id"], sha256=sha256)
+    rows = deployment.store.load("file_of_version", project=project, version=version["id"], sha256=sha256)
+    missing = NotFound(
+        f"there is no thumbnail of {sha256} in {reference}", hint="a picture has one once it was checked"
+    )
     if not rows or not rows[0]["thumbnail_bytes"]:
-        raise NotFound(
-            f"there is no thumbnail of {sha256} in {reference}", hint="a picture has one once it was checked"
-        )
-    return deployment.objects.read(thumbnail_key(project, sha256))
+        raise missing
+    try:
+        return deployment.objects.read(thumbnail_key(project, sha256))
+    except NotFound:  # somebody deleted it from the store
+        raise missing from None
 
 
 def _view(deployment: Deployment, project: str, row: Row, now_ms: int) -> DatasetFileView:

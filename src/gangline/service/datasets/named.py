@@ -72,7 +72,7 @@ def _only(value: dict[str, Any], files: list[Row], shown: str) -> dict[str, Any]
 def _check_photos(field: str, wanted: list[str], photos: Mapping[str, object], shown: str) -> None:
     missing = next((path for path in wanted if path not in photos), None)
     if missing is not None:
-        raise BadInput(f"{field}: {printable(missing)[:SHOWN_MAX]} is no photo of {shown}")
+        raise BadInput(f"{field}: {printable(missing)[:SHOWN_MAX]} is not a photo of {shown}")
 
 
 def _fields(value: dict[str, Any], files: list[Row], shown: str) -> dict[str, Any]:

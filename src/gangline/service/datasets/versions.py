@@ -1,7 +1,9 @@
-"""Add versions of data sets, and show them. A version never changes: the same files again are the same version."""
+"""Add versions of data sets, and show them. A version never changes: the files of the newest one again are that version."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
 
 from gangline.core.datasets.findings import DatasetFindings
 from gangline.core.datasets.manifest import (
@@ -13,13 +15,14 @@ from gangline.core.datasets.manifest import (
     parse_manifest_files,
 )
 from gangline.core.datasets.names import DatasetReference, check_dataset_name
-from gangline.core.datasets.views import DatasetVersionView, DatasetView
+from gangline.core.datasets.views import NOTHING_CHECKS, DatasetVersionView, DatasetView
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.files import File, Files
 from gangline.core.jobs.keys import blob_key
 from gangline.core.jobs.lists.ids import as_list
 from gangline.core.parsing import parse_as
+from gangline.core.words import counted
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX
 from gangline.service.content.blobs import naming
@@ -27,12 +30,16 @@ from gangline.service.deployment import Deployment
 
 AT_ONCE = 500
 """Files of one transaction: it holds up other writers for some milliseconds."""
+NUMBER_MAX = 10**15
+LISTED_MAX = 1000
+NAMED_MAX = 10
+"""Versions that are named where one is missing."""
 
 
 def add_version(deployment: Deployment, project: str, name: str, files: Files, now_ms: int) -> DatasetVersionView:
-    """Add a version with these files, or return the one that has exactly these already.
+    """Add a version with these files, or return the newest one if it has exactly these; if that was refused, it is checked again.
 
-    Raise `BadInput` if no data set may have them, or one was not uploaded.
+    Raise `BadInput` if no data set may have them, or one was not uploaded; `Unreachable` if the version is removed meanwhile.
     """
     check_dataset_name(name)
     manifest = make_manifest(files)
@@ -40,8 +47,12 @@ def add_version(deployment: Deployment, project: str, name: str, files: Files, n
     version, made = _begun(deployment, project, name, manifest, now_ms)
     if version["state"] == "adding":
         _fill(deployment, version, manifest, now_ms)
-        version = deployment.store.load("dataset_version", id=version["id"])[0]
-    return version_view(deployment, name, version, made=made)
+    elif version["state"] == "refused":
+        _check_again(deployment, version, now_ms)
+    rows = deployment.store.load("dataset_version", id=version["id"])
+    if not rows or rows[0]["state"] == "going":
+        raise Unreachable(f"{name}@{version['number']} was removed meanwhile", hint="try again")
+    return version_view(deployment, name, rows[0], jobs=rows[0]["jobs"], made=made, findings=rows[0]["findings"])
 
 
 def uploaded_manifest(deployment: Deployment, project: str, manifest: ManifestReference) -> Files:
@@ -61,12 +72,23 @@ def change_version(
     remove: Sequence[str],
     now_ms: int,
 ) -> DatasetVersionView:
-    """Add a version that differs from another one in some files. Raise `NotFound` or `BadInput`."""
+    """Add a version that differs from another one in some files, and say which newer ones are not in it. Raise `NotFound` or `BadInput`."""
     old = find_version(deployment, project, reference)
     rows = deployment.store.load("dataset_files", version=old["id"], after="", limit=10**9)
     before = {row["path"]: {"path": row["path"], "sha256": row["sha256"], "bytes": row["bytes"]} for row in rows}
     files = tuple(File(**file) for file in changed_files(before, put, remove).values())
-    return add_version(deployment, project, reference.name, files, now_ms)
+    made = add_version(deployment, project, reference.name, files, now_ms)
+    newer = deployment.store.load("dataset_versions", dataset=old["dataset"], below=made.number, limit=LISTED_MAX)
+    left_out = sorted(row["number"] for row in newer if row["number"] > old["number"]) if made.made else []
+    return replace(made, began_from=old["number"], left_out=tuple(left_out))
+
+
+def _check_again(deployment: Deployment, version: Row, now_ms: int) -> None:
+    """Let a refused version be checked again: the decoder may be a newer one, or a file may be back."""
+    deployment.store.apply(
+        guard("check_version_again", id=version["id"], now=now_ms),
+        write("forget_unusable_photos", project=version["project"], version=version["id"]),
+    )
 
 
 def _check_uploaded(deployment: Deployment, project: str, files: Sequence[DatasetFile]) -> None:
@@ -78,8 +100,9 @@ def _check_uploaded(deployment: Deployment, project: str, files: Sequence[Datase
         here = {row["sha256"]: row["bytes"] for row in rows if not row["going"]}
         missing += [file.path for file in some if here.get(file.sha256) != file.bytes]
     if missing:
+        are = "is" if len(missing) == 1 else "are"
         raise BadInput(
-            f"{len(missing):,} files are not in the object store, the first is {printable(missing[0])}",
+            f"{counted(len(missing), 'file')} {are} not in the object store, the first is {printable(missing[0])}",
             hint="upload them first, with POST /v1/blobs/missing",
         )
 
@@ -90,8 +113,8 @@ def _begun(deployment: Deployment, project: str, name: str, manifest: VersionMan
         rows = deployment.store.load("dataset", project=project, name=name)
         if rows and (found := _of_content(deployment, rows[0]["id"], manifest)):
             return found, False
-        seen = rows[0]["versions"] if rows else 0
         of_name, version = {"project": project, "name": name}, deployment.new_id("set")
+        seen = rows[0]["versions"] if rows else deployment.store.load("last_number_of_jobs", **of_name)[0]["number"]
         deployment.store.apply(
             write("add_project", id=project),
             write("add_dataset", id=deployment.new_id("dataset"), **of_name, now=now_ms),
@@ -159,40 +182,59 @@ def datasets_of(deployment: Deployment, project: str) -> list[DatasetView]:
     ]
 
 
-def versions_of(deployment: Deployment, project: str, name: str) -> list[DatasetVersionView]:
-    """Return the versions of a data set, newest first. Raise `NotFound` if there are none."""
-    return [version_view(deployment, name, row, jobs=row["jobs"]) for row in rows_of(deployment, project, name)]
+def versions_of(
+    deployment: Deployment, project: str, name: str, *, below: int = NUMBER_MAX, limit: int = LISTED_MAX
+) -> list[DatasetVersionView]:
+    """Return versions of a data set below a number, newest first, without what their checks found. Raise `NotFound`."""
+    dataset = find_dataset(deployment, project, name)
+    rows = deployment.store.load("dataset_versions", dataset=dataset["id"], below=below, limit=limit)
+    if not rows and below == NUMBER_MAX:  # the first one is being added
+        refuse_unknown(name)
+    return [version_view(deployment, name, row, jobs=row["jobs"]) for row in rows]
 
 
 def show_version(deployment: Deployment, project: str, reference: DatasetReference) -> DatasetVersionView:
-    """Return a version. Raise `NotFound` if there is none."""
-    row = find_version(deployment, project, reference)
-    return version_view(deployment, reference.name, row, jobs=row["jobs"])
+    """Return a version with what its check found. Raise `NotFound` if there is none."""
+    found = find_version(deployment, project, reference)
+    rows = deployment.store.load("dataset_version", id=found["id"])
+    if not rows or rows[0]["state"] == "going":
+        raise NotFound(f"there is no version {reference}", hint="it was removed just now")
+    return version_view(deployment, reference.name, rows[0], jobs=rows[0]["jobs"], findings=rows[0]["findings"])
 
 
-def rows_of(deployment: Deployment, project: str, name: str) -> list[Row]:
-    """Return the rows of the versions of a data set, newest first. Raise `NotFound` if there are none."""
-    sets = deployment.store.load("dataset", project=project, name=name)
-    rows = deployment.store.load("dataset_versions", dataset=sets[0]["id"]) if sets else []
-    if not rows:
-        raise NotFound(
-            f"there is no data set {printable(name)}",
-            hint="`gangline datasets ls` lists them, `gangline datasets push` makes them",
-        )
-    return rows
+def find_dataset(deployment: Deployment, project: str, name: str) -> Row:
+    """Return the row of a data set. Raise `NotFound` if there is none."""
+    rows = deployment.store.load("dataset", project=project, name=name)
+    return rows[0] if rows else refuse_unknown(name)
+
+
+def refuse_unknown(name: str) -> NoReturn:
+    """Raise `NotFound`: there is no data set of this name."""
+    raise NotFound(
+        f"there is no data set {printable(name)}",
+        hint="`gangline datasets ls` lists them, `gangline datasets push` makes them",
+    )
 
 
 def find_version(deployment: Deployment, project: str, reference: DatasetReference) -> Row:
     """Return the row of a version; the newest one that is ready if none is named. Raise `NotFound`, or `BadInput` if none is ready."""
-    rows = rows_of(deployment, project, reference.name)
+    of_name = {"project": project, "name": reference.name}
     if reference.number is None:
-        ready = next((row for row in rows if row["state"] == "ready"), None)
-        return ready or _refuse_unready(deployment, reference, rows[0])
-    found = next((row for row in rows if row["number"] == reference.number), None)
-    if found is None:
-        numbers = ", ".join(str(row["number"]) for row in rows[:10])
-        raise NotFound(f"there is no version {reference}", hint=f"{reference.name} has these: {numbers}")
-    return found
+        rows = deployment.store.load("newest_ready", **of_name)
+    else:
+        rows = deployment.store.load("version_of_number", **of_name, number=reference.number)
+    return rows[0] if rows else _refuse_missing(deployment, project, reference)
+
+
+def _refuse_missing(deployment: Deployment, project: str, reference: DatasetReference) -> NoReturn:
+    dataset = find_dataset(deployment, project, reference.name)
+    rows = deployment.store.load("dataset_versions", dataset=dataset["id"], below=NUMBER_MAX, limit=NAMED_MAX)
+    if not rows:
+        refuse_unknown(reference.name)
+    if reference.number is None:
+        _refuse_unready(deployment, reference, rows[0])
+    numbers = ", ".join(str(row["number"]) for row in rows)
+    raise NotFound(f"there is no version {reference}", hint=f"{reference.name} has these: {numbers}")
 
 
 def ready_version(deployment: Deployment, project: str, reference: DatasetReference) -> Row:
@@ -201,7 +243,7 @@ def ready_version(deployment: Deployment, project: str, reference: DatasetRefere
     return found if found["state"] == "ready" else _refuse_unready(deployment, reference, found)
 
 
-def _refuse_unready(deployment: Deployment, reference: DatasetReference, row: Row) -> Row:
+def _refuse_unready(deployment: Deployment, reference: DatasetReference, row: Row) -> NoReturn:
     """Raise `BadInput`: the version is not ready."""
     shown = f"{reference.name}@{row['number']}"
     if row["state"] == "refused":
@@ -213,9 +255,8 @@ def _refuse_unready(deployment: Deployment, reference: DatasetReference, row: Ro
 
 
 def version_view(
-    deployment: Deployment, name: str, row: Row, *, jobs: int = 0, made: bool = False
+    deployment: Deployment, name: str, row: Row, *, jobs: int = 0, made: bool = False, findings: str = ""
 ) -> DatasetVersionView:
-    found = json.loads(row["findings"]) if row["findings"] else None
     return DatasetVersionView(
         name=name,
         number=row["number"],
@@ -224,13 +265,13 @@ def version_view(
         because=_progress(deployment, row) if row["state"] == "checking" else row["because"],
         **{each: row[each] for each in ("photos", "captions", "masks", "bytes", "made_ms", "checked_ms")},
         jobs=jobs,
-        findings=None if found is None else parse_as(DatasetFindings, found),
+        findings=parse_as(DatasetFindings, json.loads(findings)) if findings else None,
         made=made,
     )
 
 
 def _progress(deployment: Deployment, row: Row) -> str:
     if deployment.inspector is None:
-        return "this server checks no data sets"
+        return NOTHING_CHECKS
     far = deployment.store.load("count_inspected", version=row["id"])[0]
     return f"{far['inspected']:,} of {far['pictures']:,} pictures are checked"

@@ -56,7 +56,7 @@ class AsyncFileCalls(AsyncCalls):
         tally = TransferTally({names[path]: size for path, size in sizes.items()}, progress)
 
         async def send(path: Path) -> File:
-            return await self._upload(path, names[path], tally)
+            return (await self._upload(path, names[path], tally))[0]
 
         small = [path for path, size in sizes.items() if size <= PART_BYTES]
         sent = dict(zip(small, await async_for_each(send, small, FILES_AT_ONCE), strict=True))
@@ -73,11 +73,19 @@ class AsyncFileCalls(AsyncCalls):
             (file,) = await self.upload([path], path.parent)
             return file
 
-    async def _upload(self, path: Path, name: str, tally: TransferTally) -> File:
-        """Upload a file. Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived."""
+    async def upload_one(self, path: Path) -> tuple[File, bool]:
+        """Upload a file by content. Return it by its name, and whether anything of it was sent. Raise as `upload` does."""
+        size = (await async_in_thread(path.stat)).st_size
+        return await self._upload(path, path.name, TransferTally({path.name: size}, None))
+
+    async def _upload(self, path: Path, name: str, tally: TransferTally) -> tuple[File, bool]:
+        """Upload a file. Return it, and whether anything was sent.
+
+        Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived.
+        """
         size, (sha256, parts) = await self._hashes(path)
         file = File(path=name, bytes=size, sha256=sha256)
-        missing = len(parts) + 2
+        none = missing = len(parts) + 2
         while not (offered := await self._offer(file, parts)).present:
             assert offered.grant is not None, "a file that is not stored comes with a grant"
             before, missing = missing, sum(signed is not None for signed in offered.grant.parts)
@@ -86,7 +94,7 @@ class AsyncFileCalls(AsyncCalls):
             tally.reached(name, size - sum(_length(size, number) for number, _ in _missing(offered.grant)))
             await self._send(offered.grant, path, size, partial(tally.moved, name))
         tally.reached(name, size)
-        return file
+        return file, missing < none
 
     async def _hashes(self, path: Path) -> tuple[int, Hashes]:
         hashing = await async_in_thread(Hashing, path)

@@ -13,13 +13,14 @@ import httpx
 from gangline.core.datasets.manifest import changed_files, manifest_json
 from gangline.core.datasets.names import parse_dataset_reference
 from gangline.core.datasets.views import (
+    NOTHING_CHECKS,
     DatasetFileView,
     DatasetRemovalView,
     DatasetVersionView,
     DatasetView,
     MissingBlobsView,
 )
-from gangline.core.errors import BadInput, Unreachable
+from gangline.core.errors import BadInput, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, File, Signed
 from gangline.core.parsing import to_json
 from gangline.core.runs.kept import StoredFileView
@@ -51,7 +52,8 @@ LISTED_BYTES_MAX = 500_000
 CHANGES_MAX = 2_000
 """More paths to remove are no request of their own, either."""
 PAGE = 1000
-LOOK_EVERY_S = 0.5
+LOOK_EVERY_S, LOOK_EVERY_S_MAX, SLOWER = 0.5, 5.0, 1.5
+"""A check of some photos ends within a second, one of many thousands takes an hour."""
 EXPIRED, TAKEN = 403, 412
 
 
@@ -84,9 +86,10 @@ class DatasetCalls(Calls):
 
         found = for_each(send, batches, BATCHES_AT_ONCE)
         for path in sorted(sizes.keys() - {*small}):  # the parts of a large file are sent at the same time
-            (large,) = self._files.upload([files[path]], files[path].parent)
+            large, is_new = self._files.upload_one(files[path])
             tally.reached(path, large.bytes)
-            found.append(UploadedFiles(files=(File(path=path, bytes=large.bytes, sha256=large.sha256),), sent=1))
+            file = File(path=path, bytes=large.bytes, sha256=large.sha256)
+            found.append(UploadedFiles(files=(file,), sent=int(is_new)))
         return UploadedFiles(
             files=tuple(file for part in found for file in part.files), sent=sum(part.sent for part in found)
         )
@@ -98,17 +101,20 @@ class DatasetCalls(Calls):
             return File(path=path, bytes=(in_thread(files[path].stat)).st_size, sha256=sha256)
 
         found = for_each(described, list(files), FILES_AT_ONCE)
-        of_content, sent = {file.sha256: file for file in found}, set[str]()
+        of_content, statuses = {file.sha256: file for file in found}, dict[str, int]()
+        sent = set[str]()
         missing = self._missing(list(of_content.values()))
         for _ in range(OFFERS_MAX):
             if not missing:
                 break
             put = partial(self._put_file, {sha256: (file, files[file.path]) for sha256, file in of_content.items()})
-            arrived = for_each(put, list(missing.items()), FILES_AT_ONCE)
-            sent |= {sha256 for sha256, is_new in zip(missing, arrived, strict=True) if is_new}
+            answers = for_each(put, list(missing.items()), FILES_AT_ONCE)
+            statuses = dict(zip(missing, answers, strict=True))
+            sent |= {sha256 for sha256, status in statuses.items() if status not in (EXPIRED, TAKEN)}
             missing = self._missing(list(of_content.values()))
         if missing:
-            raise _changed(of_content[next(iter(missing))])
+            first = next(iter(missing))
+            raise _not_taken(of_content[first], statuses.get(first))
         for file in found:
             tally.reached(file.path, file.bytes)
         return UploadedFiles(files=tuple(found), sent=len(sent))
@@ -119,8 +125,8 @@ class DatasetCalls(Calls):
         answer = self._http.read(MissingBlobsView, "POST", "/v1/blobs/missing", body, timeout=LINES_TIMEOUT)
         return {each.sha256: signed for each in answer.missing for signed in each.grant.parts if signed is not None}
 
-    def _put_file(self, local: Mapping[str, tuple[File, Path]], missing: tuple[str, Signed]) -> bool:
-        """Send a file. Return whether the store took it; False if it has it already, or the URL has expired."""
+    def _put_file(self, local: Mapping[str, tuple[File, Path]], missing: tuple[str, Signed]) -> int:
+        """Send a file. Return the status of the answer: the store took it, has it already, or refused the URL, which may have expired."""
         (file, path), signed = local[missing[0]], missing[1]
         content = in_thread(path.read_bytes)
         if len(content) != file.bytes:  # the request is signed for that length
@@ -132,10 +138,10 @@ class DatasetCalls(Calls):
             raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None
         if not answer.is_success and answer.status_code not in (EXPIRED, TAKEN):
             raise to_error(answer.status_code, problem_of(answer))
-        return answer.is_success
+        return answer.status_code
 
     def add(self, name: str, files: Sequence[File]) -> DatasetVersionView:
-        """Add a version of files that were uploaded, or return the one that has exactly these. Raise `BadInput`."""
+        """Add a version of files that were uploaded, or return the newest one if it has exactly these. Raise `BadInput`."""
         listed = manifest_json((file.path, file.sha256, file.bytes) for file in files)
         body: dict[str, Any] = {"files": [to_json(file) for file in files]}
         if len(listed) > LISTED_BYTES_MAX:
@@ -149,6 +155,7 @@ class DatasetCalls(Calls):
         """Add a version like an earlier one, without some paths, and with files that were uploaded in place of or beside its own.
 
         Many changes are applied to the list of the earlier version's files here, and all of it is uploaded. Raise `BadInput` or `NotFound`.
+        `left_out` of the answer are newer versions than that one, which are not in the new one.
         """
         body = {"from": number, "put": [to_json(file) for file in put], "remove": list(remove)}
         if len(remove) <= CHANGES_MAX and len(json.dumps(body).encode()) <= LISTED_BYTES_MAX:
@@ -169,8 +176,15 @@ class DatasetCalls(Calls):
             yield found
 
     def versions(self, name: str) -> tuple[DatasetVersionView, ...]:
-        """Return the versions of a data set, newest first. Raise `NotFound`."""
-        return self._http.read(tuple[DatasetVersionView, ...], "GET", path_of("datasets", name))
+        """Return the versions of a data set, newest first, without what their checks found. Raise `NotFound`."""
+        found, params = list[DatasetVersionView](), {"limit": PAGE}
+        while True:
+            path = path_of("datasets", name)
+            page = self._http.read(tuple[DatasetVersionView, ...], "GET", path, params=params)
+            found += page
+            if len(page) < PAGE:
+                return tuple(found)
+            params = {"limit": PAGE, "below": page[-1].number}
 
     def get(self, name: str, number: int) -> DatasetVersionView:
         """Return a version. Raise `NotFound`."""
@@ -192,9 +206,18 @@ class DatasetCalls(Calls):
         return ready
 
     def wait(self, name: str, number: int) -> DatasetVersionView:
-        """Wait until a version is checked, and return it: it is ready or refused. Raise `NotFound` if it is removed meanwhile."""
+        """Wait until a version is checked, and return it: it is ready or refused.
+
+        Raise `NotFound` if it is removed meanwhile, `Unreachable` if the server checks no data sets.
+        """
+        pause_s = LOOK_EVERY_S
         while (found := self.get(name, number)).state == "checking":
-            sleep(LOOK_EVERY_S)
+            if found.because == NOTHING_CHECKS:
+                raise Unreachable(
+                    f"{found.reference} waits for its check, but {NOTHING_CHECKS}", hint="ask its operator"
+                )
+            sleep(pause_s)
+            pause_s = min(LOOK_EVERY_S_MAX, pause_s * SLOWER)
         return found
 
     def files(self, name: str, number: int) -> Iterator[DatasetFileView]:
@@ -246,9 +269,24 @@ class DatasetCalls(Calls):
         """Return what `remove` would remove. Raise `NotFound`, or `BadInput` while a job that names it has not ended."""
         return self._http.read(DatasetRemovalView, "GET", f"{_place(name, number)}/removal")
 
-    def remove(self, name: str, number: int | None = None) -> DatasetRemovalView:
-        """Remove a version, or a data set with all of its versions. Raise as `removal` does."""
-        return self._http.read(DatasetRemovalView, "DELETE", _place(name, number), timeout=LINES_TIMEOUT)
+    def remove(self, name: str, number: int | None = None, *, versions: Sequence[int] = ()) -> DatasetRemovalView:
+        """Remove a version, or a data set with all of its versions. Raise as `removal` does.
+
+        With `versions`, those of a `removal` that was looked at, a data set that has other ones by now is not removed: raise `BadInput`.
+        """
+        params = {"versions": list(versions)} if number is None and versions else None
+        place = _place(name, number)
+        return self._http.read(DatasetRemovalView, "DELETE", place, params=params, timeout=LINES_TIMEOUT)
+
+
+def _not_taken(file: File, status: int | None) -> GanglineError:
+    """Return why a file is not stored though it was sent: the store refused it, or took other bytes."""
+    if status in (EXPIRED, TAKEN):
+        return Unreachable(
+            f"the object store refused {file.path} with status {status}",
+            hint="try again; if it is refused again, ask the server's operator whether its key may write to the bucket",
+        )
+    return _changed(file)
 
 
 def _changed(file: File) -> BadInput:

@@ -57,7 +57,7 @@ class FileCalls(Calls):
         tally = TransferTally({names[path]: size for path, size in sizes.items()}, progress)
 
         def send(path: Path) -> File:
-            return self._upload(path, names[path], tally)
+            return (self._upload(path, names[path], tally))[0]
 
         small = [path for path, size in sizes.items() if size <= PART_BYTES]
         sent = dict(zip(small, for_each(send, small, FILES_AT_ONCE), strict=True))
@@ -74,11 +74,19 @@ class FileCalls(Calls):
             (file,) = self.upload([path], path.parent)
             return file
 
-    def _upload(self, path: Path, name: str, tally: TransferTally) -> File:
-        """Upload a file. Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived."""
+    def upload_one(self, path: Path) -> tuple[File, bool]:
+        """Upload a file by content. Return it by its name, and whether anything of it was sent. Raise as `upload` does."""
+        size = (in_thread(path.stat)).st_size
+        return self._upload(path, path.name, TransferTally({path.name: size}, None))
+
+    def _upload(self, path: Path, name: str, tally: TransferTally) -> tuple[File, bool]:
+        """Upload a file. Return it, and whether anything was sent.
+
+        Grants expire, so ask again while each answer lists fewer missing parts: none is granted that has arrived.
+        """
         size, (sha256, parts) = self._hashes(path)
         file = File(path=name, bytes=size, sha256=sha256)
-        missing = len(parts) + 2
+        none = missing = len(parts) + 2
         while not (offered := self._offer(file, parts)).present:
             assert offered.grant is not None, "a file that is not stored comes with a grant"
             before, missing = missing, sum(signed is not None for signed in offered.grant.parts)
@@ -87,7 +95,7 @@ class FileCalls(Calls):
             tally.reached(name, size - sum(_length(size, number) for number, _ in _missing(offered.grant)))
             self._send(offered.grant, path, size, partial(tally.moved, name))
         tally.reached(name, size)
-        return file
+        return file, missing < none
 
     def _hashes(self, path: Path) -> tuple[int, Hashes]:
         hashing = in_thread(Hashing, path)

@@ -24,6 +24,7 @@ CREATE TABLE dataset_version (
     findings     TEXT   NOT NULL,          -- JSON: what the check found; '' before it has ended
     server       TEXT   NOT NULL DEFAULT '',  -- which one checks it now
     turn_ends_ms BIGINT NOT NULL DEFAULT 0,
+    tries        BIGINT NOT NULL DEFAULT 0,  -- steps of its check in which a picture was missing, or took too much memory or time
     moved_ms     BIGINT NOT NULL,          -- when files were added, some were checked or some removed last
     used_ms      BIGINT NOT NULL DEFAULT 0,  -- when a job named it last
     made_ms      BIGINT NOT NULL,
@@ -68,4 +69,4 @@ CREATE TABLE job_dataset (
     version TEXT   NOT NULL
 );
 CREATE INDEX job_dataset_version ON job_dataset (version);
-CREATE INDEX job_dataset_name ON job_dataset (project, name);
+CREATE INDEX job_dataset_name ON job_dataset (project, name, number);

@@ -43,9 +43,7 @@ def _inspected(path: Path, thumbnail: Path) -> dict[str, Any]:
             kind, seen = image.format or "", as_seen(image)
     except Unreadable as error:
         return {"because": error.because}
-    small = seen.copy()
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    small.save(thumbnail, "JPEG", quality=QUALITY)
+    _small(seen).save(thumbnail, "JPEG", quality=QUALITY)
     return {
         "format": kind,
         "width": seen.width,
@@ -53,6 +51,14 @@ def _inspected(path: Path, thumbnail: Path) -> dict[str, Any]:
         "sharpness": sharpness(seen),
         "likeness": difference_hash(seen),
     }
+
+
+def _small(image: Image.Image) -> Image.Image:
+    """Return a small copy. The picture is averaged to about twice the size first, as a copy of all of it may take 270 MB."""
+    factor = max(image.size) // (2 * THUMBNAIL)
+    small = image.reduce(factor) if factor > 1 else image.copy()
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    return small
 
 
 def sharpness(image: Image.Image) -> float:

@@ -4,17 +4,25 @@
 SELECT id, name, versions, made_ms FROM dataset WHERE project = :project AND name = :name
 
 -- name: datasets
--- List the data sets of a project, each with its newest version.
+-- List the data sets of a project, each with its newest version. Jobs that named an earlier data set of the name do not count.
 SELECT dataset.name, dataset.made_ms AS since_ms, {shown_version},
-       (SELECT COUNT(*) FROM job_dataset WHERE job_dataset.project = dataset.project AND job_dataset.name = dataset.name) AS jobs
+       (SELECT COUNT(*) FROM job_dataset JOIN dataset_version AS named ON named.id = job_dataset.version
+        WHERE named.dataset = dataset.id) AS jobs
 FROM dataset JOIN dataset_version AS found ON found.dataset = dataset.id
 WHERE dataset.project = :project
   AND found.number = (SELECT MAX(newest.number) FROM dataset_version AS newest
                       WHERE newest.dataset = dataset.id AND newest.state IN ('checking', 'ready', 'refused'))
 ORDER BY dataset.name
 
+-- name: last_number_of_jobs
+-- Find the highest number of this name that a job remembers, of a data set that was removed.
+SELECT COALESCE(MAX(number), 0) AS number FROM job_dataset WHERE project = :project AND name = :name
+
 -- name: add_dataset
-INSERT INTO dataset (id, project, name, versions, made_ms) VALUES (:id, :project, :name, 0, :now)
+-- The numbers of an earlier data set of this name are not given again as long as jobs remember them.
+INSERT INTO dataset (id, project, name, versions, made_ms)
+VALUES (:id, :project, :name, (SELECT COALESCE(MAX(job_dataset.number), 0) FROM job_dataset
+                               WHERE job_dataset.project = :project AND job_dataset.name = :name), :now)
 ON CONFLICT (project, name) DO NOTHING
 
 -- name: number_dataset_version
@@ -29,19 +37,46 @@ VALUES (:id, (SELECT dataset.id FROM dataset WHERE dataset.project = :project AN
         'adding', '', :photos, :captions, :masks, :bytes, '', :now, :now)
 
 -- name: dataset_versions
--- List the versions of a data set, newest first.
+-- List versions of a data set below a number, newest first.
 SELECT {shown_version},
        (SELECT COUNT(*) FROM job_dataset WHERE job_dataset.version = found.id) AS jobs
 FROM dataset_version AS found
-WHERE found.dataset = :dataset AND found.state IN ('checking', 'ready', 'refused') ORDER BY found.number DESC
+WHERE found.dataset = :dataset AND found.number < :below AND found.state IN ('checking', 'ready', 'refused')
+ORDER BY found.number DESC LIMIT :limit
+
+-- name: versions_to_remove
+-- List all versions of a data set that are seen, newest first.
+SELECT id, dataset, number, used_ms FROM dataset_version
+WHERE dataset = :dataset AND state IN ('checking', 'ready', 'refused') ORDER BY number DESC
+
+-- name: version_of_number
+SELECT {shown_version} FROM dataset JOIN dataset_version AS found ON found.dataset = dataset.id
+WHERE dataset.project = :project AND dataset.name = :name AND found.number = :number
+  AND found.state IN ('checking', 'ready', 'refused')
+
+-- name: newest_ready
+SELECT {shown_version} FROM dataset JOIN dataset_version AS found ON found.dataset = dataset.id
+WHERE dataset.project = :project AND dataset.name = :name AND found.state = 'ready' ORDER BY found.number DESC LIMIT 1
 
 -- name: dataset_version_of_content
--- Find the version with this content, also one whose files are still being added.
+-- Find the newest version, if it has this content, also while its files are still being added. An older one is not found: what was
+-- pushed last is what a name without a number stands for.
 SELECT {shown_version} FROM dataset_version AS found
 WHERE found.dataset = :dataset AND found.digest = :digest AND found.state <> 'going'
+  AND NOT EXISTS (SELECT 1 FROM dataset_version AS later
+                  WHERE later.dataset = found.dataset AND later.number > found.number
+                    AND later.state IN ('checking', 'ready', 'refused'))
+ORDER BY found.number DESC LIMIT 1
 
 -- name: dataset_version
-SELECT {shown_version} FROM dataset_version AS found WHERE found.id = :id
+-- Find a version with what its check found.
+SELECT {shown_version}, found.findings, (SELECT COUNT(*) FROM job_dataset WHERE job_dataset.version = found.id) AS jobs
+FROM dataset_version AS found WHERE found.id = :id
+
+-- name: check_version_again
+-- Somebody pushed a refused version again.
+UPDATE dataset_version SET state = 'checking', because = '', findings = '', tries = 0, moved_ms = :now
+WHERE id = :id AND state = 'refused'
 
 -- name: hold_dataset_version
 -- Only while its files are still being added: one that was given up meanwhile takes no more.
@@ -53,7 +88,7 @@ UPDATE dataset_version SET state = 'checking', moved_ms = :now WHERE id = :id AN
 
 -- name: versions_to_check
 -- List versions that no server checks now, those first that have waited longest since their last step.
-SELECT {shown_version}, found.moved_ms FROM dataset_version AS found
+SELECT {shown_version}, found.moved_ms, found.tries FROM dataset_version AS found
 WHERE found.state = 'checking' AND (found.server IN ('', :server) OR found.turn_ends_ms < :now)
 ORDER BY found.moved_ms, found.id LIMIT 1
 
@@ -64,7 +99,8 @@ WHERE id = :id AND state = 'checking' AND (server IN ('', :server) OR turn_ends_
 
 -- name: leave_version_to_check
 -- End the turn, if it is still this server's. The version may have been removed meanwhile: then nothing that was found of it is kept.
-UPDATE dataset_version SET server = '', moved_ms = :now WHERE id = :id AND server = :server
+-- `tries` counts the steps in which a picture was missing, or took too much memory or time.
+UPDATE dataset_version SET server = '', tries = :tries, moved_ms = :now WHERE id = :id AND server = :server
 
 -- name: judge_dataset_version
 -- Only in this server's turn: a version that was removed meanwhile is nobody's.
@@ -84,11 +120,19 @@ SELECT name, number, digest, version FROM job_dataset WHERE job = :job
 -- name: remove_job_dataset
 DELETE FROM job_dataset WHERE job = :job
 
--- name: jobs_of_version
--- List the jobs that named a version, those that have not ended first.
-SELECT job.id, job.state, job.ended_ms FROM job_dataset JOIN job ON job.id = job_dataset.job
-WHERE job_dataset.version = :version
-ORDER BY CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END, job.submitted_ms DESC, job.id
+-- name: jobs_of_versions
+-- List jobs that named one version, or one of all that are seen (`number` 0), those that have not ended first.
+SELECT job.id, job.state, job.ended_ms
+FROM dataset_version JOIN job_dataset ON job_dataset.version = dataset_version.id JOIN job ON job.id = job_dataset.job
+WHERE dataset_version.dataset = :dataset AND (dataset_version.number = :number OR :number = 0)
+  AND dataset_version.state IN ('checking', 'ready', 'refused')
+ORDER BY CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END, job.submitted_ms DESC, job.id LIMIT :limit
+
+-- name: count_jobs_of_versions
+SELECT COUNT(*) AS jobs, COUNT(*) - COUNT(job.ended_ms) AS running
+FROM dataset_version JOIN job_dataset ON job_dataset.version = dataset_version.id JOIN job ON job.id = job_dataset.job
+WHERE dataset_version.dataset = :dataset AND (dataset_version.number = :number OR :number = 0)
+  AND dataset_version.state IN ('checking', 'ready', 'refused')
 
 -- name: give_up_dataset_version
 -- Nobody sees it any more, unless a job has named it since it was read, or one that named it has not ended.
@@ -99,13 +143,19 @@ WHERE id = :id AND used_ms = :seen
 
 -- name: give_up_unfinished_version
 -- Somebody began to add files long ago and never completed them, nor since it was read.
-UPDATE dataset_version SET state = 'going', moved_ms = :now WHERE id = :id AND moved_ms = :seen
+UPDATE dataset_version SET state = 'going', moved_ms = :now WHERE id = :id AND state = 'adding' AND moved_ms = :seen
 
 -- name: versions_unfinished
 SELECT id, moved_ms FROM dataset_version WHERE state = 'adding' AND moved_ms < :before ORDER BY moved_ms, id LIMIT :limit
 
 -- name: versions_going
-SELECT id, dataset, project, moved_ms FROM dataset_version WHERE state = 'going' AND moved_ms < :before ORDER BY moved_ms, id LIMIT :limit
+-- List some versions that are removed, those first whose last step is longest ago.
+SELECT id, dataset, project, moved_ms FROM dataset_version WHERE state = 'going' ORDER BY moved_ms, id LIMIT :limit
+
+-- name: move_dataset_removal
+-- One server at a time takes a step of a removal.
+UPDATE dataset_version SET moved_ms = CASE WHEN moved_ms < :now THEN :now ELSE moved_ms + 1 END
+WHERE id = :id AND moved_ms = :seen
 
 -- name: drop_dataset_version
 DELETE FROM dataset_version WHERE id = :id
@@ -120,4 +170,4 @@ SELECT id, versions FROM dataset WHERE id = :id
 
 -- part: shown_version
 found.id, found.dataset, found.project, found.number, found.digest, found.state, found.because, found.photos, found.captions,
-    found.masks, found.bytes, found.findings, found.used_ms, found.made_ms, found.checked_ms
+    found.masks, found.bytes, found.used_ms, found.made_ms, found.checked_ms

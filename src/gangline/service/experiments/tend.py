@@ -85,6 +85,8 @@ def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool
         return bool(dropped)
     if deployment.store.apply(*_halving(found, step, now_ms)):
         for each in step.drop:
+            if each.run.has_ended:
+                continue  # it has a result, and its pictures
             cancel_run(deployment, each.run.job, each.because, now_ms)
     return True
 

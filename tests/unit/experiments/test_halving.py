@@ -34,7 +34,10 @@ def test_rungs_are_min_steps_times_powers_of_eta_below_the_last_step() -> None:
 def test_a_job_at_its_rung_is_paused_until_the_others_have_got_there() -> None:
     step = next_step([at_rung(1, 0.5), at_rung(2, 0.4, state="paused", pausing=True), run(3)], TERMS, STEPS)
     assert (numbers(step.pause), step.advance, step.drop) == ([1], (), ())
-    assert step.pause[0].because == "paused at step 10 by successive halving until the other jobs have got there or have ended"
+    assert (
+        step.pause[0].because
+        == "paused at step 10 by successive halving until the other jobs have got there or have ended"
+    )
 
 
 def test_the_best_of_a_rung_continue_and_the_others_end_with_loss_rank_and_rung() -> None:

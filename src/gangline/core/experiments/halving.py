@@ -83,9 +83,7 @@ def next_step(runs: Sequence[ExperimentRun], terms: HalvingTerms, steps: int) ->
         waiting = [run for run in here if not run.has_ended and at not in run.measured.at_rungs]
         if waiting or any(run.rung < number and not run.has_ended for run in runs):
             pause += [
-                Ruling(run=run, because=_why_paused(at))
-                for run in arrived
-                if run.in_progress and not run.pausing
+                Ruling(run=run, because=_why_paused(at)) for run in arrived if run.in_progress and not run.pausing
             ]
         elif arrived:
             ranked = sorted(arrived, key=lambda run: (run.measured.at_rungs[at], run.number))

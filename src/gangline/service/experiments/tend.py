@@ -4,7 +4,7 @@ from gangline.core.experiments.best import BestView, best_so_far
 from gangline.core.experiments.halving import HalvingStep, next_step, rungs_of
 from gangline.core.experiments.measured import pack_measurements, sum_up
 from gangline.core.experiments.release import next_release
-from gangline.core.jobs.lists.labels import LABELS_MAX, VALUE_MAX
+from gangline.core.jobs.lists.labels import BEST, LABELS_MAX, VALUE_MAX
 from gangline.core.words import listed
 from gangline.ports.store import Write, guard, write
 from gangline.service.deployment import Deployment
@@ -13,8 +13,6 @@ from gangline.service.experiments.moves import cancel_held, cancel_run, holding_
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 
-BEST = "best"
-"""The key of the label that the best job of an experiment gets; its value is the experiment's name."""
 RAISED = "continues, as the budget of its experiment was raised"
 
 
@@ -143,11 +141,12 @@ def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
 
 
 def _crowning(deployment: Deployment, found: LoadedExperiment, best: BestView) -> list[Write]:
-    """Return the writes that keep the last checkpoint of the best job, and label it, if it may have one more label."""
+    """Return the writes that keep the last checkpoint of the best job, and label it, if it may have one more label, and its
+    owner has given it none of this key."""
     row, labels = found.rows[best.job], labels_of(deployment, best.job)
     kept = deployment.store.load("checkpoints", job=best.job)
     writes = [write("pin_checkpoint", id=kept[0]["id"], pinned=1)] if kept else []
-    if BEST in labels or len(labels) < LABELS_MAX:
+    if BEST not in labels and len(labels) < LABELS_MAX:
         value = found.experiment.name[:VALUE_MAX]
         writes.append(guard("change_job", id=best.job, version=row["version"]))
         writes.append(write("put_label", job=best.job, key=BEST, value=value))

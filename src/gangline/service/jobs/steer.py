@@ -19,7 +19,7 @@ from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
-from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
 PAUSED = "paused by its owner"
@@ -126,7 +126,7 @@ def submit_again(
         now_ms=now_ms,
         begins_from=begins_from,
         begins_step=begins_step,
-        asker=replace(asker, labels=labels_of(deployment, job_id)),
+        asker=replace(asker, labels=inherited_labels(deployment, job_id)),
         dataset=version_of_job(deployment, job_id),
     )
 

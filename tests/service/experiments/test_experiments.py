@@ -9,7 +9,7 @@ from gangline.core.specs.fields import FilesBase
 from gangline.service.content.bases import BaseStatement, add
 from gangline.service.controller import Controller
 from tests.service.conftest import OPERATOR, PROJECT, Service
-from tests.service.experiments.at_work import PATH, body, runs_of, shown, states, submit, tick, work, work_again
+from tests.service.experiments.at_work import PATH, Worked, body, runs_of, shown, states, submit, tick, work, work_again
 from tests.service.jobs.test_placement import tried
 from tests.service.test_http import problem
 
@@ -211,6 +211,82 @@ def test_halving_pauses_at_the_rung_and_lets_the_best_continue(service: Service)
     last.end()
     tick(service)
     assert shown(service, made)["best"]["job"] == last.job
+
+
+def at_the_rung(service: Service) -> tuple[str, Worked]:
+    """Return an experiment of two jobs, and its first one, which halving has paused at its rung with the better loss."""
+    held_out = service.upload(b"a held-out photo", "h.png")
+    settings = {"held_out": (held_out,), "held_out_every_steps": 10}
+    made = submit(service, settings=settings, halving={"min_steps": 20}, at_once=1)["id"]
+    first = work(service, "first")
+    first.train(20, 0.1)
+    tick(service)
+    first.hand_back()
+    tick(service)
+    return made, first
+
+
+def test_a_job_that_its_owner_pauses_stays_paused_though_its_experiment_had_paused_it_before(service: Service) -> None:
+    made, first = at_the_rung(service)
+    assert service.ask("POST", f"/v1/jobs/{first.job}/pause").status_code == 200
+    assert runs_of(service, made)[0]["because"] == "paused by its owner"
+    second = work(service, "second")
+    second.train(20, 0.3)
+    tick(service)
+    tick(service)
+    runs = runs_of(service, made)
+    assert [(run["state"], run["rung"]) for run in runs] == [("paused", 1), ("canceled", 0)]
+    service.ask("POST", f"/v1/jobs/{first.job}/resume")
+    assert work_again(first).job == first.job
+
+
+def test_a_node_hears_that_its_job_continues_as_the_budget_was_raised(service: Service) -> None:
+    made = submit(service, budget_usd=0.01)["id"]
+    first = work(service, "a")
+    for step in (1, 2, 3):
+        first.train(step)
+        tick(service, 40)
+    service.ask("PATCH", f"{PATH}/{made}", json={"budget_usd": 1.0})
+    assert service.look("SELECT stop FROM lease") == [{"stop": "continues, as the budget of its experiment was raised"}]
+
+
+def test_an_experiment_of_which_only_its_owner_can_resume_a_job_is_looked_at_once_more(service: Service) -> None:
+    made, _ = at_the_rung(service)
+    runs = runs_of(service, made)
+    service.ask("POST", f"/v1/jobs/{runs[1]['job']}/pause")
+    tick(service)
+    assert service.store.load("open_experiments") == []
+    assert shown(service, made)["because"] == "0 jobs in progress; 2 paused"
+    service.ask("POST", f"/v1/jobs/{runs[1]['job']}/resume")
+    assert [row["id"] for row in service.store.load("open_experiments")] == [made]
+    service.ask("POST", f"/v1/jobs/{runs[1]['job']}/pause")
+    tick(service)
+    assert service.store.load("open_experiments") == []
+    assert service.ask("POST", f"{PATH}/{made}/stop").json()["state"] == "ended"
+
+
+def test_an_experiment_that_cannot_be_read_keeps_no_other_from_going_on(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, other = submit(service, name="broken", at_once=1)["id"], submit(service, name="other", at_once=1)["id"]
+    service.execute(f"UPDATE experiment SET halving = 'no JSON' WHERE id = '{broken}'")
+    service.ask("POST", f"/v1/jobs/{runs_of(service, other)[0]['job']}/cancel")
+    tick(service)
+    assert states(service, other) == ["canceled", "queued"]
+    assert f"{broken} could not be looked at" in caplog.text
+
+
+def test_the_best_one_stays_what_it_was_when_others_are_deleted(service: Service) -> None:
+    made = submit(service)["id"]
+    for _ in range(2):
+        worked = work(service, f"node-{_}")
+        worked.train(100)
+        worked.end()
+        tick(service)
+    before, jobs = shown(service, made)["best"], [run["job"] for run in runs_of(service, made)]
+    assert before["because"] == "ranks-001 with rank=4 has a loss of 0.5, the next combination has 0.5"
+    assert service.ask("DELETE", f"/v1/jobs/{jobs[1]}").status_code == 200
+    assert shown(service, made)["best"] == before
 
 
 def test_the_same_request_again_returns_the_same_experiment(service: Service) -> None:

@@ -75,6 +75,9 @@ def test_another_jobs_deletion_leaves_what_an_experiment_needs(service: Service)
 def test_a_deleted_job_is_none_of_its_experiment_any_more(service: Service) -> None:
     made, jobs = with_photos(service, vary={"rank": [4, 8, 16]}, at_once=1)
     service.ask("POST", f"/v1/jobs/{jobs[0]}/cancel")
+    refused = problem(service.ask("DELETE", f"/v1/jobs/{jobs[0]}"), 422, "bad-input")
+    assert f"{jobs[0]} is of the experiment ranks, which has not ended" in refused["detail"]
+    service.ask("POST", f"{PATH}/{made}/stop")
     assert service.ask("DELETE", f"/v1/jobs/{jobs[0]}").status_code == 200
     assert [run["job"] for run in runs_of(service, made)] == jobs[1:]
     assert shown(service, made)["jobs"] == 2

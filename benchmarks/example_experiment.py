@@ -1,6 +1,7 @@
 """The experiment of docs/experiments.md, for real: rank × learning rate × seeds on the example subject, on local nodes.
 
-`python benchmarks/example_experiment.py --to docs/experiments` prints what `gangline experiments show` and `best` print, and writes the sheet.
+`python benchmarks/example_experiment.py --to docs/experiments` prints what `gangline experiments show` and `best` print, and writes the
+sheet.
 
 --nodes    start this many nodes (default: one for each core)
 --steps    train each job for this many steps (default: those of the recipe)

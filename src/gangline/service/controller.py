@@ -9,7 +9,7 @@ from gangline.service.content.prepared import prune_prepared
 from gangline.service.content.sweep import sweep_attempts, sweep_uploads
 from gangline.service.datasets.removal import continue_removals, give_up_unfinished
 from gangline.service.deployment import Deployment
-from gangline.service.experiments.tend import tend_experiment, tend_experiments
+from gangline.service.experiments.tend import tend_each, tend_experiments
 from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
@@ -76,8 +76,8 @@ class Controller:
 
     def _release(self, now_ms: int) -> None:
         since = self._last_ms[tend_experiments.__name__]
-        for row in self._deployment.store.load("experiments_moved", since=since):
-            tend_experiment(self._deployment, row["experiment"], now_ms)
+        moved = self._deployment.store.load("experiments_moved", since=since)
+        tend_each(self._deployment, [row["experiment"] for row in moved], now_ms)
         self._last_ms[tend_experiments.__name__] = now_ms
 
     def _every(self, seconds: float, now_ms: int, *parts: Callable[[Deployment, int], None]) -> None:

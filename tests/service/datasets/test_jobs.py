@@ -65,6 +65,13 @@ def test_a_retry_remembers_the_version_also_when_it_was_removed(sets: Sets) -> N
     assert again["dataset"] == "timber@1" and again["spec"]["photos"] == spec_of(sets.service, job)["photos"]
 
 
+def test_a_clone_remembers_the_version_of_its_job(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    job = sets.submit(photos="timber").json()["summary"]["id"]
+    clone = sets.service.ask("POST", f"/v1/jobs/{job}/clone", json={"set": {"rank": 2}})
+    assert (clone.status_code, clone.json()["dataset"]) == (201, "timber@1")
+
+
 def test_a_plan_may_name_a_data_set_too(sets: Sets) -> None:
     sets.ready("timber", DOGS)
     spec = spec_of(sets.service, sets.submit(photos="timber").json()["summary"]["id"])

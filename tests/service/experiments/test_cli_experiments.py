@@ -190,11 +190,35 @@ def test_stop_cancels_what_has_not_ended_and_follow_ends_with_it(service: Servic
     assert run("experiments", "resume", experiment)[0] == 2
 
 
-def test_resume_raises_limits_first(service: Service, run: Typed) -> None:
+def test_change_sets_limits_and_takes_them_away(service: Service, run: Typed) -> None:
     experiment = submit(service, at_once=1, budget_usd=1.0)["id"]
-    code, _, err = run("experiments", "resume", experiment, "--at-once", "2", "--budget", "9")
-    assert code == 0, err
-    assert (shown(service, experiment)["at_once"], shown(service, experiment)["budget_usd"]) == (2, 9.0)
+
+    def limits() -> tuple[int | None, float | None]:
+        found = shown(service, experiment)
+        return found["at_once"], found["budget_usd"]
+
+    code, _, err = run("experiments", "change", experiment, "--at-once", "2")
+    assert (code, limits()) == (0, (2, 1.0)), err
+    assert run("experiments", "change", experiment, "--at-once", "none", "--budget", "9")[0] == 0
+    assert limits() == (None, 9.0)
+    assert run("experiments", "change", experiment, "--budget", "none")[0] == 0
+    assert limits() == (None, None)
+    for wrong in (("--at-once", "0"), ("--at-once", "1.5"), ("--budget", "-1"), ("--budget", "nan"), ()):
+        assert run("experiments", "change", experiment, *wrong)[0] == 2
+    assert limits() == (None, None)
+
+
+def test_a_whole_id_is_asked_for_by_itself_and_no_list_is_read(
+    service: Service, run: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = submit(service)["id"]
+    asked = list[str]()
+    load = service.store.load
+    monkeypatch.setattr(service.store, "load", lambda name, **given: asked.append(name) or load(name, **given))
+    assert run("experiments", "show", experiment)[0] == 0
+    assert "experiments_page" not in asked
+    assert run("experiments", "show", experiment[:-1])[0] == 0
+    assert "experiments_page" in asked
 
 
 def test_the_best_is_named_with_its_reason_and_downloaded(service: Service, run: Typed, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from gangline.core.parsing import to_json
+from gangline.core.specs.fields import FilesBase
+from gangline.service.content.bases import BaseStatement, add
 from gangline.service.controller import Controller
-from tests.service.conftest import OPERATOR, Service
-from tests.service.experiments.at_work import PATH, body, runs_of, shown, states, submit, tick, work, work_again
+from tests.service.conftest import OPERATOR, PROJECT, Service
+from tests.service.experiments.at_work import PATH, Worked, body, runs_of, shown, states, submit, tick, work, work_again
 from tests.service.jobs.test_placement import tried
 from tests.service.test_http import problem
 
@@ -171,9 +173,12 @@ def test_the_best_job_is_recorded_labelled_and_its_last_checkpoint_is_kept(servi
     assert service.ask("GET", f"/v1/jobs/{runs[1]['job']}").json()["summary"]["labels"] == {"best": "ranks"}
     pinned = [service.ask("GET", f"/v1/jobs/{run['job']}/checkpoints").json()[0]["pinned"] for run in runs]
     assert pinned == [False, True]
-    before = service.dump()
-    tick(service, 0)
-    assert service.look("SELECT * FROM experiment")[0]["ended_ms"] and "best" in before
+    before = service.look("SELECT * FROM experiment")
+    tick(service)
+    assert service.look("SELECT * FROM experiment") == before, "it ends once"
+    again = service.ask("POST", f"/v1/jobs/{runs[1]['job']}/clone", json={"set": {"rank": 2}})
+    assert again.status_code == 201, again.text
+    assert again.json()["summary"]["labels"] == {}, "the clone is not the best of anything"
 
 
 def test_halving_pauses_at_the_rung_and_lets_the_best_continue(service: Service) -> None:
@@ -208,6 +213,82 @@ def test_halving_pauses_at_the_rung_and_lets_the_best_continue(service: Service)
     assert shown(service, made)["best"]["job"] == last.job
 
 
+def at_the_rung(service: Service) -> tuple[str, Worked]:
+    """Return an experiment of two jobs, and its first one, which halving has paused at its rung with the better loss."""
+    held_out = service.upload(b"a held-out photo", "h.png")
+    settings = {"held_out": (held_out,), "held_out_every_steps": 10}
+    made = submit(service, settings=settings, halving={"min_steps": 20}, at_once=1)["id"]
+    first = work(service, "first")
+    first.train(20, 0.1)
+    tick(service)
+    first.hand_back()
+    tick(service)
+    return made, first
+
+
+def test_a_job_that_its_owner_pauses_stays_paused_though_its_experiment_had_paused_it_before(service: Service) -> None:
+    made, first = at_the_rung(service)
+    assert service.ask("POST", f"/v1/jobs/{first.job}/pause").status_code == 200
+    assert runs_of(service, made)[0]["because"] == "paused by its owner"
+    second = work(service, "second")
+    second.train(20, 0.3)
+    tick(service)
+    tick(service)
+    runs = runs_of(service, made)
+    assert [(run["state"], run["rung"]) for run in runs] == [("paused", 1), ("canceled", 0)]
+    service.ask("POST", f"/v1/jobs/{first.job}/resume")
+    assert work_again(first).job == first.job
+
+
+def test_a_node_hears_that_its_job_continues_as_the_budget_was_raised(service: Service) -> None:
+    made = submit(service, budget_usd=0.01)["id"]
+    first = work(service, "a")
+    for step in (1, 2, 3):
+        first.train(step)
+        tick(service, 40)
+    service.ask("PATCH", f"{PATH}/{made}", json={"budget_usd": 1.0})
+    assert service.look("SELECT stop FROM lease") == [{"stop": "continues, as the budget of its experiment was raised"}]
+
+
+def test_an_experiment_of_which_only_its_owner_can_resume_a_job_is_looked_at_once_more(service: Service) -> None:
+    made, _ = at_the_rung(service)
+    runs = runs_of(service, made)
+    service.ask("POST", f"/v1/jobs/{runs[1]['job']}/pause")
+    tick(service)
+    assert service.store.load("open_experiments") == []
+    assert shown(service, made)["because"] == "0 jobs in progress; 2 paused"
+    service.ask("POST", f"/v1/jobs/{runs[1]['job']}/resume")
+    assert [row["id"] for row in service.store.load("open_experiments")] == [made]
+    service.ask("POST", f"/v1/jobs/{runs[1]['job']}/pause")
+    tick(service)
+    assert service.store.load("open_experiments") == []
+    assert service.ask("POST", f"{PATH}/{made}/stop").json()["state"] == "ended"
+
+
+def test_an_experiment_that_cannot_be_read_keeps_no_other_from_going_on(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, other = submit(service, name="broken", at_once=1)["id"], submit(service, name="other", at_once=1)["id"]
+    service.execute(f"UPDATE experiment SET halving = 'no JSON' WHERE id = '{broken}'")
+    service.ask("POST", f"/v1/jobs/{runs_of(service, other)[0]['job']}/cancel")
+    tick(service)
+    assert states(service, other) == ["canceled", "queued"]
+    assert f"{broken} could not be looked at" in caplog.text
+
+
+def test_the_best_one_stays_what_it_was_when_others_are_deleted(service: Service) -> None:
+    made = submit(service)["id"]
+    for _ in range(2):
+        worked = work(service, f"node-{_}")
+        worked.train(100)
+        worked.end()
+        tick(service)
+    before, jobs = shown(service, made)["best"], [run["job"] for run in runs_of(service, made)]
+    assert before["because"] == "ranks-001 with rank=4 has a loss of 0.5, the next combination has 0.5"
+    assert service.ask("DELETE", f"/v1/jobs/{jobs[1]}").status_code == 200
+    assert shown(service, made)["best"] == before
+
+
 def test_the_same_request_again_returns_the_same_experiment(service: Service) -> None:
     headers = {"Authorization": f"Bearer {OPERATOR}", "Idempotency-Key": "once"}
     first, again = (service.http.post(PATH, json=body(service), headers=headers).json() for _ in range(2))
@@ -240,6 +321,12 @@ def test_pages_of_experiments_are_in_order_and_a_foreign_cursor_is_refused(servi
         ({"vary": {"rank": list(range(1, 1002))}}, "1000 parts"),
         ({"seeds": 501}, "the experiment would have 1,002 jobs, and the most is 1,000"),
         ({"labels": {f"l{number}": "" for number in range(32)}}, "has 32 labels"),
+        ({"labels": {"best": "of all"}}, "has the key best, which the best job of an experiment gets"),
+        ({"measure": "held_out_loss"}, "measure: no job would measure a held-out loss"),
+        (
+            {"seeds": 500, "spec": {"photos": [{"path": "a", "bytes": 1, "sha256": "a" * 64}] * 1000}},
+            "1000 jobs would name 1,001,000 input files together, and the most is 1,000,000",
+        ),
     ],
 )
 def test_what_cannot_be_submitted_is_refused_in_a_sentence_and_nothing_is_submitted(
@@ -286,3 +373,32 @@ def test_another_projects_experiment_is_as_if_it_were_not_there(service: Service
 def test_the_spec_that_they_have_in_common_is_checked_though_every_job_overrides_it(service: Service) -> None:
     wanted = body(service) | {"spec": to_json(service.spec()) | {"rank": "eight"}}
     assert "rank" in refusal(service, PATH, wanted)
+
+
+def test_without_an_interval_jobs_are_compared_by_the_loss_as_none_measures_the_held_out_one(service: Service) -> None:
+    held_out = service.upload(b"a held-out photo", "h.png")
+    assert submit(service, settings={"held_out": (held_out,)})["measure"] == "loss"
+
+
+def test_each_named_base_of_a_grid_is_trained_with_what_belongs_to_it(service: Service) -> None:
+    vae = service.upload(b"a vae of its own", "vae.safetensors")
+    of_files = [FilesBase(files=(service.upload(content, "a.safetensors"),)) for content in (b"one", b"other")]
+    own = FilesBase(files=(vae,))
+    for name, base, its, kind in (("one", of_files[0], own, "v_prediction"), ("other", of_files[1], None, "epsilon")):
+        said = BaseStatement(prediction_type=kind, licence=f"of {name}", family="sd1")
+        add(service.deployment, PROJECT, name, base, its, said, service.now_ms)
+    common = {
+        "vae": to_json(own),
+        "prediction_type": "v_prediction",
+        "base_licence": "of one",
+        "base": to_json(of_files[0]),
+    }
+    wanted = body(service, vary={"base": ["one", "other"]})
+    wanted["spec"] |= common
+    made = service.ask("POST", PATH, json=wanted)
+    assert made.status_code == 201, made.text
+    specs = [service.ask("GET", f"/v1/jobs/{run['job']}").json()["spec"] for run in runs_of(service, made.json()["id"])]
+    assert [(spec["vae"] is None, spec["prediction_type"], spec["base_licence"]) for spec in specs] == [
+        (False, "v_prediction", "of one"),
+        (True, "epsilon", "of other"),
+    ]

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from gangline.core.files import File
+from gangline.core.parsing import to_json
+from gangline.core.specs.fields import FilesBase
 from tests.service.conftest import PROJECT, Service
-from tests.service.experiments.at_work import PATH, runs_of, shown, submit, tick
+from tests.service.experiments.at_work import PATH, body, runs_of, shown, submit, tick
 from tests.service.retention.test_ages import DAY_S, blobs
 from tests.service.test_http import problem
 
@@ -20,6 +23,17 @@ def test_a_photo_of_all_jobs_has_one_row(service: Service) -> None:
     assert service.look("SELECT * FROM job_file") == []
     (row,) = service.look(f"SELECT COUNT(*) AS rows FROM experiment_file WHERE experiment = '{made}'")
     assert row["rows"] == 4, "three photos and a base"
+
+
+def test_of_two_bases_with_files_of_one_path_each_is_checked_and_kept(service: Service) -> None:
+    one, other = (File(path="unet.safetensors", bytes=9, sha256=letter * 64) for letter in "cd")
+    given = {"base": [to_json(FilesBase(files=(file,))) for file in (one, other)]}
+    missing = problem(service.ask("POST", PATH, json=body(service, vary=given)), 422, "bad-input")
+    assert "2 input files are not in the object store, the first is base/unet.safetensors" in missing["detail"]
+    stored = [service.upload(content, "unet.safetensors") for content in (b"one base", b"another base")]
+    made = submit(service, vary={"base": [to_json(FilesBase(files=(file,))) for file in stored]})["id"]
+    rows = service.look(f"SELECT sha256 FROM experiment_file WHERE experiment = '{made}'")
+    assert {file.sha256 for file in stored} <= {row["sha256"] for row in rows}
 
 
 def test_photos_stay_while_a_job_is_held_however_long_that_takes(service: Service) -> None:
@@ -61,6 +75,9 @@ def test_another_jobs_deletion_leaves_what_an_experiment_needs(service: Service)
 def test_a_deleted_job_is_none_of_its_experiment_any_more(service: Service) -> None:
     made, jobs = with_photos(service, vary={"rank": [4, 8, 16]}, at_once=1)
     service.ask("POST", f"/v1/jobs/{jobs[0]}/cancel")
+    refused = problem(service.ask("DELETE", f"/v1/jobs/{jobs[0]}"), 422, "bad-input")
+    assert f"{jobs[0]} is of the experiment ranks, which has not ended" in refused["detail"]
+    service.ask("POST", f"{PATH}/{made}/stop")
     assert service.ask("DELETE", f"/v1/jobs/{jobs[0]}").status_code == 200
     assert [run["job"] for run in runs_of(service, made)] == jobs[1:]
     assert shown(service, made)["jobs"] == 2

@@ -155,6 +155,12 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{experiment} --to {nowhere}", 2),
         Run("{typed} --to {folder}/sheet.png", 2),
     ),
+    "experiments change": (
+        Run("{experiment} --at-once 2 --budget none"),
+        Run("{experiment}", 2),
+        Run("{experiment} --at-once few", 2, shows="is not a number of jobs"),
+        Run("{typed} --budget 5", 2),
+    ),
     "experiments resume": (Run("{experiment}"), Run("{typed}", 2)),
     "experiments stop": (Run("{experiment}", shows="canceled"), Run("{typed}", 2)),
     "storage": (Run(""),),

@@ -207,3 +207,70 @@ def an_experiment_goes_with_the_last_of_its_jobs_and_no_other_does(bench: Bench)
     removal.remove(bench.deployment, jobs[1], bench.now_ms)
     assert bench.look("SELECT id FROM experiment") == [other]
     assert bench.look("SELECT DISTINCT experiment FROM experiment_file") == [other]
+
+
+@probe()
+def of_two_servers_that_release_at_once_one_does(bench: Bench) -> None:
+    made, jobs = submit(bench, at_once=1)
+    steer.pause(bench.deployment, jobs[0], bench.now_ms)
+    bench.meanwhile("release_job", lambda: experiments.resume_runs(bench.deployment, PROJECT, made, bench.now_ms))
+    tend(bench, made)
+    assert bench.look("SELECT fetching FROM job WHERE state = 'queued' ORDER BY id") == [0, 2]
+
+
+def _last_metrics(bench: Bench, node: str, hold: Hold) -> None:
+    point = Point(step=2, values={"loss": 0.1})
+    metrics.take(bench.deployment, node, hold, Points(points=(point,)), bench.now_ms)
+
+
+@probe()
+def the_best_job_is_known_when_the_last_metrics_are_summed_up(bench: Bench) -> None:
+    made, jobs = submit(bench)
+    steer.cancel(bench.deployment, jobs[1], bench.now_ms)
+    node = bench.join()
+    hold = bench.take(node, jobs[0])
+    bench.beat(node, hold, 2)
+    metrics.take(bench.deployment, node, hold, Points(points=(Point(step=1, values={"loss": 0.5}),)), bench.now_ms)
+
+    def end() -> None:
+        bench.wait(1)
+        _last_metrics(bench, node, hold)
+        bench.succeed(node, hold)
+
+    bench.meanwhile("set_measured", end)
+    tend(bench, made)
+    assert state_of(bench, made) == "running"
+    tend(bench, made)
+    assert bench.look("SELECT because FROM experiment") == [
+        "1 canceled and 1 succeeded; e-001 with rank=4 is the only one with a result to compare: a loss of 0.3"
+    ]
+
+
+@probe()
+def of_two_servers_that_sum_up_the_one_that_has_read_more_is_kept(bench: Bench) -> None:
+    made, jobs = submit(bench)
+    node = bench.join()
+    hold = bench.take(node, jobs[0])
+    bench.beat(node, hold, 2)
+    metrics.take(bench.deployment, node, hold, Points(points=(Point(step=1, values={"loss": 0.5}),)), bench.now_ms)
+
+    def more() -> None:
+        bench.wait(1)
+        _last_metrics(bench, node, hold)
+        tend(bench, made)
+
+    bench.meanwhile("set_measured", more)
+    tend(bench, made)
+    assert '"step":2' in bench.look("SELECT measured FROM experiment_run ORDER BY number")[0]
+
+
+@probe()
+def a_job_that_its_experiment_lets_go_in_this_moment_is_paused_by_its_owner_all_the_same(bench: Bench) -> None:
+    made, job, node, hold = _over_budget(bench)
+    tend(bench, made)
+    bench.release(node, hold)
+    wish = experiments.TermsWish(budget_usd=9.0)
+    bench.meanwhile("say_why", lambda: experiments.change_terms(bench.deployment, PROJECT, made, wish, bench.now_ms))
+    steer.pause(bench.deployment, job, bench.now_ms)
+    tend(bench, made)
+    assert (bench.state(job), waits_of(bench, job)) == ("paused", "")

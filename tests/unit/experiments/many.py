@@ -65,7 +65,8 @@ class Fleet:
                 again = {"state": "queued", "held": True, "pausing": False} if each.run.state == "paused" else {}
                 self._set(each.run, rung=each.run.rung + 1, **again)
             for each in step.drop:
-                self._set(each.run, state="canceled", held=False, dropped=True)
+                ends = {} if each.run.has_ended else {"state": "canceled", "held": False}
+                self._set(each.run, dropped=True, **ends)
         decided = next_release(self.terms, list(self.runs.values()))
         for each in decided.pause:
             self._set(each, state="paused", pausing=True)
@@ -86,12 +87,15 @@ class Fleet:
                 self._train(each)
         self.peak_micro_usd = max(self.peak_micro_usd, sum(each.micro_usd for each in self.runs.values()))
 
-    def play(self, rounds: int = 3000) -> None:
+    def play(self, rounds: int = 3000, rounds_between: int = 1) -> None:
+        """Play until all have ended. Between two looks there are several rounds, in which jobs may pass their rungs."""
         for _ in range(rounds):
             self.look()
             if all(each.has_ended for each in self.runs.values()):
+                self.look()
                 return
-            self.work()
+            for _ in range(rounds_between):
+                self.work()
 
     def _train(self, before: ExperimentRun) -> None:
         if not before.trained:

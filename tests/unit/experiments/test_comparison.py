@@ -3,10 +3,15 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gangline.core.experiments.comparison import grid_settings, ranked_combinations, ranked_runs
+from gangline.core.experiments.best import best_so_far
+from gangline.core.experiments.comparison import grid_settings, ranked_combinations, ranked_groups, ranked_runs
+from gangline.core.experiments.runs import ExperimentRun, Measurements
 from gangline.core.experiments.sheet import final_pictures, lay_out
 from gangline.core.experiments.views import ExperimentRunView
+from tests.unit.experiments.many import run
 
 
 def view(number: int, **given: Any) -> ExperimentRunView:
@@ -54,6 +59,30 @@ def test_seeds_of_one_combination_are_one_row_with_means_of_those_that_have_a_re
     assert (best.settings, best.loss, best.compared, best.jobs) == ({"rank": 16}, 0.25, 1, 2)
     assert (best.cost_usd, best.cost_lacks, best.numbers) == (0.75, ("node time",), (4, 3))
     assert (second.loss, second.compared, second.training_s) == (pytest.approx(0.3), 2, 20.0)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3),
+            st.sampled_from(["succeeded", "running", "failed", "queued"]),
+            st.integers(0, 1),
+            st.none() | st.integers(1, 4),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_the_first_combination_is_that_of_the_best_job_so_far(jobs: list[tuple[int, Any, int, int | None]]) -> None:
+    seen, decided = list[ExperimentRunView](), list[ExperimentRun]()
+    for number, (rank, state, step, loss) in enumerate(jobs, 1):
+        known: dict[str, Any] = {"settings": {"rank": rank}, "state": state, "step": step}
+        seen.append(view(number, **known, loss=loss))
+        decided.append(run(number, **known, held=False, measured=Measurements(loss=loss)))
+    best = best_so_far(decided, "loss", ended=False)
+    first = ranked_groups(seen, "loss")[0]
+    assert best is None or (first[0].job, first[0].settings) == (best.job, best.settings)
+    assert lay_out(seen, ("rank",), "loss", [0, 1]).cells[0][0].run == first[0]
 
 
 def test_two_settings_that_differ_are_the_sides_of_a_sheet_of_one_prompt() -> None:

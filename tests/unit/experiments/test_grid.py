@@ -43,6 +43,13 @@ def test_a_setting_below_another_one_is_named_with_a_dot() -> None:
     assert spec == {"needs": {"pool": "home"}, "rank": 4}
 
 
+def test_another_base_brings_its_own_vae_prediction_type_and_licence_unless_they_are_given_with_it() -> None:
+    spec = {"base": "a", "vae": "of-a", "prediction_type": "v_prediction", "base_licence": "mit", "rank": 4}
+    assert with_combination(spec, {"base": "b"}) == {"base": "b", "rank": 4}
+    assert with_combination(spec, {"base": "b", "vae": "mine"}) == {"base": "b", "rank": 4, "vae": "mine"}
+    assert with_combination(spec, {"rank": 8}) == spec | {"rank": 8}
+
+
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline.core.errors import BadInput
-from gangline.core.experiments.halving import check_halving, next_step, rungs_of, saved_by_halving
+from gangline.core.experiments.halving import HalvingStep, check_halving, next_step, rungs_of, saved_by_halving
 from gangline.core.experiments.runs import ExperimentRun, Measurements
 from gangline.core.experiments.terms import HalvingTerms
 from tests.unit.experiments.many import PRICE, STEPS, fleet, run
@@ -34,7 +34,10 @@ def test_rungs_are_min_steps_times_powers_of_eta_below_the_last_step() -> None:
 def test_a_job_at_its_rung_is_paused_until_the_others_have_got_there() -> None:
     step = next_step([at_rung(1, 0.5), at_rung(2, 0.4, state="paused", pausing=True), run(3)], TERMS, STEPS)
     assert (numbers(step.pause), step.advance, step.drop) == ([1], (), ())
-    assert step.pause[0].because == "paused at step 10 by successive halving until 1 of 3 jobs have got there"
+    assert (
+        step.pause[0].because
+        == "paused at step 10 by successive halving until the other jobs have got there or have ended"
+    )
 
 
 def test_the_best_of_a_rung_continue_and_the_others_end_with_loss_rank_and_rung() -> None:
@@ -75,7 +78,20 @@ def test_the_next_rung_waits_for_those_that_are_still_at_the_one_before() -> Non
 def test_losses_are_compared_at_the_step_of_the_rung_however_far_a_job_has_got() -> None:
     far = at_rung(1, 0.9, state="succeeded", step=STEPS)
     step = next_step([far, at_rung(2, 0.5), at_rung(3, 0.6)], TERMS, STEPS)
-    assert (numbers(step.advance), numbers(step.drop)) == ([2], [3]), "what has ended cannot end again"
+    assert (numbers(step.advance), numbers(step.drop)) == ([2], [3, 1]), "what has ended is out as well"
+
+
+def test_a_rung_that_is_looked_at_again_keeps_its_first_winner() -> None:
+    far = [at_rung(number, 0.5 + number, state="succeeded", step=STEPS) for number in (1, 2)]
+    played = fleet(3, 0, halving=TERMS)
+    played.runs = {each.number: each for each in (*far, at_rung(3, 0.1))}
+    rung = []
+    while (step := next_step(list(played.runs.values()), TERMS, STEPS)) != HalvingStep():
+        rung.append((numbers(step.advance), numbers(step.drop)))
+        played.look()
+    assert rung == [([3], [1, 2])]
+    assert [each.state for each in played.runs.values()] == ["succeeded", "succeeded", "running"]
+    assert saved_by_halving(list(played.runs.values()), None).jobs == 0, "they trained to their end"
 
 
 @pytest.mark.parametrize(
@@ -103,16 +119,19 @@ def test_what_it_saved_is_the_steps_that_were_not_trained_at_the_jobs_own_price(
 
 
 @settings(deadline=None, max_examples=20)
-@given(seed=st.integers(0, 10**6), at_once=st.integers(1, 12), count=st.integers(2, 40))
+@given(
+    seed=st.integers(0, 10**6), at_once=st.integers(1, 12), count=st.integers(2, 40), rounds_between=st.integers(1, 12)
+)
 def test_whatever_fails_every_job_ends_and_those_that_are_left_are_the_best(
-    seed: int, at_once: int, count: int
+    seed: int, at_once: int, count: int, rounds_between: int
 ) -> None:
     played = fleet(count, seed, halving=TERMS, at_once=at_once)
-    played.play()
+    played.play(rounds_between=rounds_between)
     assert played.most <= at_once
     runs = list(played.runs.values())
     assert all(each.has_ended for each in runs)
     for rung in range(3):
         went_on = [each for each in runs if each.rung > rung and each.state != "failed"]
         dropped = [each for each in runs if each.rung == rung and each.dropped]
+        assert len(went_on) <= max(1, sum(each.rung >= rung for each in runs) // TERMS.eta)
         assert not went_on or not dropped or max(map(played.loss, went_on)) <= min(map(played.loss, dropped))

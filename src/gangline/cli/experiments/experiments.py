@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gangline.cli.client import make_client
+from gangline.cli.experiments.change import change_experiment_command, tell_experiment
 from gangline.cli.experiments.run import run_experiment_command
 from gangline.cli.experiments.sheet import sheet_command
 from gangline.cli.experiments.show import show_experiment_command
@@ -28,10 +29,10 @@ from gangline.cli.output import (
 from gangline.compose.settings import existing
 from gangline.core.display import printable
 from gangline.core.errors import NotFound
-from gangline.core.experiments.views import ExperimentView
 
 app = typer.Typer(no_args_is_help=True)
 app.command("run")(run_experiment_command)
+app.command("change")(change_experiment_command)
 app.command("show")(show_experiment_command)
 app.command("sheet")(sheet_command)
 
@@ -121,38 +122,19 @@ def stop_experiment_command(
 ) -> None:
     """Cancel all jobs of an experiment that have not ended. What the others made stays."""
     client, experiment = client_and_experiment(server, token, experiment)
-    _tell(client.experiments.stop(experiment), output)
+    tell_experiment(client.experiments.stop(experiment), output)
 
 
 @app.command("resume")
 def resume_experiment_command(
     experiment: ExperimentArgument,
-    at_once: Annotated[
-        int | None,
-        typer.Option("--at-once", min=1, help="First let this many jobs run at once.", show_default=False),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget",
-            min=0.000001,
-            help="First set the budget of the experiment, in dollars in all.",
-            show_default=False,
-        ),
-    ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """Let the paused jobs of an experiment wait for their turn again, such as those that its budget has paused."""
+    """Let the paused jobs of an experiment wait for their turn again, but for those that halving compares.
+
+    `gangline experiments change` raises a budget that has paused them.
+    """
     client, experiment = client_and_experiment(server, token, experiment)
-    if at_once is not None or budget is not None:
-        client.experiments.change(experiment, at_once=at_once, budget_usd=budget)
-    _tell(client.experiments.resume(experiment), output)
-
-
-def _tell(found: ExperimentView, output: Output) -> None:
-    if output is Output.json:
-        print_json(found)
-    else:
-        say(f"{found.name} is {found.state}: {found.because} ({counts_in_words(found)})")
+    tell_experiment(client.experiments.resume(experiment), output)

@@ -48,8 +48,10 @@ def client_and_experiment(server: str | None, token: str | None, given: str) -> 
 
 def find_experiment(client: "Client", given: str) -> str:
     """Return the id of an experiment. Raise `NotFound` if none is meant, `BadInput` if several are."""
+    if given.startswith("experiment-") and (whole := _whole(client, given)):
+        return whole
     known = [(each.id, each.name) for each in islice(client.experiments.list(), 1 if given == LAST else LOOKED_AT_MAX)]
-    exact = [known[0][0]] if given == LAST and known else [each for each, _ in known if each == given]
+    exact = [known[0][0]] if given == LAST and known else []
     named = [each for each, name in known if name == given]
     long_enough = len(given.removeprefix("experiment-")) >= SHORT_MIN
     parts = [each for each, _ in known if long_enough and _is_part(given, each)]
@@ -60,9 +62,17 @@ def find_experiment(client: "Client", given: str) -> str:
         )
     if meant:
         return meant[0]
-    if given.startswith("experiment-") and given.isascii() and given.replace("-", "").isalnum():
-        return client.experiments.get(given).id  # an older one
     raise NotFound(f"there is no experiment {given}", hint="`gangline experiments ls` lists them")
+
+
+def _whole(client: "Client", given: str) -> str | None:
+    """Return the id if this is a whole one: asking for one experiment costs the server less than a list."""
+    if not (given.isascii() and given.replace("-", "").isalnum()):
+        return None
+    try:
+        return client.experiments.get(given).id
+    except NotFound:
+        return None
 
 
 def _is_part(given: str, experiment: str) -> bool:

@@ -32,8 +32,8 @@ def best_so_far(runs: Sequence[ExperimentRun], measure: Measure, *, ended: bool)
     """
     found = list[tuple[float, int, list[ExperimentRun]]]()
     for together in by_combination(runs):
-        counting = [run for run in together if _counts(run, ended=ended)]
-        value = mean_value(counting, measure)
+        counting = [run for run in together if _counts(run, measure, ended=ended)]
+        value = mean_value([run.measured.value(measure) for run in counting])
         if value is not None:
             found.append((value, counting[0].number, counting))
     if not found:
@@ -54,8 +54,9 @@ def best_so_far(runs: Sequence[ExperimentRun], measure: Measure, *, ended: bool)
     )
 
 
-def _counts(run: ExperimentRun, *, ended: bool) -> bool:
-    return run.state == "succeeded" or (not ended and not run.has_ended and run.trained)
+def _counts(run: ExperimentRun, measure: Measure, *, ended: bool) -> bool:
+    has_begun = run.step > 0 or run.measured.value(measure) is not None
+    return run.state == "succeeded" or (not ended and not run.has_ended and has_begun)
 
 
 def _because(

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from gangline.core.canonical import canonical_json
+from gangline.core.experiments.runs import by_combination, mean_value
 from gangline.core.experiments.terms import Measure
 from gangline.core.experiments.views import ExperimentRunView
 from gangline.core.money.cost import CostPart
@@ -47,14 +48,28 @@ def ranked_runs(runs: Sequence[ExperimentRunView], measure: Measure) -> tuple[Ex
 
 
 def ranked_combinations(runs: Sequence[ExperimentRunView], measure: Measure) -> tuple[CombinationView, ...]:
-    """Return the combinations, those of the best mean first, then those without a result in the order of their numbers."""
-    together = dict[str, list[ExperimentRunView]]()
-    for run in ranked_runs(runs, measure):
-        together.setdefault(canonical_json(dict(run.settings)), []).append(run)
-    found = [(_combined(group, measure), min(run.number for run in group)) for group in together.values()]
-    return tuple(
-        each for each, _ in sorted(found, key=lambda pair: (*_last_if_none(_mean_of(pair[0], measure)), pair[1]))
-    )
+    """Return the combinations as `ranked_groups` orders them."""
+    return tuple(_combined(group, measure) for group in ranked_groups(runs, measure))
+
+
+def ranked_groups(runs: Sequence[ExperimentRunView], measure: Measure) -> list[tuple[ExperimentRunView, ...]]:
+    """Return the jobs of each combination, those of the best mean first, then those without one in the order of their numbers.
+
+    As where the best job is decided, a combination has no mean while one of its jobs has trained and not measured anything. In each, the
+    best job is the first.
+    """
+
+    def order(group: Sequence[ExperimentRunView]) -> tuple[bool, float, int]:
+        counting = [run for run in group if _counts(run, measure)]
+        number = (counting or group)[0].number
+        return *_last_if_none(mean_value([value_of_run(run, measure) for run in counting])), number
+
+    return [ranked_runs(group, measure) for group in sorted(by_combination(runs), key=order)]
+
+
+def _counts(run: ExperimentRunView, measure: Measure) -> bool:
+    has_begun = run.step > 0 or value_of_run(run, measure) is not None
+    return run.state == "succeeded" or (run.state not in NOT_COMPARED and has_begun)
 
 
 def _combined(group: Sequence[ExperimentRunView], measure: Measure) -> CombinationView:
@@ -72,10 +87,6 @@ def _combined(group: Sequence[ExperimentRunView], measure: Measure) -> Combinati
         states=tuple(run.state for run in group),
         numbers=tuple(run.number for run in group),
     )
-
-
-def _mean_of(combination: CombinationView, measure: Measure) -> float | None:
-    return combination.best_held_out_loss if measure == "held_out_loss" else combination.loss
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 from gangline.core.canonical import canonical_json, digest
 from gangline.core.errors import BadInput
 from gangline.core.experiments.terms import RUNS_MAX, DrawnSetting, ExperimentAsked, RandomSettings
+from gangline.core.specs.changes import OF_BASE
 from gangline.core.words import counted, listed
 
 Combination = Mapping[str, Any]
@@ -81,8 +82,11 @@ def _check_names(names: Sequence[str], spec: type) -> None:
 
 
 def with_combination(spec: dict[str, Any], combination: Combination) -> dict[str, Any]:
-    """Return the spec with these settings: `needs.slots` is the field `slots` of `needs`."""
-    changed = dict(spec)
+    """Return the spec with these settings: `needs.slots` is the field `slots` of `needs`.
+
+    Another base brings its own VAE, kind of prediction and licence, unless these are given with it.
+    """
+    changed = {name: value for name, value in spec.items() if not ("base" in combination and name in OF_BASE)}
     for name, value in combination.items():
         above, _, below = name.partition(".")
         inner = changed.get(above) or {}

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from gangline.core.errors import BadInput
 from gangline.core.experiments.runs import ExperimentRun, price_of_step
 from gangline.core.experiments.terms import HalvingTerms
-from gangline.core.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
-    """A job that is ended, and why."""
+class Ruling:
+    """What is decided about a job, and why."""
 
     run: ExperimentRun
     because: str
@@ -23,11 +22,14 @@ class Drop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalvingStep:
-    """What to do now: jobs to pause at their rung, jobs that continue to the next one, and jobs to end; each with its reason."""
+    """What to do now: jobs to pause at their rung, jobs that continue to the next one, and jobs that do not; each with its reason.
 
-    pause: tuple[Drop, ...] = ()
-    advance: tuple[Drop, ...] = ()
-    drop: tuple[Drop, ...] = ()
+    Of those that do not, some may have ended before: they are out as well, else the rung would be decided again among them.
+    """
+
+    pause: tuple[Ruling, ...] = ()
+    advance: tuple[Ruling, ...] = ()
+    drop: tuple[Ruling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,41 +76,38 @@ def check_halving(terms: HalvingTerms, steps: set[int], every: set[int | None]) 
 
 def next_step(runs: Sequence[ExperimentRun], terms: HalvingTerms, steps: int) -> HalvingStep:
     """Return what to do now with the jobs of an experiment that have `steps` steps each."""
-    pause, advance, drop = list[Drop](), list[Drop](), list[Drop]()
+    pause, advance, drop = list[Ruling](), list[Ruling](), list[Ruling]()
     for number, at in enumerate(rungs_of(terms, steps)):
         here = [run for run in runs if run.rung == number and not run.dropped]
         arrived = [run for run in here if at in run.measured.at_rungs and run.state not in ("failed", "canceled")]
         waiting = [run for run in here if not run.has_ended and at not in run.measured.at_rungs]
         if waiting or any(run.rung < number and not run.has_ended for run in runs):
             pause += [
-                Drop(run=run, because=_why_paused(at, len(waiting), len(here)))
-                for run in arrived
-                if run.in_progress and not run.pausing
+                Ruling(run=run, because=_why_paused(at)) for run in arrived if run.in_progress and not run.pausing
             ]
         elif arrived:
             ranked = sorted(arrived, key=lambda run: (run.measured.at_rungs[at], run.number))
             kept = max(1, len(ranked) // terms.eta)
             words = [_rank(run, at, place, len(ranked)) for place, run in enumerate(ranked, 1)]
             advance += [
-                Drop(run=run, because=f"continues: {said}") for run, said in zip(ranked[:kept], words, strict=False)
+                Ruling(run=run, because=f"continues: {said}") for run, said in zip(ranked[:kept], words, strict=False)
             ]
             drop += [
-                Drop(run=run, because=f"ended by halving: {said}, and the best {kept} continued")
+                Ruling(run=run, because=f"ended by halving: {said}, and the best {kept} continued")
                 for run, said in zip(ranked[kept:], words[kept:], strict=True)
-                if not run.has_ended
             ]
     return HalvingStep(pause=tuple(pause), advance=tuple(advance), drop=tuple(drop))
 
 
 def saved_by_halving(runs: Sequence[ExperimentRun], planned: float | None) -> SavedView:
-    """Return what the jobs that halving ended did not train."""
-    dropped = [run for run in runs if run.dropped]
+    """Return what the jobs that halving ended did not train. One that had ended by itself before saved nothing."""
+    dropped = [run for run in runs if run.dropped and run.state == "canceled"]
     steps, price = sum(run.steps - run.step for run in dropped), price_of_step(runs, planned)
     return SavedView(jobs=len(dropped), steps=steps, usd=None if price is None else round(steps * price / 1e6, 6))
 
 
-def _why_paused(at: int, waiting: int, of: int) -> str:
-    return f"paused at step {at} by successive halving until {waiting} of {counted(of, 'job')} have got there"
+def _why_paused(at: int) -> str:
+    return f"paused at step {at} by successive halving until the other jobs have got there or have ended"
 
 
 def _rank(run: ExperimentRun, at: int, place: int, of: int) -> str:

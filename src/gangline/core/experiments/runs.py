@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from gangline.core.canonical import canonical_json
 from gangline.core.experiments.terms import HalvingTerms, Measure
@@ -102,16 +102,28 @@ def price_of_step(runs: Sequence[ExperimentRun], planned: float | None) -> float
     return sum(run.micro_usd for run in known) / sum(run.step for run in known)
 
 
-def by_combination(runs: Sequence[ExperimentRun]) -> list[list[ExperimentRun]]:
+class OfCombination(Protocol):
+    """A job as whoever compares it sees it: its number, and the settings in which it differs."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+
+OfCombinationT = TypeVar("OfCombinationT", bound=OfCombination)
+
+
+def by_combination(runs: Sequence[OfCombinationT]) -> list[list[OfCombinationT]]:
     """Return the jobs that differ only in their seeds together, in the order of their numbers."""
-    found = dict[str, list[ExperimentRun]]()
+    found = dict[str, list[OfCombinationT]]()
     for run in sorted(runs, key=lambda run: run.number):
         found.setdefault(canonical_json(dict(run.settings)), []).append(run)
     return list(found.values())
 
 
-def mean_value(runs: Sequence[ExperimentRun], measure: Measure) -> float | None:
-    """Return the mean of what these jobs are compared by; None while one of them has nothing."""
-    values = [run.measured.value(measure) for run in runs]
+def mean_value(values: Sequence[float | None]) -> float | None:
+    """Return the mean of what jobs are compared by; None while one of them has nothing."""
     known = [value for value in values if value is not None]
     return mean(known) if known and len(known) == len(values) else None

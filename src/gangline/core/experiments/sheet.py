@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gangline.core.canonical import canonical_json
-from gangline.core.experiments.comparison import grid_settings, ranked_runs
+from gangline.core.experiments.comparison import grid_settings, ranked_groups, ranked_runs
 from gangline.core.experiments.terms import Measure
 from gangline.core.experiments.views import ExperimentRunView
 from gangline.core.runs.contract import LORA, SAMPLES
@@ -58,20 +58,13 @@ def lay_out(
     axes = grid_settings(runs, settings) if len(prompts) == 1 else None
     if axes:
         return _grid(ranked, axes, prompts[0])
-    shown = _one_of_each(ranked) if settings else ranked
+    shown = tuple(group[0] for group in ranked_groups(runs, measure)) if settings else ranked
     return SheetLayout(
         rows=tuple(run.settings for run in shown),
         columns=tuple({} for _ in prompts),
         prompts=tuple(prompts),
         cells=tuple(tuple(SheetPlace(run=run, prompt=prompt) for prompt in prompts) for run in shown),
     )
-
-
-def _one_of_each(ranked: Sequence[ExperimentRunView]) -> list[ExperimentRunView]:
-    firsts = dict[str, ExperimentRunView]()
-    for run in ranked:
-        firsts.setdefault(canonical_json(dict(run.settings)), run)
-    return list(firsts.values())
 
 
 def _grid(ranked: Sequence[ExperimentRunView], axes: tuple[str, str], prompt: int) -> SheetLayout:

@@ -7,11 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, MaxLen
 
 from gangline.core.display import Label
-from gangline.core.jobs.lists.labels import LABELS_MAX, JobLabels
+from gangline.core.jobs.lists.labels import BEST, LABELS_MAX, JobLabels
 from gangline.core.parsing import Checked
 
 RUNS_MAX = 1000
 """The most jobs of one experiment."""
+FILES_MAX = 1_000_000
+"""The most input files that the jobs of one experiment name together: a file of each job counts."""
 SETTINGS_MAX = 20
 """The most settings that the jobs of one experiment differ in."""
 SEED_MAX = 2**31 - 1
@@ -31,6 +33,8 @@ def why_no_setting_name(name: str) -> str:
 
 def why_no_labels(labels: Mapping[str, str]) -> str:
     """Return why these labels leave no room for `best`, which the best job gets; empty if they do."""
+    if BEST in labels:
+        return f"has the key {BEST}, which the best job of an experiment gets"
     return (
         ""
         if len(labels) < LABELS_MAX
@@ -82,7 +86,7 @@ class ExperimentTerms:
     """How the jobs of an experiment are released and compared.
 
     At most `at_once` are in progress (None: no limit), and none is released that `budget_usd` would not pay for. `measure` is by default
-    `held_out_loss` if there are held-out photos, else `loss`.
+    `held_out_loss` if every job measures it while it trains, else `loss`.
     """
 
     at_once: JobsAtOnce | None = None

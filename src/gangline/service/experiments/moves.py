@@ -14,15 +14,36 @@ AT_ONCE = 200
 """At most this many jobs are released or canceled in one transaction."""
 
 
-def release_runs(deployment: Deployment, experiment: str, runs: Sequence[ExperimentRun], now_ms: int) -> None:
-    """Let held jobs wait for a node; `experiment` is a name. A job that changed meanwhile is left for the next look."""
-    because = f"{WAITS}: released by its experiment {experiment}"
-    _apply_each(deployment, [_releasing(run, because, now_ms) for run in runs])
+def release_runs(deployment: Deployment, experiment: Row, runs: Sequence[ExperimentRun], now_ms: int) -> None:
+    """Let held jobs wait for a node, as long as the experiment is as its row was read: of two servers, one decides who is released. A job
+    that changed meanwhile is left for the next look."""
+    because, version = f"{WAITS}: released by its experiment {experiment['name']}", experiment["version"]
+    parts = [_releasing(run, because, now_ms) for run in runs]
+    for start in range(0, len(parts), AT_ONCE):
+        some = parts[start : start + AT_ONCE]
+        if _step(deployment, experiment["id"], version, [each for part in some for each in part]):
+            version += 1
+            continue
+        for part in some:
+            if _step(deployment, experiment["id"], version, part):
+                version += 1
+            elif _version_of(deployment, experiment["id"]) != version:
+                return
+
+
+def _step(deployment: Deployment, experiment: str, version: int, writes: Sequence[Write]) -> bool:
+    return deployment.store.apply(guard("step_experiment", id=experiment, version=version), *writes)
+
+
+def _version_of(deployment: Deployment, experiment: str) -> int | None:
+    rows = deployment.store.load("experiment", id=experiment)
+    return rows[0]["version"] if rows else None
 
 
 def _releasing(run: ExperimentRun, because: str, now_ms: int) -> list[Write]:
     return [
         guard("release_job", id=run.job, version=run.version, because=because, now=now_ms),
+        write("wait_at", job=run.job, waits=""),
         event(run.job, "admitted", because, now_ms),
     ]
 
@@ -62,7 +83,7 @@ def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
         ]
     if row["last_state"] == "live" and row["stop_kind"] == "paused":
         return [
-            write("unpause_lease", attempt=row["attempt"]),
+            write("unpause_lease", attempt=row["attempt"], because=because),
             guard("say_why", id=job.id, version=job.version, because=because),
             event(job.id, "advanced", because, now_ms),
         ]

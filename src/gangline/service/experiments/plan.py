@@ -54,9 +54,10 @@ def experiment_plan(deployment: Deployment, project: str, asked: ExperimentAsked
 
 
 def planned_price(deployment: Deployment, project: str, planned: PlannedExperiment, now_ms: int) -> float | None:
-    """Return the mean price of a step in micro-dollars, on the cheapest node that is known for each kind of work; None if none is known."""
+    """Return the mean price of a step in micro-dollars, on the most expensive node that is known for each kind of work, as any of
+    them may take a job; None if none is known."""
     ranges = _ranges(deployment, project, planned, now_ms)
-    total = _sum([(run.spec.steps, ranges[workload(run.spec)].usd) for run in planned.runs], 0, 1e6)
+    total = _sum([(run.spec.steps, ranges[workload(run.spec)].usd) for run in planned.runs], 1, 1e6)
     return None if total is None else total / sum(run.spec.steps for run in planned.runs)
 
 

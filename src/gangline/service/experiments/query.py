@@ -10,6 +10,7 @@ from gangline.core.experiments.views import ExperimentPage, ExperimentRunView, E
 from gangline.core.jobs.lists.cursor import read_cursor, write_cursor
 from gangline.core.jobs.lists.filters import NEWEST, JobFilters, ListPosition
 from gangline.core.money.cost import unknown_parts
+from gangline.core.parsing import parse_as
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment, owned_experiment
@@ -98,7 +99,8 @@ def _expected_usd(found: LoadedExperiment) -> float | None:
 
 
 def _best(found: LoadedExperiment) -> BestView | None:
-    """Return the best job: of an experiment that has ended, the one that was best then, unless it was deleted since."""
+    """Return the best job: of an experiment that has ended, the one that was best, as it was compared then, unless it is deleted."""
     ended = found.experiment.state == "ended"
-    best = best_so_far(found.runs, found.experiment.measure, ended=ended)
-    return best if best and (not ended or best.job == found.row["best"]) else None
+    if not ended:
+        return best_so_far(found.runs, found.experiment.measure, ended=False)
+    return parse_as(BestView, json.loads(found.row["best_as"])) if found.row["best"] in found.rows else None

@@ -1,6 +1,6 @@
 """Submit an experiment: all its jobs in one transaction, held until the experiment releases them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -10,7 +10,8 @@ from gangline.core.display import NAME_MAX
 from gangline.core.errors import BadInput, Unreachable
 from gangline.core.experiments.grid import Combination, combination_words, combinations, varied, with_combination
 from gangline.core.experiments.halving import check_halving
-from gangline.core.experiments.terms import SEED_MAX, ExperimentAsked, Measure
+from gangline.core.experiments.takes import chosen_measure, held_out_interval
+from gangline.core.experiments.terms import FILES_MAX, SEED_MAX, ExperimentAsked, Measure
 from gangline.core.files import File
 from gangline.core.job import HELD
 from gangline.core.parsing import InvalidSpec, Problem, to_json
@@ -21,6 +22,7 @@ from gangline.core.specs.kinds import DEFAULT_KIND, KINDS, SUBMITTED, needs_prep
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import Spec, parse_submitted, spec_hash, workload
+from gangline.core.words import counted
 from gangline.ports.store import Write, write
 from gangline.service.access.requests import KeyedRequest, made_before, recording
 from gangline.service.access.secrets import check_secrets
@@ -78,7 +80,7 @@ def submit_all(
     if before:
         return before
     planned = plan_runs(deployment, project, asked)
-    files = {path: file for run in planned.runs for path, file in run.spec.input_files().items()}
+    files = _input_files(planned.runs)
     _check(deployment, project, planned, files)
     experiment = deployment.new_id("experiment")
     shared = sorted({file.sha256 for file in files.values()})
@@ -129,6 +131,7 @@ def plan_runs(deployment: Deployment, project: str, asked: ExperimentAsked) -> P
         )
     value, dataset = with_dataset_named(deployment, project, asked.spec)
     found = combinations(asked, _class_of(value))
+    _refuse_too_many_files(value, found, asked.seeds)
     models, runs = _Models(deployment, project), list[PlannedRun]()
     # what is varied in every job would else be in the common spec unread, whatever it is
     parse_submitted(models.named(with_combination(value, _lacking(value, found[0]))))
@@ -139,9 +142,9 @@ def plan_runs(deployment: Deployment, project: str, asked: ExperimentAsked) -> P
             seeded = replace(spec, seed=seed) if isinstance(spec, TrainingSpec) else spec
             runs.append(PlannedRun(settings=combination, seed=seed, spec=seeded, prepares=_prepares(seeded)))
     _refuse_equal(runs)
-    measure = asked.measure or _default_measure(runs)
+    measure = chosen_measure(asked.measure, [run.spec for run in runs])
     if asked.halving:
-        every = {getattr(run.spec, "held_out_every_steps", None) for run in runs}
+        every = {held_out_interval(run.spec) for run in runs}
         check_halving(asked.halving, {run.spec.steps for run in runs}, every)
     return PlannedExperiment(
         name=asked.name or runs[0].spec.title,
@@ -196,9 +199,9 @@ def _prepares(spec: Spec) -> str:
 
 def _refuse_equal(runs: Sequence[PlannedRun]) -> None:
     """Raise `BadInput` if two jobs ask for the same, though they are written otherwise, such as 1 and 1.0."""
-    seen = dict[str, PlannedRun]()
+    seen = dict[str, PlannedRun]()  # by digests: a thousand specs may be a gigabyte
     for run in runs:
-        other = seen.setdefault(canonical_json(to_json(run.spec)), run)
+        other = seen.setdefault(digest(to_json(run.spec)), run)
         if other is not run:
             raise BadInput(
                 f"{combination_words(other.settings)} and {combination_words(run.settings)} ask for the same job",
@@ -206,9 +209,32 @@ def _refuse_equal(runs: Sequence[PlannedRun]) -> None:
             )
 
 
-def _default_measure(runs: Sequence[PlannedRun]) -> Measure:
-    held_out = all(isinstance(run.spec, TrainingSpec) and run.spec.held_out for run in runs)
-    return "held_out_loss" if held_out else "loss"
+def _refuse_too_many_files(common: dict[str, Any], found: Sequence[Combination], seeds: int) -> None:
+    """Raise `BadInput` for more names of files than one request may make the server read, before the spec of any job is read."""
+    in_common = _files_in(common)
+    count = seeds * sum(in_common + _files_in(combination) for combination in found)
+    if count > FILES_MAX:
+        raise BadInput(
+            f"{counted(len(found) * seeds, 'job')} would name {count:,} input files together, and the most is {FILES_MAX:,}",
+            hint="submit fewer jobs at once, or train on fewer files",
+        )
+
+
+def _files_in(value: Any) -> int:
+    """Return how many files a JSON value names."""
+    if isinstance(value, Mapping):
+        return 1 if "sha256" in value else sum(map(_files_in, value.values()))
+    return sum(map(_files_in, value)) if isinstance(value, list | tuple) else 0
+
+
+def _input_files(runs: Sequence[PlannedRun]) -> dict[str, File]:
+    """Return the files of all jobs by their paths. Where jobs have different files of one path, such as two bases, each is there."""
+    found = dict[str, File]()
+    for run in runs:
+        for path, file in run.spec.input_files().items():
+            if found.setdefault(path, file).sha256 != file.sha256:
+                found[f"{path} ({file.sha256[:12]})"] = file
+    return found
 
 
 @dataclass(slots=True)

@@ -1,27 +1,42 @@
 """Carry out what is decided for experiments: measure their jobs, halve, release, pause within the budget, and end."""
 
+import logging
+from collections.abc import Sequence
+
+from gangline.core.canonical import canonical_json
 from gangline.core.experiments.best import BestView, best_so_far
 from gangline.core.experiments.halving import HalvingStep, next_step, rungs_of
 from gangline.core.experiments.measured import pack_measurements, sum_up
 from gangline.core.experiments.release import next_release
-from gangline.core.jobs.lists.labels import LABELS_MAX, VALUE_MAX
+from gangline.core.experiments.runs import ExperimentRun
+from gangline.core.jobs.lists.labels import BEST, LABELS_MAX, VALUE_MAX
+from gangline.core.parsing import to_json
 from gangline.core.words import listed
-from gangline.ports.store import Write, guard, write
+from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment
 from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_runs
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 
-BEST = "best"
-"""The key of the label that the best job of an experiment gets; its value is the experiment's name."""
+log = logging.getLogger(__name__)
+MEASURED_AT_ONCE = 50
+"""At most this many jobs are summed up at one look; each reads all of its metrics."""
 RAISED = "continues, as the budget of its experiment was raised"
 
 
 def tend_experiments(deployment: Deployment, now_ms: int) -> None:
     """Look at every experiment that has not ended, and do what is decided. Repeating it changes nothing more."""
-    for row in deployment.store.load("open_experiments"):
-        tend_experiment(deployment, row["id"], now_ms)
+    tend_each(deployment, [row["id"] for row in deployment.store.load("open_experiments")], now_ms)
+
+
+def tend_each(deployment: Deployment, experiments: Sequence[str], now_ms: int) -> None:
+    """Look at these experiments. An error in one of them keeps nothing else from being done."""
+    for experiment in experiments:
+        try:
+            tend_experiment(deployment, experiment, now_ms)
+        except Exception:
+            log.exception("%s could not be looked at; the next look tries again", experiment)
 
 
 def tend_experiment(deployment: Deployment, experiment: str, now_ms: int) -> None:
@@ -36,8 +51,10 @@ def tend_experiment(deployment: Deployment, experiment: str, now_ms: int) -> Non
                 return
     if all(run.has_ended for run in found.runs):
         _end(deployment, found, now_ms)
-    elif found.experiment.state == "running":
+        return
+    if found.experiment.state == "running":
         _release(deployment, found, now_ms)
+    _rest(deployment, found)
 
 
 def _load(deployment: Deployment, experiment: str, now_ms: int) -> LoadedExperiment | None:
@@ -64,11 +81,15 @@ def _measure(deployment: Deployment, found: LoadedExperiment, _now_ms: int) -> b
     """Sum up the metrics that came since the last look. Return whether there were any."""
     halving = found.experiment.halving
     rungs = rungs_of(halving, found.steps) if halving else ()
-    rows = deployment.store.load("runs_to_measure", experiment=found.experiment.id)
+    rows = _to_measure(deployment, found)
     for row in rows:
         measured = pack_measurements(sum_up(load_series(deployment, row["job"]), rungs))
         deployment.store.apply(write("set_measured", job=row["job"], measured=measured, at_ms=row["at_ms"]))
     return bool(rows)
+
+
+def _to_measure(deployment: Deployment, found: LoadedExperiment) -> list[Row]:
+    return deployment.store.load("runs_to_measure", experiment=found.experiment.id, limit=MEASURED_AT_ONCE)
 
 
 def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
@@ -78,6 +99,8 @@ def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool
     dropped = [run for run in found.runs if run.dropped and not run.has_ended]
     for run in dropped:
         cancel_run(deployment, run.job, run.because, now_ms)
+    if any(row["ended_ms"] is not None for row in _to_measure(deployment, found)):
+        return bool(dropped)  # what it measured last may decide the rung
     step = next_step(found.runs, found.experiment.halving, found.steps)
     for each in step.pause:
         pause_run(deployment, found.rows[each.run.job], each.because, "rung", now_ms)
@@ -85,6 +108,8 @@ def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool
         return bool(dropped)
     if deployment.store.apply(*_halving(found, step, now_ms)):
         for each in step.drop:
+            if each.run.has_ended:
+                continue  # it has a result, and its pictures
             cancel_run(deployment, each.run.job, each.because, now_ms)
     return True
 
@@ -94,31 +119,50 @@ def _halving(found: LoadedExperiment, step: HalvingStep, now_ms: int) -> list[Wr
     writes = [guard("step_experiment", id=found.experiment.id, version=found.row["version"])]
     for each in step.advance:
         writes.append(write("advance_run", job=each.run.job))
-        if not each.run.has_ended:
+        if not each.run.has_ended and not _is_its_owners(each.run):
             writes += holding_again(found.rows[each.run.job], each.because, now_ms)
     for each in step.drop:
         writes.append(write("drop_run", job=each.run.job, because=each.because))
     return writes
 
 
+def _is_its_owners(run: ExperimentRun) -> bool:
+    """Return whether its owner has paused a job, which then stays paused whatever its experiment decides."""
+    return run.pausing and not run.waits
+
+
 def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     decided = next_release(found.experiment, found.runs)
     if decided.continued:
         for run in decided.continued:
-            again = holding_again(found.rows[run.job], RAISED, now_ms)
-            deployment.store.apply(*again, write("wait_at", job=run.job, waits=""))
-        found = load_experiment(deployment, found.row, now_ms)
+            held = holding_again(found.rows[run.job], RAISED, now_ms)
+            deployment.store.apply(*held, write("wait_at", job=run.job, waits=""))
+        again = _load(deployment, found.experiment.id, now_ms)
+        if again is None:
+            return
+        found = again
         decided = next_release(found.experiment, found.runs)
     for run in decided.pause:
         pause_run(deployment, found.rows[run.job], decided.because, "budget", now_ms)
     if decided.jobs:
-        release_runs(deployment, found.experiment.name, decided.jobs, now_ms)
+        release_runs(deployment, found.row, decided.jobs, now_ms)
     if decided.because != found.experiment.because:
         deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
 
 
+def _rest(deployment: Deployment, found: LoadedExperiment) -> None:
+    """Where only its owner can change anything, such as by resuming a job, remember that, so that no look is needed until then."""
+    if any(run.held or run.in_progress for run in found.runs) or _to_measure(deployment, found):
+        return
+    seen = sum(run.version for run in found.runs)
+    if seen != found.row["seen"]:
+        deployment.store.apply(write("see_experiment", id=found.experiment.id, seen=seen))
+
+
 def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
-    """End an experiment: record its best job, keep that one's last checkpoint, and label it."""
+    """End an experiment once all is measured: record its best job, keep that one's last checkpoint, and label it."""
+    if _to_measure(deployment, found):
+        return
     best = best_so_far(found.runs, found.experiment.measure, ended=True)
     deployment.store.apply(  # where something changed meanwhile, the next look decides again
         guard(
@@ -127,6 +171,7 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
             version=found.row["version"],
             because=_how_it_ended(found, best),
             best=best.job if best else None,
+            best_as=canonical_json(to_json(best)) if best else "",
             now=now_ms,
         ),
         *(_crowning(deployment, found, best) if best else ()),
@@ -141,11 +186,12 @@ def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
 
 
 def _crowning(deployment: Deployment, found: LoadedExperiment, best: BestView) -> list[Write]:
-    """Return the writes that keep the last checkpoint of the best job, and label it, if it may have one more label."""
+    """Return the writes that keep the last checkpoint of the best job, and label it, if it may have one more label, and its
+    owner has given it none of this key."""
     row, labels = found.rows[best.job], labels_of(deployment, best.job)
     kept = deployment.store.load("checkpoints", job=best.job)
     writes = [write("pin_checkpoint", id=kept[0]["id"], pinned=1)] if kept else []
-    if BEST in labels or len(labels) < LABELS_MAX:
+    if BEST not in labels and len(labels) < LABELS_MAX:
         value = found.experiment.name[:VALUE_MAX]
         writes.append(guard("change_job", id=best.job, version=row["version"]))
         writes.append(write("put_label", job=best.job, key=BEST, value=value))

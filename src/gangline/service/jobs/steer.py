@@ -12,17 +12,18 @@ from gangline.core.jobs.failure import Verdict, canceled
 from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
-from gangline.ports.store import Row, guard, write
+from gangline.ports.store import Row, Write, guard, write
 from gangline.service.access.secrets import check_secrets
 from gangline.service.attempts import TRIES_MAX, WAITS, as_job, conclude, event, moving
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
-from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
 PAUSED = "paused by its owner"
+RESUMED_BY_OWNER = "resumed by its owner"
 
 
 def cancel(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
@@ -40,19 +41,24 @@ def cancel(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VE
 
 
 def pause(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
-    """Pause a job; a node at work saves and releases it first. Return False if it is paused already. Raise `BadInput` if it has ended."""
+    """Pause a job; a node at work saves and releases it first. Return False if it is paused already. Raise `BadInput` if it has ended.
+
+    One that its experiment has paused is its owner's from then on, and the experiment leaves it alone.
+    """
+    own = write("wait_at", job=job_id, waits="")
 
     def act(job: Job, live: Row | None) -> bool | None:
-        if live and live["stop_kind"] == "paused":
+        is_paused = job.state == "paused" or (live is not None and live["stop_kind"] == "paused")
+        if is_paused and not deployment.store.load("waits_of_job", job=job_id):
             return None
-        if live:
+        if live or is_paused:
+            asking = [write("ask_to_pause", attempt=live["id"], because=PAUSED, now=now_ms)] if live else []
             return deployment.store.apply(
-                write("ask_to_pause", attempt=live["id"], because=PAUSED, now=now_ms),
-                guard("say_why", id=job.id, version=job.version, because=PAUSED),
+                *asking, guard("say_why", id=job.id, version=job.version, because=PAUSED), own
             )
-        return _move(deployment, job, "paused", PAUSED, now_ms)
+        return _move(deployment, job, "paused", PAUSED, now_ms, own)
 
-    return until_done(deployment, job_id, act, leave=frozenset({"paused"}), refuse="paused", seen=seen)
+    return until_done(deployment, job_id, act, leave=frozenset(), refuse="paused", seen=seen)
 
 
 def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
@@ -69,16 +75,18 @@ def resume(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VE
     row = deployment.store.load("job", id=job_id)[0]
     if not KINDS[row["kind"]].ours:
         check_secrets(deployment, row["project"], json.loads(row["spec"]).get("secrets", ()))
+    own = write("wait_at", job=job_id, waits="")
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] != "paused":
             return None
         if live:
             return deployment.store.apply(
-                write("unpause_lease", attempt=live["id"]),
-                guard("say_why", id=job.id, version=job.version, because="resumed by its owner"),
+                write("unpause_lease", attempt=live["id"], because=RESUMED_BY_OWNER),
+                guard("say_why", id=job.id, version=job.version, because=RESUMED_BY_OWNER),
+                own,
             )
-        return _move(deployment, job, "queued", WAITS, now_ms)
+        return _move(deployment, job, "queued", WAITS, now_ms, own)
 
     return until_done(deployment, job_id, act, leave=frozenset({"queued"}), refuse="resumed", seen=seen)
 
@@ -126,7 +134,7 @@ def submit_again(
         now_ms=now_ms,
         begins_from=begins_from,
         begins_step=begins_step,
-        asker=replace(asker, labels=labels_of(deployment, job_id)),
+        asker=replace(asker, labels=inherited_labels(deployment, job_id)),
         dataset=version_of_job(deployment, job_id),
     )
 
@@ -202,6 +210,6 @@ def until_done(
     raise Unreachable(f"{job_id} changed {TRIES_MAX} times meanwhile; try again")
 
 
-def _move(deployment: Deployment, job: Job, state: Moved, because: str, now_ms: int) -> bool:
+def _move(deployment: Deployment, job: Job, state: Moved, because: str, now_ms: int, *beside: Write) -> bool:
     verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)
-    return deployment.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms))
+    return deployment.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms), *beside)

@@ -19,7 +19,7 @@ from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import WAITS, event, load_wishes, moving
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
-from gangline.service.jobs.steer import JobChange, until_done
+from gangline.service.jobs.steer import RESUMED_BY_OWNER, JobChange, until_done
 
 COLUMNS = tuple(field.name for field in fields(Wish))
 
@@ -105,7 +105,11 @@ def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int, seen: Seen =
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
-            unpaused = [write("unpause_lease", attempt=live["id"])] if live["stop_kind"] == "paused" else []
+            unpaused = (
+                [write("unpause_lease", attempt=live["id"], because=RESUMED_BY_OWNER)]
+                if live["stop_kind"] == "paused"
+                else []
+            )
             return deployment.store.apply(*unpaused, *_asking(job, "finish", now_ms))
         if not deployment.store.load("checkpoints", job=job_id):
             raise BadInput(

@@ -44,6 +44,7 @@ class _Found:
 def what_goes(deployment: Deployment, job: Row, now_ms: int) -> RemovalView:
     """Return what `remove` would delete. Raise `BadInput` if the job has not ended, or another job begins from its checkpoint."""
     refuse_open(job)
+    _refuse_of_open_experiment(deployment, job)
     _refuse_heirs(deployment, job)
     found = [_find(deployment, row, now_ms) for row in _with_beside(deployment, job)]
     return _view(job, found)
@@ -58,6 +59,7 @@ def remove(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VE
         job = deployment.store.load("job", id=job_id)[0]
         seen.check(job_id, job["version"])
         refuse_open(job)
+        _refuse_of_open_experiment(deployment, job)
         _refuse_heirs(deployment, job)
         for row in deployment.store.load("open_samples", parent=job_id):
             steer.cancel(deployment, row["id"], now_ms)
@@ -79,6 +81,16 @@ def refuse_open(job: Row) -> None:
             f"{job['id']} is {job['state']}, and only a job that has ended can be deleted",
             hint=f"cancel it first: gangline jobs cancel {job['id']}",
         )
+
+
+def _refuse_of_open_experiment(deployment: Deployment, job: Row) -> None:
+    """Raise `BadInput` while the experiment of a job is open: what the job cost counts in its budget, and what it measured in its rungs."""
+    for row in deployment.store.load("runs_beside", job=job["id"]):
+        if row["ended_ms"] is None:
+            raise BadInput(
+                f"{job['id']} is of the experiment {row['name']}, which has not ended",
+                hint=f"stop the experiment first: gangline experiments stop {row['experiment']}",
+            )
 
 
 def _refuse_heirs(deployment: Deployment, job: Row) -> None:
@@ -177,6 +189,7 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
     yield write("remove_job_dataset", job=job)
     yield write("drop_labels", job=job)
     if found.experiment is not None:  # whose row goes with its last job
+        yield write("lock_experiment", id=found.experiment)
         yield write("remove_experiment_run", job=job)
         yield write("remove_experiment_files", experiment=found.experiment)
         yield write("remove_experiment", experiment=found.experiment)

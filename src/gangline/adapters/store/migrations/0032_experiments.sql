@@ -16,6 +16,8 @@ CREATE TABLE experiment (
     state    TEXT   NOT NULL,                    -- running, stopped, ended
     because  TEXT   NOT NULL,                    -- what it waits for, or how it ended
     best     TEXT,                               -- the job that was best when it ended
+    best_as  TEXT   NOT NULL DEFAULT '',         -- how that job was compared then, as JSON; '': there was none
+    seen     BIGINT NOT NULL DEFAULT -1,         -- the sum of its jobs' versions at a look that found nothing to do; -1: no such look
     price    DOUBLE PRECISION,                   -- micro-dollars a step as planned; NULL: not known
     version  BIGINT NOT NULL,                    -- of this row, for writes of its terms and its state
     made_ms  BIGINT NOT NULL,

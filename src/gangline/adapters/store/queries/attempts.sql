@@ -31,7 +31,7 @@ UPDATE lease SET stop = :because, stop_kind = 'paused', stop_ms = COALESCE(stop_
 
 -- name: unpause_lease
 -- The node still saves and returns the job, but its stop is no longer a pause, so the job is queued again.
-UPDATE lease SET stop = 'resumed by its owner', stop_kind = '' WHERE attempt = :attempt
+UPDATE lease SET stop = :because, stop_kind = '' WHERE attempt = :attempt
 
 -- name: count_download
 -- Count downloaded bytes on the lease that `lease_of` names, so that a lost lease is not billed. Of two requests at once the second

@@ -14,7 +14,7 @@ VALUES (:job, :experiment, :number, :settings, :seed, :prepares)
 -- name: experiment
 SELECT experiment.id, experiment.project, experiment.name, experiment.owner, credential.name AS owner_name, experiment.settings,
        experiment.measure, experiment.at_once, experiment.budget, experiment.halving, experiment.state, experiment.because, experiment.best,
-       experiment.price, experiment.version, experiment.made_ms, experiment.ended_ms
+       experiment.best_as, experiment.seen, experiment.price, experiment.version, experiment.made_ms, experiment.ended_ms
 FROM experiment LEFT JOIN credential ON credential.id = experiment.owner WHERE experiment.id = :id
 
 -- name: experiments_page
@@ -23,7 +23,17 @@ SELECT id, made_ms FROM experiment
 WHERE project = :project AND (made_ms, id) < (:before_ms, :before_id) ORDER BY made_ms DESC, id DESC LIMIT :limit
 
 -- name: open_experiments
-SELECT id FROM experiment WHERE ended_ms IS NULL ORDER BY made_ms, id
+-- An experiment of which no job is queued or runs, and nothing has changed since a look that found nothing to do, needs none.
+SELECT id FROM experiment
+WHERE ended_ms IS NULL
+  AND (seen <> (SELECT COALESCE(SUM(job.version), 0) FROM experiment_run AS run JOIN job ON job.id = run.job
+                WHERE run.experiment = experiment.id)
+       OR EXISTS (SELECT 1 FROM experiment_run AS run JOIN job ON job.id = run.job
+                  WHERE run.experiment = experiment.id AND job.state IN ('queued', 'running')))
+ORDER BY made_ms, id
+
+-- name: see_experiment
+UPDATE experiment SET seen = :seen WHERE id = :id
 
 -- name: experiments_moved
 -- Find open experiments of which a job has ended since. The log of a job that has just ended is kept, which names the index.
@@ -54,33 +64,40 @@ FROM experiment_run AS run JOIN job ON job.id = run.job
 WHERE run.experiment = :experiment ORDER BY run.number
 
 -- name: runs_to_measure
--- List jobs with metrics that are newer than what was summed up of them.
-SELECT run.job, MAX(metric.at_ms) AS at_ms
-FROM experiment_run AS run JOIN attempt ON attempt.job = run.job JOIN metric ON metric.attempt = attempt.id
-WHERE run.experiment = :experiment AND metric.at_ms > run.measured_ms GROUP BY run.job ORDER BY run.job
+-- List jobs whose last attempt has metrics that are newer than what was summed up of them, those that have ended first. Such a one is summed
+-- up once more, as of its end, and never again.
+SELECT found.job, found.ended_ms, COALESCE(found.ended_ms, found.newest_ms) AS at_ms
+FROM (SELECT run.job, run.measured_ms, job.ended_ms,
+             (SELECT metric.at_ms FROM metric WHERE metric.attempt = last.id ORDER BY metric.step DESC LIMIT 1) AS newest_ms
+      FROM experiment_run AS run JOIN job ON job.id = run.job
+           JOIN attempt AS last ON last.job = job.id AND last.fencing = job.fencing
+      WHERE run.experiment = :experiment AND (job.ended_ms IS NULL OR run.measured_ms < job.ended_ms)) AS found
+WHERE found.ended_ms IS NOT NULL OR found.newest_ms > found.measured_ms
+ORDER BY CASE WHEN found.ended_ms IS NULL THEN 1 ELSE 0 END, found.measured_ms, found.job LIMIT :limit
 
 -- name: set_measured
-UPDATE experiment_run SET measured = :measured, measured_ms = :at_ms WHERE job = :job
+-- Of two servers, the one that has read more.
+UPDATE experiment_run SET measured = :measured, measured_ms = :at_ms WHERE job = :job AND measured_ms < :at_ms
 
 -- name: step_experiment
 -- Only if the experiment is as it was read: of two servers, one carries a decision about several jobs out.
 UPDATE experiment SET version = version + 1 WHERE id = :id AND version = :version
 
 -- name: say_why_experiment
--- How an experiment ended stays.
-UPDATE experiment SET because = :because WHERE id = :id AND ended_ms IS NULL
+-- That its owner has stopped it, and how it ended, stays.
+UPDATE experiment SET because = :because WHERE id = :id AND state = 'running'
 
 -- name: change_experiment
-UPDATE experiment SET at_once = :at_once, budget = :budget, version = version + 1
+UPDATE experiment SET at_once = :at_once, budget = :budget, seen = -1, version = version + 1
 WHERE id = :id AND version = :version
 
 -- name: stop_experiment
 -- An experiment that has ended stays as it is.
-UPDATE experiment SET state = 'stopped', because = :because, version = version + 1 WHERE id = :id AND state = 'running'
+UPDATE experiment SET state = 'stopped', because = :because, seen = -1, version = version + 1 WHERE id = :id AND state = 'running'
 
 -- name: end_experiment
 -- It ends once, and with the best job as it is then.
-UPDATE experiment SET state = 'ended', because = :because, best = :best, ended_ms = :now, version = version + 1
+UPDATE experiment SET state = 'ended', because = :because, best = :best, best_as = :best_as, ended_ms = :now, version = version + 1
 WHERE id = :id AND version = :version
 
 -- name: release_job
@@ -95,6 +112,10 @@ UPDATE job SET fetching = 2 WHERE id = :id
 -- name: wait_at
 UPDATE experiment_run SET waits = :waits WHERE job = :job
 
+-- name: waits_of_job
+-- Find out whether its experiment has paused a job.
+SELECT waits FROM experiment_run WHERE job = :job AND waits <> ''
+
 -- name: advance_run
 -- It was among the best of its rung; it was paused there, and is not any more.
 UPDATE experiment_run SET rung = rung + 1, waits = '' WHERE job = :job
@@ -107,14 +128,18 @@ UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job
 SELECT run.job, experiment.id, experiment.name, experiment.because FROM {listed_ids}
     JOIN experiment_run AS run ON run.job = listed.id JOIN experiment ON experiment.id = run.experiment
 
+-- name: lock_experiment
+-- Of two deletions at once the second waits here, and then sees which jobs are left.
+UPDATE experiment SET version = version + 1 WHERE id = :id
+
 -- name: remove_experiment_run
 DELETE FROM experiment_run WHERE job = :job
 
 -- name: runs_beside
 -- Find the experiment of a job, and whether it has other jobs.
-SELECT mine.experiment,
+SELECT mine.experiment, experiment.name, experiment.ended_ms,
        (SELECT COUNT(*) FROM experiment_run AS other WHERE other.experiment = mine.experiment AND other.job <> mine.job) AS others
-FROM experiment_run AS mine WHERE mine.job = :job
+FROM experiment_run AS mine JOIN experiment ON experiment.id = mine.experiment WHERE mine.job = :job
 
 -- name: blobs_of_experiment
 -- List an experiment's files, each with the number of jobs, of other experiments and of data sets' versions that use it.

@@ -11,6 +11,8 @@ from gangline.core.parsing import Checked
 LABELS_MAX = 32
 """The most labels that a job may have."""
 KEY_MAX = VALUE_MAX = 63
+BEST = "best"
+"""The key of the label that the best job of an experiment gets; its value is the experiment's name."""
 KEY = re.compile(rf"[a-z0-9._/-]{{1,{KEY_MAX}}}")
 HINT = "write KEY=VALUE, such as team=vision"
 

@@ -14,8 +14,9 @@ from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import Spec, parse_spec
 from gangline.ports.store import Row
+from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
 
@@ -72,7 +73,8 @@ def clone(
         name=made.name,
         request=request,
         now_ms=now_ms,
-        asker=replace(asker, labels=labels_of(deployment, job["id"])),
+        asker=replace(asker, labels=inherited_labels(deployment, job["id"])),
+        dataset=version_of_job(deployment, job["id"]),
     )
 
 

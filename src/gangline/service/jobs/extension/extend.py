@@ -18,7 +18,7 @@ from gangline.ports.store import Row
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.lists.labels import labels_of
+from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
 SCHEDULES: tuple[ExtensionSchedule, ...] = ("keep", "stretch")
@@ -86,7 +86,7 @@ def extend(
         now_ms=now_ms,
         begins_from=continues.job,
         begins_step=continues.step,
-        asker=replace(asker, labels=labels_of(deployment, job["id"])),
+        asker=replace(asker, labels=inherited_labels(deployment, job["id"])),
         dataset=version_of_job(deployment, job["id"]),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gangline.core.errors import NotFound, Unreachable
 from gangline.core.jobs.lists.ids import as_list
-from gangline.core.jobs.lists.labels import with_changes
+from gangline.core.jobs.lists.labels import BEST, with_changes
 from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.ports.store import guard, write
 from gangline.service.attempts import TRIES_MAX
@@ -16,6 +16,14 @@ LEFT_S = 86_400.0
 
 def labels_of(deployment: Deployment, job: str) -> dict[str, str]:
     return {row["key"]: row["value"] for row in deployment.store.load("labels_of_jobs", **as_list([job]))}
+
+
+def inherited_labels(deployment: Deployment, job: str) -> dict[str, str]:
+    """Return the labels that a job made from this one has: all but the one that says that this is the best of its experiment."""
+    found = labels_of(deployment, job)
+    if BEST in found and deployment.store.load("runs_beside", job=job):
+        del found[BEST]
+    return found
 
 
 def change_labels(

@@ -224,6 +224,9 @@ class House:
             "node": ("node", joined["node"]["token"]),
         } | {role: (role, service.key(role)) for role in KEY_ROLES}
         experiment = {"spec": to_json(service.spec()), "vary": {"rank": [4, 8]}}
+        made = _made(service.ask("POST", "/v1/experiments", json=experiment))["id"]
+        for run in service.ask("GET", f"/v1/experiments/{made}/runs").json():
+            service.ask("POST", f"/v1/jobs/{run['job']}/pause")
         self.hold = f"?fencing={hold.fencing}"
         self.ids = {
             "key": service.make_key("viewer")["key"]["id"],
@@ -241,7 +244,7 @@ class House:
             "step": "10",
             "secret": "HF_TOKEN",
             "endpoint": "ours",
-            "experiment": service.ask("POST", "/v1/experiments", json=experiment).json()["id"],
+            "experiment": made,
             "name": "gangline-0.0.1-py3-none-any.whl",
         }
         self.bodies = {

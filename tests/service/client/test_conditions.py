@@ -24,6 +24,8 @@ MADE: dict[str, tuple[Any, ...]] = {
     "jobs.submit_batch": ([],),
     "jobs.retry": ("job-1",),
     "jobs.extend": ("job-1", 200),
+    "jobs.clone": ("job-1", {"rank": 4}),
+    "experiments.submit": ({"spec": {"base": "pony"}, "seeds": 2},),
     "bases.add": ("pony", HubBase(repo="a/pony")),
     "keys.add": ("ada",),
     "join_tokens.add": ("machines at home",),

@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from gangline.cli.output import say
 from gangline.core.datasets.roles import BESIDE
 from gangline.core.datasets.views import DatasetFileView, DatasetVersionView
 from gangline.core.errors import BadInput

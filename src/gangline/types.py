@@ -13,6 +13,7 @@ from gangline.core.files import File
 from gangline.core.fleet.explained import JobOffer, JobOffers
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
+from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
@@ -30,6 +31,7 @@ from gangline.core.runs.kept import (
 )
 from gangline.core.runs.metrics import Measured
 from gangline.core.runs.schedule import RateAt
+from gangline.core.specs.changes import SettingChange
 from gangline.core.views import (
     ArtifactView,
     AttemptView,
@@ -66,6 +68,7 @@ __all__ = [
     "BilledTime",
     "CheckpointFilesView",
     "CheckpointView",
+    "CloneView",
     "DatasetFileView",
     "DatasetFindings",
     "DatasetRemovalView",
@@ -133,6 +136,7 @@ __all__ = [
     "SavedView",
     "SavingView",
     "SecretView",
+    "SettingChange",
     "Spent",
     "StorageView",
     "StoredFileView",

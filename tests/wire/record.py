@@ -356,6 +356,7 @@ class Conversation:
 
     def clean_up(self, job: str) -> None:
         self.user.storage.get()
+        self.user.jobs.report(include=["jobs"])
         self.user.jobs.removal(job)
         self.user.jobs.remove(job)
 

@@ -27,7 +27,8 @@ COMMANDS = {
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
     "report": LazyCommand(
         "gangline.cli.reports.report:report_command",
-        "Report what jobs took: interruptions, minutes, dollars, waste by cause; as tables, JSON, CSV or a page.",
+        "Report what jobs took: interruptions, minutes, dollars, waste by cause, waits. It takes all jobs, or those that "
+        "meet every filter.",
     ),
     "experiments": LazyCommand(
         "gangline.cli.experiments.experiments:app",

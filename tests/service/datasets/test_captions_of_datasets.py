@@ -184,7 +184,7 @@ def test_a_job_of_captions_may_be_for_some_photos_of_a_data_set_only(timber: Set
     assert [photo["path"] for photo in answer.json()["spec"]["photos"]] == ["c.png", "a.png"]
     assert len(submitted(only=[]).json()["spec"]["photos"]) == 3
     for only, says in (
-        (["z.png"], "only: z.png is no photo of timber@1"),
+        (["z.png"], "only: z.png is not a photo of timber@1"),
         ("a.png", "only: it is not a list of paths"),
     ):
         answer = submitted(only=only)

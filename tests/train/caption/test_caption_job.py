@@ -181,12 +181,14 @@ def test_a_caption_that_was_cut_ends_with_its_last_whole_sentence() -> None:
 
 
 def test_a_model_that_hangs_ends_the_run_with_a_sentence(tmp_path: Path, photos: Path) -> None:
-    run = lay_out(tmp_path / "run", photos, TINY, photo_s=0.000001)
+    run = lay_out(tmp_path / "run", photos, TINY, photo_s=0.5)
+    (photos / "a.png").unlink()
+    os.mkfifo(photos / "a.png")  # whoever opens it waits for ever
     program = (sys.executable, "-m", "gangline.train.caption", str(run.path))
     ended = subprocess.run(program, capture_output=True, text=True, check=False)
     assert ended.returncode == EXIT_BAD_INPUT, ended.stderr
     last = json.loads((run.path / PROGRESS).read_text().splitlines()[-1])
-    assert last == {"failure": {"kind": "bad data", "because": "the model took longer than 1e-06 s for a.png"}}
+    assert last == {"failure": {"kind": "bad data", "because": "the model took longer than 0.5 s for a.png"}}
 
 
 def test_a_tagger_of_another_shape_is_refused(tmp_path: Path, photos: Path) -> None:

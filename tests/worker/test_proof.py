@@ -72,7 +72,7 @@ def test_a_machine_without_what_reads_data_sets_has_the_other_kinds_and_a_card_t
         pytest.skip("torch can use the card here")
     hide("lance", "pyarrow")
     proof = prove(card="NVIDIA H100")
-    assert proof.kinds == ("lora", "command", "sample")
+    assert proof.kinds == ("lora", "command", "caption", "sample")
     assert proof.problems["scratch"] == NO_LANCE
     said = f"torch {torch.__version__} cannot use the NVIDIA H100 that nvidia-smi shows: "
     assert proof.problems["card"].startswith(said)

@@ -157,7 +157,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     ),
     "experiments change": (
         Run("{experiment} --at-once 2 --budget none"),
-        Run("{experiment}", 2),
+        Run("{experiment}", 2, shows="nothing says what to change"),
         Run("{experiment} --at-once few", 2, shows="is not a number of jobs"),
         Run("{typed} --budget 5", 2),
     ),

@@ -71,6 +71,7 @@ class DatasetCalls(Calls):
         What is stored already is not sent again, also if an earlier push was killed in between. Raise `BadInput` for a file that no data
         set may have or that changes meanwhile, `Unreachable` if the object store does not answer.
         """
+        path_of("datasets", name)  # nothing is sent for a name that no data set can have
         sent = self.upload(files, progress=progress)
         return PushedVersion(version=self.add(name, sent.files), sent=sent.sent, stored=sent.stored)
 

@@ -7,21 +7,18 @@ with nothing read, checked or decided. Milliseconds of time, and of CPU in this 
 
 import json
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
-from tests.postgres import postgres
-from tests.service.conftest import Service, a_service
+from benchmarks.engines import services
+from tests.service.conftest import Service
 from tests.service.experiments.at_work import PATH
 
-from gangline.adapters.objects.local import LocalObjects
 from gangline.core.parsing import to_json
 from gangline.ports.store import Write, write
 from gangline.service.experiments.tend import tend_experiments
@@ -93,16 +90,6 @@ def timed_bare(service: Service, made: str, jobs: int) -> bool:
             write("add_experiment_run", job=job, experiment=made, number=10**6 + number, **run),
         ]
     return timed("bare inserts of as many jobs, events and runs", lambda: service.store.apply(*writes))
-
-
-@contextmanager
-def services() -> Iterator[dict[str, Service]]:
-    with tempfile.TemporaryDirectory() as folder, postgres() as server:
-        objects = LocalObjects(Path(folder) / "store", "secret")
-        lite = a_service(Path(folder), str(Path(folder) / "db.sqlite"), objects)
-        large = a_service(Path(folder), server.make_database(), objects)
-        with lite as sqlite, large as other:
-            yield {"SQLite": sqlite, "PostgreSQL": other}
 
 
 def main() -> None:

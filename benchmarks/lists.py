@@ -10,22 +10,19 @@ Milliseconds: median, 99th percentile, most.
 import gc
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
-from tests.postgres import postgres
-from tests.service.conftest import PROJECT, Service, a_service
+from benchmarks.engines import services
+from tests.service.conftest import PROJECT, Service
 from tests.service.lists.many import NAMED, Given, write_many
 from tests.service.lists.worked import work_on_all, write_nodes
 
-from gangline.adapters.objects.local import LocalObjects
 from gangline.core.canonical import canonical_json
 from gangline.core.files import File
 from gangline.core.jobs.lists.cursor import write_cursor
@@ -142,16 +139,6 @@ def bench(engine: str, service: Service, jobs: int, rounds: int) -> None:
                 return page_of_jobs(deployment, PROJECT, asked.filters, now_ms, limit=LIMIT, cursor=cursor)
 
             print(f"{asked.called:<30} {depth:<7} {measure(page, rounds)}", flush=True)
-
-
-@contextmanager
-def services() -> Iterator[dict[str, Service]]:
-    with tempfile.TemporaryDirectory() as folder, postgres() as server:
-        objects = LocalObjects(Path(folder) / "store", "secret")
-        lite = a_service(Path(folder), str(Path(folder) / "db.sqlite"), objects)
-        large = a_service(Path(folder), server.make_database(), objects)
-        with lite as sqlite, large as other:
-            yield {"SQLite": sqlite, "PostgreSQL": other}
 
 
 def main() -> None:

@@ -7,23 +7,18 @@ heartbeat, alone and while reports are made one after the other: median, 99th pe
 
 import statistics
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
-from tests.postgres import postgres
-from tests.service.conftest import Service, a_service
+from benchmarks.engines import services
+from tests.service.conftest import Service
 from tests.service.lists.many import write_many
 from tests.service.reports.many import write_nodes_of_reports, write_tries
-
-from gangline.adapters.objects.local import LocalObjects
 
 
 def seconds_of_report(service: Service, **params: object) -> tuple[float, float, int]:
@@ -92,16 +87,6 @@ def bench(engine: str, service: Service, jobs: int, tries: int, rounds: int) -> 
     beside = node.beat_ms(over, 10**6)
     reporting.join()
     print(f"  heartbeats during reports    {percentiles(beside)} ms ({len(beside)} requests)", flush=True)
-
-
-@contextmanager
-def services() -> Iterator[dict[str, Service]]:
-    with tempfile.TemporaryDirectory() as folder, postgres() as server:
-        objects = LocalObjects(Path(folder) / "store", "secret")
-        lite = a_service(Path(folder), str(Path(folder) / "db.sqlite"), objects)
-        large = a_service(Path(folder), server.make_database(), objects)
-        with lite as sqlite, large as other:
-            yield {"SQLite": sqlite, "PostgreSQL": other}
 
 
 def main() -> None:

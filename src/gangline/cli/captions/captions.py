@@ -14,6 +14,7 @@ from gangline.cli.captions.version import DatasetPhotos
 from gangline.cli.client import make_client
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
 from gangline.cli.jobs.lists.labels import LabelOption
+from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.cli.jobs.settings import with_settings_of
 from gangline.cli.jobs.train import EXIT_JOB_FAILED, UploadProgress, with_options
 from gangline.cli.output import (
@@ -29,7 +30,7 @@ from gangline.cli.output import (
     say,
 )
 from gangline.core.errors import BadInput
-from gangline.core.files import STAND_IN, File
+from gangline.core.files import STAND_IN
 from gangline.core.jobs.lists.labels import parse_labels
 from gangline.core.parsing import to_json
 from gangline.core.specs.caption import CaptionSpec, parse_caption
@@ -175,7 +176,7 @@ def write_command(
     wanted = [photo for photo in found.paths if photo not in stated]
     models = model_files(model)
     given = with_options({}, settings, needs) | {"photos": [to_json(STAND_IN)]}
-    unsent = {"model": {"files": [_unsent(path, model) for path in models]}}
+    unsent = {"model": {"files": [to_json(file) for file in LocalFiles(model, models).unsent()]}}
     checked = to_json(parse_caption(given | unsent, options=True))  # before anything is uploaded
     if not wanted:
         say(f"every photo of {photos} has a caption; --overwrite writes new ones")
@@ -211,10 +212,6 @@ def model_files(folder: Path) -> list[Path]:
         raise BadInput(f"--model {folder} is not a folder", hint="give the folder of the tagger or captioner")
     files = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
-
-
-def _unsent(path: Path, below: Path) -> dict[str, Any]:
-    return to_json(File(path=path.relative_to(below).as_posix(), bytes=path.stat().st_size, sha256=STAND_IN.sha256))
 
 
 def _text(path: Path) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.core.datasets.roles import BESIDE
 from gangline.core.errors import BadInput
-from gangline.core.files import UNKNOWN_SHA256, File
 from gangline.core.parsing import to_json
 from gangline.data.images.captions import read_stated
 from gangline.data.images.photos import find_photos
@@ -36,13 +36,16 @@ class PhotoFolder:
 
     def as_unsent(self, wanted: Sequence[str]) -> dict[str, Any]:
         """Return the fields of a spec that name photos, as long as they will be, before the photos are uploaded."""
-        sizes = {photo: (self.folder / photo).stat().st_size for photo in wanted}
-        return {"photos": [to_json(File(path=path, bytes=size, sha256=UNKNOWN_SHA256)) for path, size in sizes.items()]}
+        return {"photos": [to_json(file) for file in self._local(wanted).unsent()]}
 
     def sent(self, wanted: Sequence[str], progress: "ProgressCallback") -> dict[str, Any]:
         """Upload photos, and return the fields of a spec that name them."""
-        local = [self.folder / photo for photo in wanted]
-        return {"photos": [to_json(file) for file in self._client.files.upload(local, self.folder, progress=progress)]}
+        local = self._local(wanted)
+        sent = self._client.files.upload(local.paths, local.below, progress=progress)
+        return {"photos": [to_json(file) for file in sent]}
+
+    def _local(self, wanted: Sequence[str]) -> LocalFiles:
+        return LocalFiles(self.folder, [self.folder / photo for photo in wanted])
 
     def put(self, captions: Mapping[str, str]) -> "PhotoFolder":
         """Write captions beside their photos. An empty one deletes the photo's own file. Raise `BadInput` if one cannot be written."""

@@ -184,10 +184,8 @@ def succeeded(job: Job, node: str, early: str = "") -> Verdict:
     )
 
 
-def canceled(job: Job) -> Verdict:
-    return Verdict(
-        attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because="canceled by its owner"
-    )
+def canceled(job: Job, because: str) -> Verdict:
+    return Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
 
 
 def failure_sentence(kind: FailureKind, words: str) -> str:

@@ -9,9 +9,9 @@ from gangline.core.experiments.measured import unpack_measurements
 from gangline.core.experiments.runs import Experiment, ExperimentRun
 from gangline.core.experiments.terms import HalvingTerms
 from gangline.core.job import HELD
-from gangline.core.money.cost import time_cost_micro_usd
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
+from gangline.service.money.bill import spent_so_far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +69,11 @@ def as_run(row: Row, now_ms: int) -> ExperimentRun:
         pausing=row["state"] == "paused" or (live and row["stop_kind"] == "paused"),
         step=(row["ended_step"] or row["steps"]) if succeeded else row["step"],
         trained=bool(row["trained"]),
-        micro_usd=_spent(row, now_ms),
+        micro_usd=spent_so_far(row, now_ms),
         priced=not row["unpriced"],
         dropped=bool(row["dropped"]),
         measured=unpack_measurements(row["measured"]),
     )
-
-
-def _spent(row: Row, now_ms: int) -> int:
-    """Return what is in the ledger; for a live attempt, plus what its time would cost if it ended now."""
-    known = row["micro_usd"] or 0
-    if row["last_state"] != "live":
-        return known
-    price = row["price_micro_usd_per_hour"]
-    return known + time_cost_micro_usd(price_micro_usd_per_hour=price, from_ms=row["started_ms"], to_ms=now_ms)
 
 
 def count_states(runs: Sequence[ExperimentRun]) -> dict[str, int]:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from gangline.core.experiments.runs import ExperimentRun, RunWaits
-from gangline.core.job import ENDED, Job
-from gangline.core.jobs.failure import Verdict
+from gangline.core.job import Job
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import JOB_COLUMNS, WAITS, conclude, event, moving
+from gangline.service.attempts import JOB_COLUMNS, WAITS, event
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import steer
 
@@ -69,7 +68,9 @@ def pause_run(deployment: Deployment, row: Row, because: str, waits: RunWaits, n
             event(job.id, "asked to stop", because, now_ms, attempt=row["attempt"]),
             at,
         )
-    return deployment.store.apply(_moving(job, "paused", because, now_ms), event(job.id, "paused", because, now_ms), at)
+    return deployment.store.apply(
+        steer.moving_to(job, "paused", because, now_ms), event(job.id, "paused", because, now_ms), at
+    )
 
 
 def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
@@ -77,7 +78,7 @@ def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
     job = _job(row)
     if row["state"] == "paused":
         return [
-            _moving(job, "queued", because, now_ms),
+            steer.moving_to(job, "queued", because, now_ms),
             write("hold_job", id=job.id),
             event(job.id, "advanced", because, now_ms),
         ]
@@ -93,35 +94,11 @@ def holding_again(row: Row, because: str, now_ms: int) -> list[Write]:
 def cancel_held(deployment: Deployment, rows: Sequence[Row], because: str, now_ms: int) -> None:
     """Cancel jobs that no node has, also those that a node took meanwhile."""
     parts = [
-        [_moving(_job(row), "canceled", because, now_ms), event(row["job"], "canceled", because, now_ms)]
+        [steer.moving_to(_job(row), "canceled", because, now_ms), event(row["job"], "canceled", because, now_ms)]
         for row in rows
     ]
     for place in _apply_each(deployment, parts):
-        cancel_run(deployment, rows[place]["job"], because, now_ms)
-
-
-def cancel_run(deployment: Deployment, job_id: str, because: str, now_ms: int) -> bool:
-    """Cancel a job for this reason, and the rendering of its pictures. Return False if it had ended already."""
-    for row in deployment.store.load("open_samples", parent=job_id):
-        steer.cancel(deployment, row["id"], now_ms)
-
-    def act(job: Job, live: Row | None) -> bool:
-        if live:
-            return conclude(deployment, live["id"], lambda now, _attempt, _past: _verdict(now, because), now_ms)
-        return deployment.store.apply(
-            _moving(job, "canceled", because, now_ms), event(job.id, "canceled", because, now_ms)
-        )
-
-    return steer.until_done(deployment, job_id, act, leave=ENDED)
-
-
-def _verdict(job: Job, because: str) -> Verdict:
-    return Verdict(attempt="canceled", job="canceled", attempts_failed=job.attempts_failed, because=because)
-
-
-def _moving(job: Job, state: str, because: str, now_ms: int) -> Write:
-    verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)  # type: ignore[arg-type]
-    return moving(job, verdict, now_ms)
+        steer.cancel(deployment, rows[place]["job"], now_ms, because=because)
 
 
 def _job(row: Row) -> Job:

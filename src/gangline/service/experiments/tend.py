@@ -15,9 +15,10 @@ from gangline.core.words import listed
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment
-from gangline.service.experiments.moves import cancel_held, cancel_run, holding_again, pause_run, release_runs
+from gangline.service.experiments.moves import cancel_held, holding_again, pause_run, release_runs
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
+from gangline.service.jobs.steer import cancel
 
 log = logging.getLogger(__name__)
 MEASURED_AT_ONCE = 50
@@ -73,7 +74,7 @@ def _stop(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
     cancel_held(deployment, fresh, because, now_ms)
     for row in left:
         if row not in fresh:
-            cancel_run(deployment, row["job"], because, now_ms)
+            cancel(deployment, row["job"], now_ms, because=because)
     return True
 
 
@@ -98,7 +99,7 @@ def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool
         return False
     dropped = [run for run in found.runs if run.dropped and not run.has_ended]
     for run in dropped:
-        cancel_run(deployment, run.job, run.because, now_ms)
+        cancel(deployment, run.job, now_ms, because=run.because)
     if any(row["ended_ms"] is not None for row in _to_measure(deployment, found)):
         return bool(dropped)  # what it measured last may decide the rung
     step = next_step(found.runs, found.experiment.halving, found.steps)
@@ -110,7 +111,7 @@ def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool
         for each in step.drop:
             if each.run.has_ended:
                 continue  # it has a result, and its pictures
-            cancel_run(deployment, each.run.job, each.because, now_ms)
+            cancel(deployment, each.run.job, now_ms, because=each.because)
     return True
 
 

@@ -22,20 +22,24 @@ from gangline.service.jobs import samples
 from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
-PAUSED = "paused by its owner"
+PAUSED, CANCELED = "paused by its owner", "canceled by its owner"
 RESUMED_BY_OWNER = "resumed by its owner"
 
 
-def cancel(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
-    """Cancel a job, and the rendering of its pictures. Return False if it had ended already; then nothing changes."""
+def cancel(
+    deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION, *, because: str = CANCELED
+) -> bool:
+    """Cancel a job for this reason, and the rendering of its pictures. Return False if it had ended already; then nothing changes."""
     seen.check(job_id, deployment.store.load("job", id=job_id)[0]["version"])  # before its pictures are canceled
     for row in deployment.store.load("open_samples", parent=job_id):
         cancel(deployment, row["id"], now_ms)
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
-            return conclude(deployment, live["id"], lambda now, _attempt, _past: canceled(seen.checked(now)), now_ms)
-        return _move(deployment, job, "canceled", canceled(job).because, now_ms)
+            return conclude(
+                deployment, live["id"], lambda now, _attempt, _past: canceled(seen.checked(now), because), now_ms
+            )
+        return _move(deployment, job, "canceled", because, now_ms)
 
     return until_done(deployment, job_id, act, leave=ENDED, seen=seen)
 
@@ -211,5 +215,12 @@ def until_done(
 
 
 def _move(deployment: Deployment, job: Job, state: Moved, because: str, now_ms: int, *beside: Write) -> bool:
+    return deployment.store.apply(
+        moving_to(job, state, because, now_ms), event(job.id, state, because, now_ms), *beside
+    )
+
+
+def moving_to(job: Job, state: Moved, because: str, now_ms: int) -> Write:
+    """Return the write that moves a job that no node has."""
     verdict = Verdict(attempt="canceled", job=state, attempts_failed=job.attempts_failed, because=because)
-    return deployment.store.apply(moving(job, verdict, now_ms), event(job.id, state, because, now_ms), *beside)
+    return moving(job, verdict, now_ms)

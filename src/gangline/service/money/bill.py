@@ -12,6 +12,7 @@ from gangline.core.money.cost import (
     egress_micro_usd,
     lines_of_attempt,
     storage_micro_usd,
+    time_cost_micro_usd,
     time_line,
 )
 from gangline.core.policy import Policy
@@ -82,6 +83,15 @@ def stored_micro_usd(deployment: Deployment, listed: Mapping[str, object], now_m
     for row in kept:
         costs[row["job"]] += storage_micro_usd(row["bytes"], row["since_ms"], now_ms, rate)
     return costs
+
+
+def spent_so_far(row: Row, now_ms: int) -> int:
+    """Return what a job has in the ledger; while an attempt is live, plus what its time would cost if it ended now."""
+    known = row["micro_usd"] or 0
+    if row["last_state"] != "live":
+        return known
+    price = row["price_micro_usd_per_hour"]
+    return known + time_cost_micro_usd(price_micro_usd_per_hour=price, from_ms=row["started_ms"], to_ms=now_ms)
 
 
 def bill_id(rental: str, instance: str) -> str:

@@ -49,10 +49,11 @@ def write_captions(run: RunDirectory, orders: Orders) -> int:
             text = writer.write(read_photo(run.inputs / "photos" / file.path))
         written[file.path] = (spec.prefix + text)[:CHARACTERS_MAX]
         run.report_step(len(written), {}, steps_since=1)
-        if orders.stop or orders.save:
+        stop = orders.stop  # read once: an order that comes now stops after the next photo, which is then saved
+        if stop or orders.save:
             orders.save = False
             save_captions(run, spec, written)
-        if orders.stop and len(written) < spec.steps:
+        if stop and len(written) < spec.steps:
             return EXIT_STOPPED
     run.report_phase("saving")
     lines = caption_lines(written)

@@ -12,7 +12,7 @@ from gangline.core.jobs.lists.ids import as_list
 from gangline.core.jobs.supply import Supply
 from gangline.core.jobs.why import Fit, fit_key, fit_of, why_queued
 from gangline.core.money.budget import Purse
-from gangline.core.money.cost import time_cost_micro_usd, unknown_parts
+from gangline.core.money.cost import unknown_parts
 from gangline.core.specs.kinds import KINDS
 from gangline.core.views import JobSummary
 from gangline.ports.store import Row
@@ -21,7 +21,7 @@ from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
-from gangline.service.money.bill import load_purse, stored_micro_usd
+from gangline.service.money.bill import load_purse, spent_so_far, stored_micro_usd
 
 SAVES_FIRST = "its node saves first"
 
@@ -136,7 +136,7 @@ class _Page:
             eta_s=round(pace * (row["steps"] - step), 1) if live and pace and step < row["steps"] else None,
             attempts=row["attempts"],
             interruptions=row["interruptions"],
-            cost_usd=(self._spent(row) + self.stored.get(row["id"], 0)) / 1e6,
+            cost_usd=(spent_so_far(row, self.now_ms) + self.stored.get(row["id"], 0)) / 1e6,
             cost_lacks=unknown_parts(self.deployment.policy, node_time=unpriced) if row["attempts"] else (),
             submitted_ms=row["submitted_ms"],
             ended_ms=row["ended_ms"],
@@ -155,15 +155,6 @@ class _Page:
                 return inherited[0]["step"]
         reached = (row["committed_step"] or 0) if row["ended_ms"] else 0
         return reached if row["kept_step"] is None else row["kept_step"]
-
-    def _spent(self, row: Row) -> int:
-        """Return what is in the ledger; for a live attempt, plus what its time would cost if it ended now."""
-        if row["last_state"] != "live":
-            return row["micro_usd"]
-        price = row["price_micro_usd_per_hour"]
-        return row["micro_usd"] + time_cost_micro_usd(
-            price_micro_usd_per_hour=price, from_ms=row["started_ms"], to_ms=self.now_ms
-        )
 
     def _because(self, row: Row) -> str:
         """Return the reason of the job's state; for a queued job, why it waits now."""

@@ -85,7 +85,8 @@ def test_without_bans_a_machine_may_have_the_job_again() -> None:
 
 def test_success_and_cancel_keep_the_count_and_blame_nobody() -> None:
     job = replace(JOB, attempts_failed=1)
-    for verdict, state in ((succeeded(job, "node-a"), "succeeded"), (canceled(job), "canceled")):
+    because = "canceled by its owner"
+    for verdict, state in ((succeeded(job, "node-a"), "succeeded"), (canceled(job, because), "canceled")):
         assert (verdict.attempt, verdict.job, verdict.attempts_failed) == (state, state, 1)
         assert (verdict.ban, verdict.strike, verdict.kind) == (False, 0, "")
 

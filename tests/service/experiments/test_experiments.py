@@ -265,6 +265,32 @@ def test_an_experiment_of_which_only_its_owner_can_resume_a_job_is_looked_at_onc
     assert service.ask("POST", f"{PATH}/{made}/stop").json()["state"] == "ended"
 
 
+def test_a_running_job_is_summed_up_again_once_it_has_run_a_fiftieth_longer_and_at_once_when_it_stops(
+    service: Service,
+) -> None:
+    made = submit(service)["id"]
+    worked = work(service, "node-a")
+    for step in range(12):
+        worked.train(step)
+        tick(service, 40)
+    worked.train(12, 0.5)
+    tick(service, 0)
+
+    def after(wait_s: float, step: int, held_out_loss: float) -> float:
+        service.wait(wait_s)
+        worked.train(step, held_out_loss)
+        tick(service, 0)
+        return runs_of(service, made)[0]["held_out_loss"]
+
+    assert after(5, 13, 0.4) == 0.5
+    assert after(5, 14, 0.3) == 0.3
+    service.wait(1)
+    worked.train(15, 0.2)
+    worked.hand_back()
+    tick(service, 0)
+    assert runs_of(service, made)[0]["held_out_loss"] == 0.2
+
+
 def test_an_experiment_that_cannot_be_read_keeps_no_other_from_going_on(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,6 +23,8 @@ from gangline.service.jobs.steer import cancel
 log = logging.getLogger(__name__)
 MEASURED_AT_ONCE = 50
 """At most this many jobs are summed up at one look; each reads all of its metrics."""
+MEASURED_PARTS = 50
+"""A running job is summed up again once it has run a fiftieth longer: at every look, a long one would be read thousands of times."""
 RAISED = "continues, as the budget of its experiment was raised"
 
 
@@ -55,7 +57,7 @@ def tend_experiment(deployment: Deployment, experiment: str, now_ms: int) -> Non
         return
     if found.experiment.state == "running":
         _release(deployment, found, now_ms)
-    _rest(deployment, found)
+    _rest(deployment, found, now_ms)
 
 
 def _load(deployment: Deployment, experiment: str, now_ms: int) -> LoadedExperiment | None:
@@ -78,19 +80,25 @@ def _stop(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
     return True
 
 
-def _measure(deployment: Deployment, found: LoadedExperiment, _now_ms: int) -> bool:
+def _measure(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
     """Sum up the metrics that came since the last look. Return whether there were any."""
     halving = found.experiment.halving
     rungs = rungs_of(halving, found.steps) if halving else ()
-    rows = _to_measure(deployment, found)
+    rows = _to_measure(deployment, found, now_ms)
     for row in rows:
         measured = pack_measurements(sum_up(load_series(deployment, row["job"]), rungs))
         deployment.store.apply(write("set_measured", job=row["job"], measured=measured, at_ms=row["at_ms"]))
     return bool(rows)
 
 
-def _to_measure(deployment: Deployment, found: LoadedExperiment) -> list[Row]:
-    return deployment.store.load("runs_to_measure", experiment=found.experiment.id, limit=MEASURED_AT_ONCE)
+def _to_measure(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> list[Row]:
+    return deployment.store.load(
+        "runs_to_measure",
+        experiment=found.experiment.id,
+        parts=MEASURED_PARTS,
+        now=now_ms,
+        limit=MEASURED_AT_ONCE,
+    )
 
 
 def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool:
@@ -100,7 +108,7 @@ def _halve(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bool
     dropped = [run for run in found.runs if run.dropped and not run.has_ended]
     for run in dropped:
         cancel(deployment, run.job, now_ms, because=run.because)
-    if any(row["ended_ms"] is not None for row in _to_measure(deployment, found)):
+    if any(row["ended_ms"] is not None for row in _to_measure(deployment, found, now_ms)):
         return bool(dropped)  # what it measured last may decide the rung
     step = next_step(found.runs, found.experiment.halving, found.steps)
     for each in step.pause:
@@ -151,9 +159,9 @@ def _release(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> No
         deployment.store.apply(write("say_why_experiment", id=found.experiment.id, because=decided.because))
 
 
-def _rest(deployment: Deployment, found: LoadedExperiment) -> None:
+def _rest(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     """Where only its owner can change anything, such as by resuming a job, remember that, so that no look is needed until then."""
-    if any(run.held or run.in_progress for run in found.runs) or _to_measure(deployment, found):
+    if any(run.held or run.in_progress for run in found.runs) or _to_measure(deployment, found, now_ms):
         return
     seen = sum(run.version for run in found.runs)
     if seen != found.row["seen"]:
@@ -162,7 +170,7 @@ def _rest(deployment: Deployment, found: LoadedExperiment) -> None:
 
 def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     """End an experiment once all is measured: record its best job, keep that one's last checkpoint, and label it."""
-    if _to_measure(deployment, found):
+    if _to_measure(deployment, found, now_ms):
         return
     best = best_so_far(found.runs, found.experiment.measure, ended=True)
     deployment.store.apply(  # where something changed meanwhile, the next look decides again

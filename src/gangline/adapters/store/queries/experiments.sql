@@ -65,14 +65,15 @@ WHERE run.experiment = :experiment ORDER BY run.number
 
 -- name: runs_to_measure
 -- List jobs whose last attempt has metrics that are newer than what was summed up of them, those that have ended first. Such a one is summed
--- up once more, as of its end, and never again.
+-- up once more, as of its end, and never again. While it runs, it waits for a part of the time that its attempt took up to the last sum.
 SELECT found.job, found.ended_ms, COALESCE(found.ended_ms, found.newest_ms) AS at_ms
 FROM (SELECT run.job, run.measured_ms, job.ended_ms,
+             CASE WHEN last.state = 'live' THEN (run.measured_ms - last.started_ms) / :parts ELSE 0 END AS wait_ms,
              (SELECT metric.at_ms FROM metric WHERE metric.attempt = last.id ORDER BY metric.step DESC LIMIT 1) AS newest_ms
       FROM experiment_run AS run JOIN job ON job.id = run.job
            JOIN attempt AS last ON last.job = job.id AND last.fencing = job.fencing
       WHERE run.experiment = :experiment AND (job.ended_ms IS NULL OR run.measured_ms < job.ended_ms)) AS found
-WHERE found.ended_ms IS NOT NULL OR found.newest_ms > found.measured_ms
+WHERE found.ended_ms IS NOT NULL OR (found.newest_ms > found.measured_ms AND found.measured_ms + found.wait_ms < :now)
 ORDER BY CASE WHEN found.ended_ms IS NULL THEN 1 ELSE 0 END, found.measured_ms, found.job LIMIT :limit
 
 -- name: set_measured

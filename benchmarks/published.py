@@ -14,7 +14,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
-from statistics import median, pstdev
+from statistics import mean, median, pstdev
 from threading import Event
 
 from rich.console import Console
@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 NODES = 4
 LEASE_S, HEARTBEAT_INTERVAL_S = 6.0, 1.0
 PRICE_USD_PER_HOUR = 0.324  # what the published benchmark paid for a node
+LOOPBACK_MBIT = 10_000
 LOOK_S = 1.0
 LABEL = "benchmark"
 STEPS, CHECKPOINT_EVERY_STEPS = 40, 10
@@ -133,7 +134,9 @@ count = {NODES * 10}
 price_usd_per_hour = {PRICE_USD_PER_HOUR}
 seconds_per_step = {pace:.4f}
 spread = {spread:.3f}
-start_s = {median(line.download_s for line in quiet):.1f}
+start_s = {mean(line.download_s for line in quiet):.1f}
+uplink_mbit = {LOOPBACK_MBIT}
+downlink_mbit = {LOOPBACK_MBIT}
 interruptions_per_hour = {killer.rate_per_hour():.2f}
 [[jobs]]
 count = {jobs}

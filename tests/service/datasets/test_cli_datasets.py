@@ -68,7 +68,7 @@ def test_a_push_waits_for_the_check_and_says_what_it_found(
     (photos / "d.png").write_bytes(picture(1))
     code, out, err = typed("datasets", "push", photos)
     assert code == 0, err
-    assert "1 pair of photos look alike: a.png and d.png" in err
+    assert "1 pair of photos look alike: a.png with d.png" in err
     assert "3 photos are smaller than 512 pixels: 10_sks dog/b.png (16), a.png (16) and d.png (16)" in err
     assert "gangline train timber@1 --prompt" in err
     (photos / "d.png").write_bytes(b"words")
@@ -162,6 +162,23 @@ def test_a_lora_is_trained_on_the_version_that_its_command_names(served: Sets, t
     assert code == 2 and "there is no version timber@4" in err
     code, _, err = typed("train", "limber", "--base", BASE, *PROMPT, "--detach")
     assert code == 2 and "there is no folder limber" in err and "gangline datasets ls" in err
+
+
+def test_an_experiment_is_trained_on_the_version_that_its_command_or_its_file_names(
+    served: Sets, typed: Typed, photos: Path
+) -> None:
+    pushed(typed, photos)
+    served.check()
+    grid = photos.parent / "grids" / "grid.toml"  # else its `timber` would be the folder beside it
+    grid.parent.mkdir()
+    lines = ["photos = 'timber'", "[settings]", f"base = '{BASE}'", "prompt = 'sks dog'", "[vary]", "rank = [2, 4]"]
+    grid.write_text("\n".join(lines))
+    by_command = ("train", "timber@1", "--base", BASE, *PROMPT, "--vary", "rank=2,4", "--experiment", "ranks")
+    for command in (by_command, ("experiments", "run", grid)):
+        code, out, err = typed(*command, "--detach")
+        assert code == 0, err
+        runs = served.get(f"/v1/experiments/{out.strip()}/runs").json()
+        assert [served.get(f"/v1/jobs/{run['job']}").json()["dataset"] for run in runs] == ["timber@1", "timber@1"]
 
 
 def test_python_trains_on_a_data_set_by_its_name(served: Sets, photos: Path) -> None:

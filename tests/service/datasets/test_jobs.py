@@ -80,6 +80,29 @@ def test_a_plan_may_name_a_data_set_too(sets: Sets) -> None:
     assert answer.status_code == 200, answer.text
 
 
+def test_all_jobs_of_an_experiment_have_the_version_that_it_names(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+    spec = {"base": "pony", "prompt": "a photo of sks dog", "photos": "timber"}
+    asked = {"name": "ranks", "spec": spec, "vary": {"rank": [4, 8]}}
+    assert sets.service.ask("POST", "/v1/experiments/plan", json=asked).status_code == 200
+    made = sets.service.ask("POST", "/v1/experiments", json=asked)
+    assert made.status_code == 201, made.text
+    runs = sets.service.ask("GET", f"/v1/experiments/{made.json()['id']}/runs").json()
+    jobs = [sets.service.ask("GET", f"/v1/jobs/{run['job']}").json() for run in runs]
+    assert [job["dataset"] for job in jobs] == ["timber@1", "timber@1"]
+    assert jobs[0]["spec"]["photos"] == [named("a.png", DOGS["a.png"]), named("b.png", DOGS["b.png"])]
+    assert sets.remove("timber").status_code == 422, "its jobs need it"
+    sets.service.ask("POST", f"/v1/experiments/{made.json()['id']}/stop")
+    assert sets.remove("timber").status_code == 200
+
+
+def test_the_server_fetches_no_photos_for_an_experiment(sets: Sets) -> None:
+    spec = {"base": "pony", "prompt": "a photo of sks dog", "photos": "https://example.org/photos.zip"}
+    answer = sets.service.ask("POST", "/v1/experiments", json={"spec": spec, "vary": {"rank": [4, 8]}})
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "photos: the server fetches the photos of single jobs only"
+
+
 def test_another_project_sees_none_of_it(sets: Sets) -> None:
     sets.ready("timber", DOGS)
     sets.service.add_project("other")

@@ -79,7 +79,7 @@ def sentences(found: DatasetFindings | None) -> list[str]:
         return []
     said = list[str]()
     if found.duplicates_count:
-        pairs = [f"{each.first} and {each.second}" for each in found.duplicates]
+        pairs = [f"{each.first} with {each.second}" for each in found.duplicates]
         said.append(
             f"{counted(found.duplicates_count, 'pair')} of photos look alike: {_named(pairs, found.duplicates_count)}"
         )

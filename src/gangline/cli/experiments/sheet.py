@@ -10,7 +10,7 @@ import typer
 
 from gangline.cli.experiments.show import differing_settings, setting_in_words
 from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
-from gangline.cli.jobs.follow import wait_for_pictures
+from gangline.cli.jobs.follow import wait_for_rendering
 from gangline.cli.jobs.submitting.experiment import MEASURES, follow_experiment, watching_experiment
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, check_place, print_json, say
 from gangline.core.errors import BadInput, NotFound
@@ -85,9 +85,7 @@ def sheet_command(
 
 def _wait_for_all(client: "Client", experiment: str) -> None:
     follow_experiment(client, experiment)
-    for run in client.experiments.runs(experiment):
-        if run.state == "succeeded":
-            wait_for_pictures(client, run.job)
+    wait_for_rendering(client, [run.job for run in client.experiments.runs(experiment) if run.state == "succeeded"])
 
 
 def _no_pictures(client: "Client", found: ExperimentView, runs: Sequence[ExperimentRunView]) -> NotFound:

@@ -1,7 +1,7 @@
 """A live line of a job's progress, on standard error."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from gangline.cli.output import EXIT_INTERRUPTED, as_typed, clock, cost_alone, e
 from gangline.core.display import printable
 from gangline.core.errors import Unreachable
 from gangline.core.views import JobSummary, JobView, ProgressView
+from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -57,16 +58,25 @@ def wait_for_pictures(client: "Client", job: str) -> JobView:
     """Wait until the job has ended and no more pictures of it will come."""
     if client.jobs.get(job).summary.ended_ms is None:
         follow_job(client, job)
+    return wait_for_rendering(client, [job])[0]
+
+
+def wait_for_rendering(client: "Client", jobs: Sequence[str]) -> list[JobView]:
+    """Wait until no more pictures of these jobs, which have ended, will come."""
+    done = list[JobView]()
     with progress_line() as line:
-        task = line.add_task(job, total=None)
+        task = line.add_task("looking for pictures", total=None)
 
         def waiting(error: Unreachable) -> None:
             line.update(task, description=f"waiting for the server: {error.message}")
 
-        while (found := client.jobs.get(job, waiting=waiting)).samples.waiting:
-            line.update(task, description="waiting for a node without training work to render pictures")
-            threading.Event().wait(AGAIN_S)
-    return found
+        for job in jobs:
+            while (found := client.jobs.get(job, waiting=waiting)).samples.waiting:
+                has = f"; {len(done)} of {counted(len(jobs), 'job')} have theirs" if len(jobs) > 1 else ""
+                line.update(task, description=f"waiting for a node without training work to render pictures{has}")
+                threading.Event().wait(AGAIN_S)
+            done.append(found)
+    return done
 
 
 def progress_line() -> Progress:

@@ -120,7 +120,8 @@ def submit_all(
 
 def plan_runs(deployment: Deployment, project: str, asked: ExperimentAsked) -> PlannedExperiment:
     """Return the jobs of an experiment as they would be submitted. Raise `BadInput` or `InvalidSpec` for the first that could not be."""
-    if names_places(asked.spec.get("photos")):
+    value, dataset = with_dataset_named(deployment, project, asked.spec)
+    if names_places(value.get("photos")):
         raise BadInput(
             "photos: the server fetches the photos of single jobs only", hint="upload the photos of an experiment"
         )
@@ -129,7 +130,6 @@ def plan_runs(deployment: Deployment, project: str, asked: ExperimentAsked) -> P
             "deliver: the jobs of an experiment would overwrite each other's files in one place",
             hint="submit it without; `gangline artifacts download` has the results of each job",
         )
-    value, dataset = with_dataset_named(deployment, project, asked.spec)
     found = combinations(asked, _class_of(value))
     _refuse_too_many_files(value, found, asked.seeds)
     models, runs = _Models(deployment, project), list[PlannedRun]()

@@ -81,7 +81,7 @@ def pushed(folder: Path, url: str, key: str) -> tuple[float, dict]:
 
 
 def bare_puts(server: Server, folder: Path) -> tuple[float, float]:
-    """Send the same bytes to the same store, under the keys of another project. Return the seconds of that, and with the server's signatures."""
+    """Send the same bytes to the same store, under the keys of another project. Return the seconds without and with the signing of URLs."""
     operator = Client(server.url, server.user)
     operator.projects.add("bare")
     client = Client(server.url, server.user, "bare")

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.experiments.best import best_so_far
-from gangline.core.experiments.comparison import grid_settings, ranked_combinations, ranked_groups, ranked_runs
+from gangline.core.experiments.comparison import (
+    grid_settings,
+    mean_over_seeds,
+    ranked_combinations,
+    ranked_groups,
+    ranked_runs,
+)
 from gangline.core.experiments.runs import ExperimentRun, Measurements
 from gangline.core.experiments.sheet import final_pictures, lay_out
 from gangline.core.experiments.views import ExperimentRunView
@@ -83,6 +89,18 @@ def test_the_first_combination_is_that_of_the_best_job_so_far(jobs: list[tuple[i
     first = ranked_groups(seen, "loss")[0]
     assert best is None or (first[0].job, first[0].settings) == (best.job, best.settings)
     assert lay_out(seen, ("rank",), "loss", [0, 1]).cells[0][0].run == first[0]
+
+
+def test_a_job_is_shown_with_the_mean_over_those_seeds_that_are_compared() -> None:
+    settings = {"rank": 4}
+    runs = [
+        view(1, settings=settings, state="succeeded", step=10, best_held_out_loss=0.2),
+        view(2, settings=settings, state="succeeded", step=10, best_held_out_loss=0.4),
+        view(3, settings=settings, state="failed", step=10, best_held_out_loss=0.9),
+        view(4, settings={"rank": 8}, state="succeeded", step=10, best_held_out_loss=0.1),
+    ]
+    assert mean_over_seeds(runs[0], runs, "held_out_loss") == pytest.approx(0.3)
+    assert mean_over_seeds(runs[3], runs, "held_out_loss") is None, "it is alone"
 
 
 def test_two_settings_that_differ_are_the_sides_of_a_sheet_of_one_prompt() -> None:

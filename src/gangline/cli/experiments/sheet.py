@@ -14,7 +14,7 @@ from gangline.cli.jobs.follow import wait_for_rendering
 from gangline.cli.jobs.submitting.experiment import MEASURES, follow_experiment, watching_experiment
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, check_place, print_json, say
 from gangline.core.errors import BadInput, NotFound
-from gangline.core.experiments.comparison import value_of_run
+from gangline.core.experiments.comparison import mean_over_seeds, value_of_run
 from gangline.core.experiments.sheet import SheetLayout, SheetPlace, final_pictures, lay_out
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
 from gangline.core.views import ArtifactView
@@ -167,9 +167,17 @@ def _row(shown: _Shown, sheet: SheetLayout, number: int, cells: "list[SheetCell]
     assert run is not None, "a row of a sheet by prompts is a job"
     settings = differing_settings(shown.runs, shown.experiment.settings)
     seed = [f"seed {run.seed}"] if not settings else []
-    value = value_of_run(run, shown.experiment.measure)
-    result = [] if value is None else [f"{MEASURES[shown.experiment.measure]} {value:.4f}"]
-    return SheetRow(label=[*seed, *_label(row, settings), *result], cells=cells)
+    return SheetRow(label=[*seed, *_label(row, settings), *_result(shown, run)], cells=cells)
+
+
+def _result(shown: _Shown, run: ExperimentRunView) -> list[str]:
+    """Return what a job came to, and the mean over its seeds, by which the rows are in order."""
+    measure = shown.experiment.measure
+    value = value_of_run(run, measure)
+    if value is None:
+        return []
+    mean = mean_over_seeds(run, shown.runs, measure) if shown.experiment.settings else None
+    return [f"{MEASURES[measure]} {value:.4f}" + ("" if mean is None else f", mean {mean:.4f}")]
 
 
 def _label(settings: Mapping[str, Any], names: Sequence[str]) -> list[str]:

@@ -42,6 +42,13 @@ def value_of_run(run: ExperimentRunView, measure: Measure) -> float | None:
     return run.best_held_out_loss if measure == "held_out_loss" else run.loss
 
 
+def mean_over_seeds(run: ExperimentRunView, runs: Sequence[ExperimentRunView], measure: Measure) -> float | None:
+    """Return the mean of the jobs with the settings of this one that `ranked_groups` compares; None if it is alone, or one of them has
+    trained and not measured anything."""
+    values = [value_of_run(each, measure) for each in runs if each.settings == run.settings and _counts(each, measure)]
+    return mean_value(values) if len(values) > 1 else None
+
+
 def ranked_runs(runs: Sequence[ExperimentRunView], measure: Measure) -> tuple[ExperimentRunView, ...]:
     """Return the jobs, the best first, then those without a result in the order of their numbers."""
     return tuple(sorted(runs, key=lambda run: (*_last_if_none(value_of_run(run, measure)), run.number)))

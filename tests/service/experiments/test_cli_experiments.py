@@ -45,7 +45,7 @@ def jobs(service: Service) -> int:
 def trained(service: Service, losses: dict[int, float], **given: Any) -> str:
     """An experiment of two ranks, of which those with a loss have succeeded."""
     held_out = service.upload(b"a held-out photo", "h.png")
-    settings = {"held_out": (held_out,), "held_out_every_steps": 10}
+    settings = {"held_out": (held_out,), "held_out_every_steps": 10} | given.pop("more", {})
     made = submit(service, settings=settings, **given)
     for number, loss in losses.items():
         worked = work(service, f"node-{number}")
@@ -279,6 +279,43 @@ def test_pictures_that_are_still_to_be_rendered_are_waited_for(service: Service,
     tick(service)
     code, _, err = run("experiments", "sheet", made["id"], "--to", str(tmp_path / "sheet.png"))
     assert code == 2 and "wait for a node that has nothing to train" in err and "--wait" in err
+
+
+def test_a_sheet_whose_cells_all_lack_their_picture_is_not_written(
+    service: Service, run: Typed, tmp_path: Path
+) -> None:
+    """Of each combination the best seed is shown: pictures of the others are no reason to write a sheet."""
+    experiment = trained(service, {1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6}, seeds=2, more={"sample_result": True})
+    worse = runs_of(service, experiment)[1]["job"]
+    give_picture(service, worse, "samples/prompt-00-lora-seed-0.png", "red", "p")
+    sheet = tmp_path / "sheet.png"
+    code, _, err = run("experiments", "sheet", experiment, "--to", str(sheet))
+    assert code == 2 and not sheet.exists()
+    assert "no job on the sheet of ranks has sample pictures yet" in err and "--wait" in err
+
+
+def test_a_sheet_says_how_many_of_its_pictures_are_missing_and_why(
+    service: Service, run: Typed, tmp_path: Path
+) -> None:
+    sheet = str(tmp_path / "sheet.png")
+    experiment = trained(service, {1: 0.3, 2: 0.4}, more={"sample_result": True})
+    first = runs_of(service, experiment)[0]["job"]
+    give_picture(service, first, "samples/prompt-00-lora-seed-0.png", "red", "p")
+    give_picture(service, first, "samples/prompt-01-lora-seed-0.png", "red", "q")
+    code, _, err = run("experiments", "sheet", experiment, "--to", sheet)
+    assert code == 0, err
+    assert "2 of 4 pictures are missing: some are still rendered; --wait waits for them" in err
+    service.execute("UPDATE job SET state = 'canceled' WHERE kind = 'sample'")
+    code, _, err = run("experiments", "sheet", experiment, "--to", sheet, "--prompt", "1")
+    assert "1 of 2 pictures is missing: no more are on their way" in err
+
+
+def test_a_sheet_before_the_end_says_that_waiting_helps(service: Service, run: Typed, tmp_path: Path) -> None:
+    experiment = trained(service, {1: 0.3})
+    first = runs_of(service, experiment)[0]["job"]
+    give_picture(service, first, "samples/prompt-00-lora-seed-0.png", "red", "p")
+    code, _, err = run("experiments", "sheet", experiment, "--to", str(tmp_path / "sheet.png"))
+    assert code == 0 and "1 of 2 pictures is missing: some jobs have not ended; --wait waits for them" in err
 
 
 def test_an_experiment_that_is_none_is_one_sentence(service: Service, run: Typed) -> None:

@@ -14,7 +14,7 @@ from gangline.cli.jobs.follow import wait_for_rendering
 from gangline.cli.jobs.submitting.experiment import MEASURES, follow_experiment, watching_experiment
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, check_place, print_json, say
 from gangline.core.errors import BadInput, NotFound
-from gangline.core.experiments.comparison import mean_over_seeds, value_of_run
+from gangline.core.experiments.comparison import NOT_COMPARED, mean_over_seeds, value_of_run
 from gangline.core.experiments.sheet import SheetLayout, SheetPlace, final_pictures, lay_out
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
 from gangline.core.views import ArtifactView
@@ -73,7 +73,13 @@ def sheet_command(
             raise BadInput(f"no job has pictures of prompt {prompt}", hint=f"there are some of these: {known}")
         prompts = [prompt - 1]
     sheet = _bounded(lay_out(runs, found.settings, found.measure, prompts))
+    wanted = [(place.run, place.prompt) for row in sheet.cells for place in row if place.run]
+    missing = [run for run, number in wanted if (run.job, number) not in pictures]
+    if len(missing) == len(wanted):  # others than the best of each combination have pictures, and are not shown
+        raise _no_pictures(client, found, missing, "on the sheet of")
     _save(client, _Shown(found, runs, pictures), sheet, to)
+    if missing:
+        say(f"{_are_missing(len(missing), len(wanted))}: {_why_missing(client, missing)}")
     if output is Output.json:
         cells = [[_cell_in_json(place, pictures) for place in row] for row in sheet.cells]
         print_json(
@@ -88,16 +94,37 @@ def _wait_for_all(client: "Client", experiment: str) -> None:
     wait_for_rendering(client, [run.job for run in client.experiments.runs(experiment) if run.state == "succeeded"])
 
 
-def _no_pictures(client: "Client", found: ExperimentView, runs: Sequence[ExperimentRunView]) -> NotFound:
-    """Return the error that says why there is no sheet: pictures may still be on their way."""
-    done = [run.job for run in runs if run.state == "succeeded"][:LOOKED_AT_MAX]
-    if any(client.jobs.get(job).samples.waiting for job in done):
+def _are_missing(missing: int, of: int) -> str:
+    return f"{missing} of {counted(of, 'picture')} {'is' if missing == 1 else 'are'} missing"
+
+
+def _why_missing(client: "Client", runs: Sequence[ExperimentRunView]) -> str:
+    """Return why jobs that are shown have no pictures, and whether waiting helps."""
+    if _are_rendered(client, runs):
+        return "some are still rendered; --wait waits for them"
+    if any(run.state not in NOT_COMPARED and run.state != "succeeded" for run in runs):
+        return "some jobs have not ended; --wait waits for them"
+    return "no more are on their way"
+
+
+def _are_rendered(client: "Client", runs: Sequence[ExperimentRunView]) -> bool:
+    """Return whether pictures of some of these jobs are on their way."""
+    done = list(dict.fromkeys(run.job for run in runs if run.state == "succeeded"))[:LOOKED_AT_MAX]
+    return any(client.jobs.get(job).samples.waiting for job in done)
+
+
+def _no_pictures(
+    client: "Client", found: ExperimentView, runs: Sequence[ExperimentRunView], where: str = "of"
+) -> NotFound:
+    """Return the error that says why there is no sheet of these jobs: pictures may still be on their way."""
+    who = f"no job {where} {found.name}"
+    if _are_rendered(client, runs):
         return NotFound(
-            f"no job of {found.name} has sample pictures yet: those of the results wait for a node that has nothing to train",
+            f"{who} has sample pictures yet: those of the results wait for a node that has nothing to train",
             hint="try again in a while, or pass --wait",
         )
     running = f" yet: {found.because}" if found.state == "running" else ""
-    return NotFound(f"no job of {found.name} has sample pictures{running}", hint=HOW)
+    return NotFound(f"{who} has sample pictures{running}", hint=HOW)
 
 
 def _check_file(file: Path) -> None:

@@ -213,6 +213,27 @@ def test_halving_pauses_at_the_rung_and_lets_the_best_continue(service: Service)
     assert shown(service, made)["best"]["job"] == last.job
 
 
+def test_a_job_without_a_node_is_at_its_newest_checkpoint_though_no_heartbeat_named_that_step(service: Service) -> None:
+    """Steps of a job of some seconds are between two heartbeats: `saved` and the page of the job must agree."""
+    held_out = service.upload(b"a held-out photo", "h.png")
+    settings = {"held_out": (held_out,), "held_out_every_steps": 10}
+    made = submit(service, settings=settings, halving={"min_steps": 20}, at_once=1)["id"]
+    for number, loss in enumerate((0.5, 0.3), 1):
+        worked = work(service, f"node-{number}")
+        worked.train(8)
+        worked.measure(20, loss)
+        worked.save(20)
+        tick(service)
+        if number == 1:
+            worked.hand_back()
+            tick(service)
+            assert runs_of(service, made)[0]["step"] == 20
+    first, second = runs_of(service, made)
+    assert (first["state"], first["step"], second["step"]) == ("canceled", 20, 20)
+    saved = shown(service, made)["saved"]
+    assert (saved["jobs"], saved["steps"]) == (1, first["steps"] - 20)
+
+
 def at_the_rung(service: Service) -> tuple[str, Worked]:
     """Return an experiment of two jobs, and its first one, which halving has paused at its rung with the better loss."""
     held_out = service.upload(b"a held-out photo", "h.png")

@@ -11,6 +11,7 @@ from gangline.core.experiments.terms import HalvingTerms
 from gangline.core.job import HELD
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
+from gangline.service.jobs.lists.summaries import saved_step
 from gangline.service.money.bill import spent_so_far
 
 
@@ -67,7 +68,7 @@ def as_run(row: Row, now_ms: int) -> ExperimentRun:
         settings=json.loads(row["settings"]),
         held=row["state"] == "queued" and row["fetching"] == HELD,
         pausing=row["state"] == "paused" or (live and row["stop_kind"] == "paused"),
-        step=(row["ended_step"] or row["steps"]) if succeeded else row["step"],
+        step=(row["ended_step"] or row["steps"]) if succeeded else max(row["step"], saved_step(row)),
         trained=bool(row["trained"]),
         micro_usd=spent_so_far(row, now_ms),
         priced=not row["unpriced"],

@@ -48,14 +48,15 @@ SELECT run.job, run.number, run.settings, run.seed, run.prepares, run.rung, run.
        job.steps, job.ended_step, job.ended_ms,
        last.id AS attempt, last.state AS last_state, last.started_ms, last.price_micro_usd_per_hour, lease.stop_kind,
        COALESCE(lease.step, last.step, 0) AS step,
-       tried.training_ms, tried.trained, tried.unpriced, tried.micro_usd
+       (SELECT MAX(checkpoint.step) FROM checkpoint WHERE checkpoint.job = job.id AND checkpoint.state = 'committed') AS kept_step,
+       tried.committed_step, tried.training_ms, tried.trained, tried.unpriced, tried.micro_usd
 FROM experiment_run AS run JOIN job ON job.id = run.job
      LEFT JOIN attempt AS last ON last.job = job.id AND last.fencing = job.fencing
      LEFT JOIN lease ON lease.attempt = last.id AND lease.rank = 0
      LEFT JOIN (SELECT attempt.job, COUNT(COALESCE(held.training_ms, attempt.training_ms)) AS trained,
                        CAST(SUM(COALESCE(attempt.ended_ms, CAST(:now AS BIGINT)) - COALESCE(held.training_ms, attempt.training_ms)) AS BIGINT)
                            AS training_ms,
-                       SUM(CASE WHEN attempt.price_known = 0 THEN 1 ELSE 0 END) AS unpriced,
+                       SUM(CASE WHEN attempt.price_known = 0 THEN 1 ELSE 0 END) AS unpriced, MAX(attempt.committed_step) AS committed_step,
                        CAST(SUM((SELECT COALESCE(SUM(ledger.micro_usd), 0) FROM ledger
                                  WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id)) AS BIGINT) AS micro_usd
                 FROM experiment_run AS mine JOIN attempt ON attempt.job = mine.job

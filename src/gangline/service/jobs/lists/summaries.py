@@ -80,6 +80,15 @@ def why_held(experiment: Row) -> str:
     return f"waits for its experiment {experiment['name']}: {experiment['because']}"
 
 
+def saved_step(row: Row) -> int:
+    """Return the step of the newest checkpoint of a job; 0 if it has none.
+
+    Checkpoints of a job that has ended may have expired, but the step was reached.
+    """
+    reached = (row["committed_step"] or 0) if row["ended_ms"] else 0
+    return reached if row["kept_step"] is None else row["kept_step"]
+
+
 @dataclass(frozen=True, slots=True)
 class _Here:
     """The things that a project's queued jobs wait for: money, and nodes that are here or could be started."""
@@ -145,16 +154,12 @@ class _Page:
         )
 
     def _committed(self, row: Row) -> int:
-        """Return the step that no interruption can undo: of the newest checkpoint, or of the one that it begins from.
-
-        Checkpoints of a job that has ended may have expired, but the step was reached.
-        """
+        """Return the step that no interruption can undo: of the newest checkpoint, or of the one that it begins from."""
         if row["kept_step"] is None and row["begins_from"]:
             inherited = checkpoints_to_resume(self.deployment, row["id"], row["begins_from"])
             if inherited:
                 return inherited[0]["step"]
-        reached = (row["committed_step"] or 0) if row["ended_ms"] else 0
-        return reached if row["kept_step"] is None else row["kept_step"]
+        return saved_step(row)
 
     def _because(self, row: Row) -> str:
         """Return the reason of the job's state; for a queued job, why it waits now."""

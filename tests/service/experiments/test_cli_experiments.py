@@ -15,7 +15,7 @@ from gangline.cli import main
 from tests.conftest import BASE
 from tests.inputs import SUBJECT
 from tests.service.conftest import OPERATOR, Service
-from tests.service.experiments.at_work import runs_of, shown, submit, tick, work
+from tests.service.experiments.at_work import PATH, body, runs_of, shown, submit, tick, work
 from tests.service.served import serving
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -87,7 +87,12 @@ def test_train_with_vary_submits_an_experiment_whose_photos_are_uploaded_once(se
 
 def test_the_plan_of_an_experiment_is_shown_and_nothing_is_submitted(service: Service, run: Typed) -> None:
     code, out, err = run("train", *PHOTOS, "--vary", "rank=4,8", "--plan")
-    assert (code, out) == (0, "") and "price of all" in err and "2: 2 combinations of rank" in err
+    assert (
+        (code, out) == (0, "")
+        and "price of all" in err
+        and "time on nodes in all" in err
+        and "2: 2 combinations of rank" in err
+    )
     found = json.loads(run("train", *PHOTOS, "--vary", "rank=4,8", "--plan", "-o", "json")[1])
     assert (found["jobs"], found["steps"]) == (2, 40)
     assert jobs(service) == 0
@@ -188,6 +193,38 @@ def test_stop_cancels_what_has_not_ended_and_follow_ends_with_it(service: Servic
     code, out, _ = run("experiments", "show", experiment, "--follow")
     assert code == 0 and "2 canceled" in out
     assert run("experiments", "resume", experiment)[0] == 2
+
+
+def test_stop_says_once_what_it_did_and_that_an_ended_experiment_is_left_alone(service: Service, run: Typed) -> None:
+    submit(service)
+    assert run("experiments", "stop", "ranks") == (
+        0,
+        "",
+        "ranks has ended: stopped by its owner; 2 canceled\n",
+    )
+    assert run("experiments", "stop", "ranks") == (0, "", "ranks has ended already; nothing was stopped\n")
+    assert json.loads(run("experiments", "stop", "ranks", "-o", "json")[1])["state"] == "ended"
+
+
+def test_the_page_of_an_ended_experiment_names_the_best_job_once(service: Service, run: Typed) -> None:
+    out = run("experiments", "show", trained(service, {1: 0.4, 2: 0.3}))[1]
+    assert out.count("ranks-002 with rank=8") == 1
+    state = next(line for line in out.splitlines() if line.startswith("state"))
+    assert state.split(maxsplit=1)[1].strip() == "ended: 2 succeeded"
+
+
+def test_the_list_shows_the_mean_over_the_seeds_of_the_best(service: Service, run: Typed) -> None:
+    trained(service, {1: 0.4, 2: 0.2, 3: 0.2, 4: 0.25}, seeds=2)
+    assert "ø 0.2250" in run("experiments", "ls")[1]
+
+
+def test_the_list_shows_owners_where_there_are_several(service: Service, run: Typed) -> None:
+    submit(service)
+    assert "owner" not in run("experiments", "ls")[1]
+    answer = service.ask("POST", PATH, service.key("member", name="Ada"), json=body(service, name="hers"))
+    assert answer.status_code == 201, answer.text
+    page = run("experiments", "ls")[1]
+    assert "owner" in page and "Ada" in page
 
 
 def test_change_sets_limits_and_takes_them_away(service: Service, run: Typed) -> None:
@@ -316,6 +353,11 @@ def test_a_sheet_before_the_end_says_that_waiting_helps(service: Service, run: T
     give_picture(service, first, "samples/prompt-00-lora-seed-0.png", "red", "p")
     code, _, err = run("experiments", "sheet", experiment, "--to", str(tmp_path / "sheet.png"))
     assert code == 0 and "1 of 2 pictures is missing: some jobs have not ended; --wait waits for them" in err
+
+
+def test_last_is_none_before_the_first_experiment(service: Service, run: Typed) -> None:
+    code, _, err = run("experiments", "show", "last")
+    assert code == 2 and err == "no experiment was submitted yet `gangline train --vary` submits one"
 
 
 def test_an_experiment_that_is_none_is_one_sentence(service: Service, run: Typed) -> None:

@@ -27,6 +27,15 @@ def test_the_combination_of_the_least_mean_wins_and_of_it_the_best_seed() -> Non
     )
 
 
+def test_losses_have_four_digits_and_more_only_where_they_would_look_equal() -> None:
+    best = best_so_far([done(1, 0.161098, 4), done(2, 0.171098, 8)], "held_out_loss", ended=True)
+    assert best is not None and best.because.endswith("loss of 0.1611, the next combination has 0.1711")
+    best = best_so_far([done(1, 0.161098, 4), done(2, 0.161102, 8)], "held_out_loss", ended=True)
+    assert best is not None and best.because.endswith("loss of 0.161098, the next combination has 0.161102")
+    best = best_so_far([done(1, 0.161098, 4)], "held_out_loss", ended=True)
+    assert best is not None and best.because.endswith("a held-out loss of 0.1611")
+
+
 def test_of_equal_ones_the_first_wins() -> None:
     best = best_so_far([done(2, 0.5, 8), done(1, 0.5, 4)], "loss", ended=True)
     assert best is not None and best.job == "job-1"

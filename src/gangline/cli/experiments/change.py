@@ -54,6 +54,8 @@ def tell_experiment(found: ExperimentView, output: Output) -> None:
     """Say what an experiment does now."""
     if output is Output.json:
         print_json(found)
+    elif found.state == "ended":
+        say(f"{found.name} has ended: {found.because}")  # which counts its jobs
     else:
         say(f"{found.name} is {found.state}: {found.because} ({counts_in_words(found)})")
 

@@ -12,7 +12,7 @@ from gangline.cli.experiments.run import run_experiment_command
 from gangline.cli.experiments.sheet import sheet_command
 from gangline.cli.experiments.show import show_experiment_command
 from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
-from gangline.cli.jobs.submitting.experiment import counts_in_words
+from gangline.cli.jobs.submitting.experiment import best_in_words, counts_in_words
 from gangline.cli.lines import TableColumn, one_line_each
 from gangline.cli.output import (
     Output,
@@ -20,7 +20,6 @@ from gangline.cli.output import (
     ServerOption,
     TokenOption,
     cost,
-    format_number,
     format_time,
     out,
     print_json,
@@ -44,6 +43,7 @@ COLUMNS = (
     TableColumn(header=">best", goes=2),
     TableColumn(header=">cost", goes=3),
     TableColumn(header="submitted", goes=4),
+    TableColumn(header="owner", shrinks_to=8, goes=5),
     TableColumn(header="why", shrinks_to=16, goes=1),
 )
 
@@ -57,7 +57,7 @@ def list_experiments_command(
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List the experiments, newest first."""
+    """List the experiments, newest first. `best` is what the best job is compared by; `ø` is a mean over its seeds."""
     found = list(islice(make_client(server, token).experiments.list(limit=limit), limit))
     if output is Output.json:
         print_json(found)
@@ -68,14 +68,18 @@ def list_experiments_command(
             printable(each.name),
             each.state,
             f"{each.jobs}: {counts_in_words(each)}",
-            format_number(each.best.value if each.best else None),
+            best_in_words(each.best),
             cost(each.spent_usd, each.cost_lacks),
             format_time(each.made_ms),
+            printable(each.owner.name or each.owner.id) if each.owner else "–",
             printable(each.because),
         ]
         for each in found
     ]
-    out.print(one_line_each(COLUMNS, rows, out.width))
+    several = len({each.owner and each.owner.id for each in found}) > 1
+    shown = [number for number, column in enumerate(COLUMNS) if several or column.header != "owner"]
+    lines = [[row[number] for number in shown] for row in rows]
+    out.print(one_line_each([COLUMNS[number] for number in shown], lines, out.width))
 
 
 @app.command("best")
@@ -122,7 +126,13 @@ def stop_experiment_command(
 ) -> None:
     """Cancel all jobs of an experiment that have not ended. What the others made stays."""
     client, experiment = client_and_experiment(server, token, experiment)
-    tell_experiment(client.experiments.stop(experiment), output)
+    before = client.experiments.get(experiment)
+    if before.state != "ended":
+        tell_experiment(client.experiments.stop(experiment), output)
+    elif output is Output.json:
+        print_json(before)
+    else:
+        say(f"{before.name} has ended already; nothing was stopped")
 
 
 @app.command("resume")

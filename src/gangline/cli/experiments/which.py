@@ -62,6 +62,8 @@ def find_experiment(client: "Client", given: str) -> str:
         )
     if meant:
         return meant[0]
+    if given == LAST:
+        raise NotFound("no experiment was submitted yet", hint="`gangline train --vary` submits one")
     raise NotFound(f"there is no experiment {given}", hint="`gangline experiments ls` lists them")
 
 

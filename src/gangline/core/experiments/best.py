@@ -67,8 +67,17 @@ def _because(
     others: Sequence[tuple[float, int, Sequence[ExperimentRun]]],
 ) -> str:
     what = "held-out loss" if measure == "held_out_loss" else "loss"
-    over = f"a mean {what} of {mean:.6g} over {seeds} seeds" if seeds > 1 else f"a {what} of {mean:.6g}"
+    own, next_one = _figures(mean, others[0][0] if others else None)
+    over = f"a mean {what} of {own} over {seeds} seeds" if seeds > 1 else f"a {what} of {own}"
     named = f" with {combination_words(run.settings)}" if run.settings else ""
     if not others:
         return f"{run.name}{named} is the only one with a result to compare: {over}"
-    return f"{run.name}{named} has {over}, the next combination has {others[0][0]:.6g}"
+    return f"{run.name}{named} has {over}, the next combination has {next_one}"
+
+
+def _figures(own: float, other: float | None) -> tuple[str, str]:
+    """Return two values to four digits, or to six where they would look equal."""
+    if other is None:
+        return f"{own:.4g}", ""
+    digits = 4 if f"{own:.4g}" != f"{other:.4g}" else 6
+    return f"{own:.{digits}g}", f"{other:.{digits}g}"

@@ -111,4 +111,4 @@ def _why_paused(at: int) -> str:
 
 
 def _rank(run: ExperimentRun, at: int, place: int, of: int) -> str:
-    return f"its held-out loss at step {at} was {run.measured.at_rungs[at]:.6g}, number {place} of {of}"
+    return f"its held-out loss at step {at} was {run.measured.at_rungs[at]:.4g}, number {place} of {of}"

@@ -98,10 +98,7 @@ class _Purse:
 
     @property
     def why_empty(self) -> str:
-        return (
-            f"its budget of ${(self.budget or 0) / 1e6:.2f} is spent (${self.spent / 1e6:.2f}): its jobs are paused until "
-            "it is raised"
-        )
+        return f"its budget of {_usd(self.budget or 0)} is spent ({_usd(self.spent)}): its jobs are paused until it is raised"
 
     def why_not(self, run: ExperimentRun, going: int) -> str:
         if self.budget is None:
@@ -112,8 +109,8 @@ class _Purse:
         if self.spent + self.expected + more <= self.budget:
             return ""
         return (
-            f"the budget of ${self.budget / 1e6:.2f} does not allow the next, for about ${more / 1e6:.2f}: "
-            f"${self.spent / 1e6:.2f} is spent, and jobs in progress need about ${self.expected / 1e6:.2f}"
+            f"the budget of {_usd(self.budget)} does not allow the next, for about {_usd(more)}: "
+            f"{_usd(self.spent)} is spent, and jobs in progress need about {_usd(self.expected)}"
         )
 
     def take(self, run: ExperimentRun) -> None:
@@ -140,6 +137,11 @@ class _FirstOfEach:
 
     def take(self, run: ExperimentRun) -> None:
         self.preparing.add(run.prepares)
+
+
+def _usd(micro_usd: float) -> str:
+    """Return an amount for people. One below a cent has its digits: to the cent it would look like nothing."""
+    return f"${micro_usd / 1e6:.6f}" if 0 < micro_usd < 10_000 else f"${micro_usd / 1e6:.2f}"
 
 
 def _steps_left(run: ExperimentRun) -> int:

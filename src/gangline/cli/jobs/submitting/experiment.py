@@ -16,6 +16,7 @@ from gangline.cli.output import (
     duration,
     err,
     facts,
+    format_number,
     out,
     print_json,
     say,
@@ -23,6 +24,7 @@ from gangline.cli.output import (
 )
 from gangline.core.display import printable
 from gangline.core.errors import Unreachable
+from gangline.core.experiments.best import BestView
 from gangline.core.experiments.views import ExperimentPlanView, ExperimentView
 from gangline.core.words import counted, listed
 
@@ -42,7 +44,7 @@ def show_experiment_plan(client: "Client", asked: Mapping[str, Any]) -> Experime
         facts(
             ("jobs", _jobs(found)),
             ("steps in all", _range(f"{found.steps_least:,}", f"{found.steps:,}")),
-            ("GPU time in all", _hours(found)),
+            ("time on nodes in all", _hours(found)),
             ("price of all", _usd(found)),
             ("prepared", f"{counted(found.prepares, 'time')} for all jobs" if found.prepares else "by each job"),
             ("compared by", MEASURES[found.measure]),
@@ -107,6 +109,13 @@ def counts_in_words(found: ExperimentView) -> str:
     return ", ".join(f"{found.counts[state]} {state}" for state in STATES if found.counts.get(state))
 
 
+def best_in_words(best: BestView | None) -> str:
+    """Return what the best combination is compared by: of several seeds their mean, as elsewhere the number of one job."""
+    if best is None or best.seeds < 2:
+        return format_number(best.value if best else None)
+    return f"ø {best.mean:.4f}"
+
+
 def follow_experiment(client: "Client", experiment: str) -> ExperimentView:
     """Show how far an experiment is until it runs no more. If the server does not answer, wait for it."""
     pause = threading.Event()
@@ -125,7 +134,7 @@ def follow_experiment(client: "Client", experiment: str) -> ExperimentView:
 
 
 def _progress(found: ExperimentView) -> str:
-    best = f"  best {found.best.value:.4f}" if found.best else ""
+    best = f"  best {best_in_words(found.best)}" if found.best else ""
     said = f"{printable(found.name)}  {counts_in_words(found)}  {cost_alone(found.spent_usd, found.cost_lacks)}{best}"
     return said if len(said) <= err.width else f"{said[: err.width - 1]}…"
 

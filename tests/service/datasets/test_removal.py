@@ -73,6 +73,22 @@ def test_a_version_that_a_job_needs_is_not_removed_before_the_job_has_ended(sets
     assert sets.service.ask("POST", f"/v1/jobs/{job}/retry").status_code == 201
 
 
+def test_the_hint_of_a_removal_names_what_ends_all_jobs_that_need_the_version(sets: Sets) -> None:
+    sets.ready("timber", DOGS)
+
+    def hint() -> str:
+        return sets.remove("timber").json()["hint"]
+
+    spec = {"base": "pony", "prompt": "a photo of sks dog", "photos": "timber"}
+    asked = {"name": "ranks", "spec": spec, "vary": {"rank": [4, 8]}}
+    experiment = sets.service.ask("POST", "/v1/experiments", json=asked).json()
+    assert hint().endswith(f"stop it first: gangline experiments stop {experiment['id']}")
+    job = sets.submit(photos="timber").json()["summary"]["id"]
+    assert hint() == "wait for their end, or cancel them first: `gangline jobs ls` lists them"
+    sets.service.ask("POST", f"/v1/experiments/{experiment['id']}/stop")
+    assert hint() == f"wait for its end, or cancel it first: gangline jobs cancel {job}"
+
+
 def test_a_job_that_is_deleted_leaves_the_photos_of_a_data_set(sets: Sets) -> None:
     sets.ready("timber", DOGS)
     job = sets.submit(photos="timber").json()["summary"]["id"]

@@ -89,7 +89,7 @@ def _what_goes(
         others = f" and {counted(rest, 'other job')}" if rest else ""
         raise BadInput(
             f"{reference} is used by {first['id']}{others}, which {'have' if rest else 'has'} not ended",
-            hint=f"wait for its end, or cancel it first: gangline jobs cancel {first['id']}",
+            hint=_how_to_end(count, first["id"]),
         )
     of_bases = files_of_bases(deployment, project)
     contents = deployment.store.load("content_of_versions", **which)
@@ -105,6 +105,16 @@ def _what_goes(
         kept_files=len(kept),
         kept_bytes=sum(kept),
     )
+
+
+def _how_to_end(count: Row, first: str) -> str:
+    """Return what to do about jobs that have not ended, given how many they are and the id of the first."""
+    experiment = count["first_experiment"]
+    if experiment and experiment == count["last_experiment"] and count["of_experiments"] == count["running"]:
+        return f"wait for the end of their experiment, or stop it first: gangline experiments stop {experiment}"
+    if count["running"] > 1:
+        return "wait for their end, or cancel them first: `gangline jobs ls` lists them"
+    return f"wait for its end, or cancel it first: gangline jobs cancel {first}"
 
 
 def _remove_some(deployment: Deployment, version: Row, now_ms: int) -> None:

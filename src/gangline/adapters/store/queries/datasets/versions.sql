@@ -129,8 +129,13 @@ WHERE dataset_version.dataset = :dataset AND (dataset_version.number = :number O
 ORDER BY CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END, job.submitted_ms DESC, job.id LIMIT :limit
 
 -- name: count_jobs_of_versions
-SELECT COUNT(*) AS jobs, COUNT(*) - COUNT(job.ended_ms) AS running
+-- Of those that have not ended, count too how many are of an experiment, and name the first and the last of their experiments.
+SELECT COUNT(*) AS jobs, COUNT(*) - COUNT(job.ended_ms) AS running,
+       COUNT(CASE WHEN job.ended_ms IS NULL THEN run.experiment END) AS of_experiments,
+       MIN(CASE WHEN job.ended_ms IS NULL THEN run.experiment END) AS first_experiment,
+       MAX(CASE WHEN job.ended_ms IS NULL THEN run.experiment END) AS last_experiment
 FROM dataset_version JOIN job_dataset ON job_dataset.version = dataset_version.id JOIN job ON job.id = job_dataset.job
+     LEFT JOIN experiment_run AS run ON run.job = job.id
 WHERE dataset_version.dataset = :dataset AND (dataset_version.number = :number OR :number = 0)
   AND dataset_version.state IN ('checking', 'ready', 'refused')
 

@@ -154,6 +154,24 @@ def test_a_file_is_submitted_with_its_recipe_and_halving(service: Service, run: 
     assert code == 2 and "grid.toml" in err and jobs(service) == before
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ('[variables]\nsubjct = "x"', "variables.subjct: the recipe has no such variable", "it has subject"),
+        ("", "the recipe needs a value of its variable subject", 'write subject = "VALUE" in [variables]'),
+        ('[variables]\nsubject = "x"', "prompt: is missing", "gangline docs experiments"),
+    ],
+)
+def test_a_mistake_in_the_variables_of_a_file_names_it(
+    service: Service, run: Typed, tmp_path: Path, text: str, said: str, hint: str
+) -> None:
+    (tmp_path / "any.toml").write_text('output_name = "{subject}"\n[variables]\nsubject = ""\n')
+    file = tmp_path / "grid.toml"
+    file.write_text(f'photos = "{SUBJECT}"\nrecipe = "any.toml"\nseeds = 2\n{text}\n[settings]\nbase = "{BASE}"\n')
+    code, _, err = run("experiments", "run", str(file), "--detach")
+    assert code == 2 and err.startswith(f"{file}: {said}") and hint in err and "--var" not in err
+
+
 def test_jobs_are_shown_by_what_differs_the_best_first(service: Service, run: Typed) -> None:
     experiment = trained(service, {1: 0.4, 2: 0.3})
     code, out, err = run("experiments", "show", experiment)

@@ -89,6 +89,13 @@ def test_settings_of_each_job_and_drawn_ones_are_read(tmp_path: Path) -> None:
             "random.vary rnak: there is no such setting",
         ),
         ('photos = "p"\n[vary]\nneeds = [{slots = 1}]', "vary: needs is a table"),
+        ('photos = "p"\nseeds = 2\n[settings]\nsteps = "x"', "settings steps=x: must be a whole number"),
+        ('photos = "p"\nseeds = 2\n[settings]\nstesp = 9', "settings stesp: there is no such setting"),
+        ('photos = "p"\nseeds = 2\n[settings]\nneeds = 9', "settings.needs must be a table"),
+        (
+            'photos = "p"\nseeds = 2\n[settings]\nneeds = {slots = "x"}',
+            "settings needs.slots=x: must be a whole number",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_that_names_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:
@@ -100,5 +107,19 @@ def test_a_mistake_is_one_sentence_that_names_the_file_and_the_key(tmp_path: Pat
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match=r"none.toml cannot be read: no such file or directory$"):
         read_grid(tmp_path / "none.toml")
+
+
+def test_a_file_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_bytes(b"\x89PNG\r\n")
+    with pytest.raises(BadInput, match=r"grid.toml cannot be read: it is not a text file$"):
+        read_grid(tmp_path / "grid.toml")
+
+
+def test_what_is_of_the_file_and_not_of_a_job_belongs_at_its_top(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"grid.toml: settings recipe: there is no such setting") as refused:
+        read(tmp_path, 'photos = "p"\nseeds = 2\n[settings]\nrecipe = "mine.toml"')
+    assert refused.value.hint == "recipe belongs at the top of the file"
+    paths = 'base = "b"\nvae = "v"\nhold_out = ["7.jpg"]\nclass_photos = "c"\nmasks = "m"\ninit_lora = "l"'
+    assert read(tmp_path, f'photos = "p"\nseeds = 2\n[settings]\n{paths}').settings["masks"] == "m"

@@ -1,14 +1,16 @@
 """Read an experiment from a TOML file; each error names the file and the key."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le, MaxLen
 
-from gangline.core.errors import BadInput
+from gangline.cli.jobs.train import PATHS
+from gangline.core.errors import BadInput, UserError
 from gangline.core.experiments.terms import RUNS_MAX, STRICT, ExperimentTerms, RandomSettings
 from gangline.core.jobs.lists.labels import JobLabels
 from gangline.core.parsing import InvalidSpec, parse_as, to_json
@@ -48,7 +50,7 @@ def read_grid(path: Path) -> GridFile:
     try:
         read = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"the experiment {path} cannot be read: {error}", hint=HINT) from None
+        raise BadInput(f"the experiment {path} cannot be read: {_why_unreadable(error)}", hint=HINT) from None
     try:
         grid: GridFile = parse_as(GridFile, read, options=True)
     except InvalidSpec as error:
@@ -63,8 +65,38 @@ def read_grid(path: Path) -> GridFile:
     return _beside(_checked(grid, path), path.parent)
 
 
+@contextmanager
+def naming_file(path: Path, *kinds: type[UserError]) -> Iterator[None]:
+    """Let errors of these kinds, which are about what an experiment's file says, name the file."""
+    try:
+        yield
+    except kinds as error:
+        raise BadInput(f"{path}: {error.message}", hint=error.hint or HINT) from None
+
+
+def _why_unreadable(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return "it is not a text file" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _check_settings(grid: GridFile, path: Path) -> None:
+    """Raise `BadInput` for a setting of all jobs that there is none of, or that does not take its value."""
+    place, needs = f"{path}: settings", grid.settings.get("needs", {})
+    if not isinstance(needs, dict):
+        raise BadInput(f"{place}.needs must be a table", hint="write needs = { gpu_memory_gb = 16 }")
+    for name, value in grid.settings.items():
+        if name in GridFile.__dataclass_fields__:
+            raise BadInput(f"{place} {name}: there is no such setting", hint=f"{name} belongs at the top of the file")
+        if name not in PATHS:  # on this machine, these are paths
+            check_value(KIND, name, value, place)
+    for name, value in needs.items():
+        check_value(KIND, f"needs.{name}", value, place)
+
+
 def _checked(grid: GridFile, path: Path) -> GridFile:
     """Return the experiment with each value as its setting has it. Raise `BadInput` for a setting that there is none of."""
+    _check_settings(grid, path)
     for name, values in grid.vary.items():
         if not values:
             raise BadInput(f"{path}: vary.{name} has no value", hint=f"write {name} = [8, 16], or remove it")

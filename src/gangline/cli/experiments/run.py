@@ -8,12 +8,13 @@ import typer
 from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.bundled.recipes import read_presets
 from gangline.cli.client import make_client
-from gangline.cli.experiments.grid_file import GridFile, read_grid
+from gangline.cli.experiments.grid_file import GridFile, naming_file, read_grid
 from gangline.cli.jobs.places.addresses import addresses_of, dataset_of, unpacked
 from gangline.cli.jobs.submitting.send import submit_experiment_of
 from gangline.cli.jobs.train import plan_lora, read_recipe, with_base, with_options
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, NotFound
+from gangline.core.parsing import InvalidSpec
 
 
 def run_experiment_command(
@@ -45,7 +46,8 @@ def run_experiment_command(
     client, at = make_client(server, token), photos or grid.photos
     if addresses_of(at) is not None:
         raise BadInput(f"{file}: photos are those of a folder, a .zip or a data set", hint="download them first")
-    wanted = with_base(_settings(grid), client.bases.get)
+    with naming_file(file, BadInput, NotFound):
+        wanted = with_base(_settings(grid), client.bases.get)
 
     def asked(spec: dict[str, Any]) -> dict[str, Any]:
         return grid.asked(spec) | ({"name": name} if name else {})
@@ -54,16 +56,18 @@ def run_experiment_command(
     if version is not None:
         from gangline.cli.jobs.places.fetched import plan_of_dataset
 
-        made = plan_of_dataset(client, wanted, version)
+        with naming_file(file, InvalidSpec):
+            made = plan_of_dataset(client, wanted, version)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
         return
     with unpacked(Path(here_or_bundled(at))) as folder:
-        made = plan_lora(folder, wanted)
+        with naming_file(file, InvalidSpec):
+            made = plan_lora(folder, wanted)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
 
 
 def _settings(grid: GridFile) -> dict[str, Any]:
-    own = read_recipe(grid.recipe or None, variables=grid.variables)
+    own = read_recipe(grid.recipe or None, variables=grid.variables, option="variables.")
     needs = grid.settings.get("needs", {})
     given = {name: value for name, value in grid.settings.items() if name != "needs"}
     return with_options(read_presets([*grid.preset]) | own, given, needs)

@@ -40,7 +40,7 @@ from gangline.core.specs.fields import Base, parse_base
 from gangline.core.specs.kinds import DEFAULT_KIND, SUBMITTED
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.settings import settings_of
-from gangline.core.specs.templates import comments_of, filled, parse_variables
+from gangline.core.specs.templates import TYPED, comments_of, filled, parse_variables
 from gangline.core.views import BaseView
 
 if TYPE_CHECKING:
@@ -171,18 +171,23 @@ def train_command(
 
 
 def read_recipe(
-    given: str | None, *, kind: str = DEFAULT_KIND, variables: Mapping[str, str] = MappingProxyType({})
+    given: str | None,
+    *,
+    kind: str = DEFAULT_KIND,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    option: str = TYPED,
 ) -> dict[str, Any]:
-    """Return the settings of a recipe, with these values of its variables. Raise `BadInput` or `NotFound`."""
+    """Return the settings of a recipe, with these values of its variables, which errors name behind `option`. Raise `BadInput` or
+    `NotFound`."""
     if given is None:
-        return filled({}, variables, {})
+        return filled({}, variables, {}, option)
     path = find_recipe(given)
     try:
         text = path.read_text()
         read = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise BadInput(f"the recipe {path} cannot be read: {error}") from None
-    found = filled(read, variables, comments_of(text))
+    found = filled(read, variables, comments_of(text), option)
     theirs = found.get("kind", DEFAULT_KIND)
     if theirs != kind:
         raise BadInput(f"the recipe {path} is for jobs of kind {theirs}, not {kind}", hint=COMMANDS)

@@ -26,29 +26,37 @@ def parse_variables(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def filled(recipe: Mapping[str, Any], given: Mapping[str, str], about: Mapping[str, str]) -> dict[str, Any]:
+TYPED = "--var "
+"""How a variable's value is given on the command line."""
+
+
+def filled(
+    recipe: Mapping[str, Any], given: Mapping[str, str], about: Mapping[str, str], option: str = TYPED
+) -> dict[str, Any]:
     """Return the settings of a recipe with the values of its variables in its texts. A recipe without variables stays as it is.
 
-    `about` has the comments of variables, for hints. Raise `BadInput` for a variable without a value, for one that the recipe does not
-    declare, and for a brace that belongs to none.
+    `about` has the comments of variables, for hints; `option` stands before the name of one in errors. Raise `BadInput` for a variable
+    without a value, for one that the recipe does not declare, and for a brace that belongs to none.
     """
     if VARIABLES not in recipe:
         if given:
             raise BadInput(
-                f"--var {next(iter(given))}: the recipe has no variables", hint="declare them in its table [variables]"
+                f"{option}{next(iter(given))}: the recipe has no variables",
+                hint="declare them in its table [variables]",
             )
         return dict(recipe)
     declared = _declared(recipe[VARIABLES])
     unknown = [name for name in given if name not in declared]
     if unknown:
         raise BadInput(
-            f"--var {unknown[0]}: the recipe has no such variable", hint=f"it has {listed(list(declared)) or 'none'}"
+            f"{option}{unknown[0]}: the recipe has no such variable", hint=f"it has {listed(list(declared)) or 'none'}"
         )
     values = declared | dict(given)
     missing = [name for name, value in values.items() if not value]
     if missing:
         said = f": {about[missing[0]]}" if missing[0] in about else ""
-        raise BadInput(f"the recipe needs a value of its variable {missing[0]}", hint=f"--var {missing[0]}=VALUE{said}")
+        how = f"--var {missing[0]}=VALUE" if option == TYPED else f'write {missing[0]} = "VALUE" in [variables]'
+        raise BadInput(f"the recipe needs a value of its variable {missing[0]}", hint=f"{how}{said}")
     return {name: _with_values(value, values, name) for name, value in recipe.items() if name != VARIABLES}
 
 

@@ -220,6 +220,33 @@ def test_what_people_and_nodes_write_is_escaped() -> None:
     assert root.findtext(f"{SVG}title") == "<&>"
 
 
+def test_a_lane_has_the_jobs_name_cut_in_its_middle_and_the_id_beside_it() -> None:
+    names = {"job-1": "<dogs>", "job-2": "dogs-rank=16-seed=2"}
+    root = parsed(draw_timeline("t", ["job-1", "job-2", "job-3"], [], 60_000, names))
+    labels = [lane.find(f"{SVG}text") for lane in lanes(root)]
+    assert [label.text for label in labels if label is not None] == ["<dogs>", "dogs-r…-seed=2", "job-3"]
+    said = [label.findtext(f"{SVG}title") for label in labels if label is not None]
+    assert said == ["<dogs>, job-1", "dogs-rank=16-seed=2, job-2", "job-3"]
+
+
+@pytest.mark.parametrize(
+    ("until_s", "ticks", "units"),
+    [
+        (0, ["0:00"], "minutes:seconds"),
+        (50, ["0:00", "0:05", "0:10"], "minutes:seconds"),
+        (280, ["0:00", "0:30", "1:00"], "minutes:seconds"),
+        (3599, ["0:00", "5:00", "10:00"], "minutes:seconds"),
+        (3600, ["0:00", "0:05", "0:10"], "hours:minutes"),
+        (90_000, ["0:00", "2:00", "4:00"], "hours:minutes"),
+        (86_400 * 100, ["0:00", "168:00", "336:00"], "hours:minutes"),
+    ],
+)
+def test_the_axis_counts_minutes_in_a_run_of_less_than_an_hour(until_s: int, ticks: list[str], units: str) -> None:
+    texts = [text.text or "" for text in parsed(draw_timeline("t", [], [], until_s * 1000)).findall(f"{SVG}text")]
+    assert texts[-1] == units
+    assert [text for text in texts if ":" in text][:-1:2][: len(ticks)] == ticks
+
+
 @pytest.mark.parametrize("jobs", [0, 1, 40, 1000, 20_000])
 def test_the_timeline_stays_on_a_page(jobs: int) -> None:
     names = [f"job-{number}" for number in range(jobs)]

@@ -1,6 +1,8 @@
 """The client of a command. It loads HTTP, which `--help` need not wait for."""
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -11,3 +13,12 @@ def make_client(server: str | None, token: str | None, project: str | None = Non
     from gangline.compose.client import Client
 
     return Client(server, token, project)
+
+
+def is_on_this_machine(address: str) -> bool:
+    """Return whether a server's address is one that only its own machine reaches."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -98,6 +98,7 @@ def is_confirmed(verb: str, sentence: str, *, for_good: bool = True) -> bool:
     try:
         answer = input(f"{verb.capitalize()} it? [y/N] ")
     except EOFError:
+        say("")  # the question has no line break, and its answer is missing
         raise BadInput(
             f"{verb.removesuffix('e')}ing needs a confirmation, and standard input is closed",
             hint=f"pass --yes to {verb} without confirmation",

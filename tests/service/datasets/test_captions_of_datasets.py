@@ -84,6 +84,17 @@ def test_captions_of_an_older_version_say_which_newer_one_is_not_in_the_new_one(
     assert "timber@3 begins from timber@1; timber@2 is not in it" in err
 
 
+def test_the_model_that_comes_with_gangline_is_found_from_any_folder(
+    timber: Sets, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, job, err = typed("captions", "write", "timber", "--model", "assets/tiny-tagger", "--detach")
+    assert code == 0, err
+    assert "assets/tiny-tagger is not in this folder, so the one that comes with Gangline is used" in err
+    spec = json.loads(timber.service.look(f"SELECT spec FROM job WHERE id = '{job.strip()}'")[0]["spec"])
+    assert [file["path"] for file in spec["model"]["files"]] == ["model.onnx", "selected_tags.csv"]
+
+
 def test_captions_that_are_the_same_make_no_version(timber: Sets, typed: Typed, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(exported(typed, "timber@1"))

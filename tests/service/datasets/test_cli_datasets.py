@@ -53,7 +53,8 @@ def pushed(typed: Typed, photos: Path, *words: str) -> tuple[str, str]:
 def test_a_push_says_what_it_sent_and_the_next_one_sends_what_is_new(served: Sets, typed: Typed, photos: Path) -> None:
     out, err = pushed(typed, photos)
     assert out == "timber@1: 2 photos, 1 caption file, 1 mask, 441 B; 4 uploaded, 0 were stored already", out
-    assert "notes.pdf is skipped: not an image" in err
+    assert "notes.pdf is skipped: not an image" in err and "nothing was added" not in err
+    assert "timber@1 has these photos already; nothing was added" in pushed(typed, photos)[1]
     (photos / "c.png").write_bytes(picture(4))
     assert pushed(typed, photos)[0].endswith("; 1 uploaded, 4 were stored already")
     assert pushed(typed, photos)[0].startswith("timber@2: 3 photos") and pushed(typed, photos, "--name", "other")[

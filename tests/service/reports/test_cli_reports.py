@@ -72,3 +72,36 @@ def test_a_report_is_printed_with_why_jobs_failed_and_what_the_cost_lacks(run: R
 def test_a_file_in_no_folder_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
     found = run("--to", str(tmp_path / "nowhere" / "report.csv"), "-o", "csv")
     assert found.exit_code != 0 and "does not exist" in str(found.exception)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_without_a_format_the_ending_of_the_file_decides(run: Run, jobs: list[str], tmp_path: Path) -> None:
+    begins = {"r.html": "<!DOCTYPE html>", "r.CSV": "id,name", "r.json": "{", "r.txt": "All jobs", "report": "All jobs"}
+    for name, beginning in begins.items():
+        assert run("--to", str(tmp_path / name)).exit_code == 0
+        assert (tmp_path / name).read_text().startswith(beginning), name
+    run("--to", str(tmp_path / "r.html"), "-o", "csv")
+    assert (tmp_path / "r.html").read_text().startswith("id,name")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_report_of_no_jobs_is_a_sentence(run: Run, jobs: list[str]) -> None:
+    found = run("--label", "team=nobody")
+    assert (found.exit_code, found.stdout) == (0, "no job meets these filters\n")
+    page = run("--label", "team=nobody", "-o", "html").stdout
+    assert "<p>no job meets these filters</p>" in page and "<table" not in page
+    assert len(run("--label", "team=nobody", "-o", "csv").stdout.splitlines()) == 1
+    assert json.loads(run("--label", "team=nobody", "-o", "json").stdout)["jobs"] == {}
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_server_without_jobs_says_so(run: Run) -> None:
+    assert run().stdout == "there is no job yet\n"
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_running_attempt_has_not_ended(run: Run, service: Service) -> None:
+    service.submit()
+    service.claim(service.join())
+    shown = " ".join(run().stdout.split())
+    assert "attempts that run 1" in shown and "ended live" not in shown and " here " not in shown

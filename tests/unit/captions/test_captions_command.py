@@ -130,9 +130,10 @@ def test_an_empty_cell_deletes_a_caption_and_a_line_that_is_missing_keeps_it(
     [
         ("", "the first line must be `photo,caption`, not empty"),
         ("a.png;a dog\n", "the first line must be `photo,caption`, not a.png;a dog"),
+        ("photo;words\n", "commas, semicolons and tabs separate cells"),
         ("photo,caption\na.png,one\na.png,two\n", "line 3: a.png is in the table twice"),
         ("photo,caption\n../a.png,one\n", "line 2: there is no photo ../a.png"),
-        ("photo,caption\na.png,one,two\n", "line 2: there are 3 cells"),
+        ("photo,caption\na.png,one,two\n", "line 2: it has 3 cells"),
         ('photo,caption\na.png,"one\n', "unexpected end of data"),
         ("photo,caption\na.png," + "x" * 200_000, "field larger than field limit"),
     ],
@@ -142,6 +143,28 @@ def test_what_is_not_a_table_changes_nothing(table: str, says: str, photos: Path
     code, _, said = typed("captions", "import", photos, tmp_path / "t.csv")
     assert code == 2 and says in said
     assert (photos / "a.txt").read_text() == "a dog\n"
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("head", ["photo{}caption", '"photo"{}"caption"', "\ufeffphoto{}caption"])
+def test_a_table_may_have_semicolons_or_tabs_as_spreadsheets_of_many_locales_save_it(
+    separator: str, head: str, photos: Path, typed: Typed, tmp_path: Path
+) -> None:
+    rows = (head.format(separator), f"a.png{separator}a dog, sitting", f'c.png{separator}"one{separator}two"')
+    (tmp_path / "t.csv").write_text("".join(f"{row}\r\n" for row in rows), encoding="utf-8", newline="")
+    code, _, said = typed("captions", "import", photos, tmp_path / "t.csv")
+    assert code == 0 and said.startswith("2 captions changed"), said
+    assert (photos / "a.txt").read_text() == "a dog, sitting\n"
+    assert (photos / "c.txt").read_text() == " ".join(f"one{separator}two".split()) + "\n"
+
+
+def test_the_first_line_decides_what_separates_cells(photos: Path, typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("photo,caption\na.png,a dog; sitting\n")
+    assert typed("captions", "import", photos, tmp_path / "t.csv")[0] == 0
+    assert (photos / "a.txt").read_text() == "a dog; sitting\n"
+    (tmp_path / "t.csv").write_text("photo;caption\na.png,a cat\n")
+    code, _, said = typed("captions", "import", photos, tmp_path / "t.csv")
+    assert code == 2 and "line 2: it has 1 cell, not" in said, said
 
 
 def test_bytes_that_are_not_text_are_refused(photos: Path, typed: Typed, tmp_path: Path) -> None:
@@ -162,7 +185,8 @@ def test_what_the_editor_saved_is_taken_over(
 
 
 def test_captions_come_from_a_table_or_from_a_job(photos: Path, typed: Typed) -> None:
-    assert "there is no table to read" in typed("captions", "import", photos)[2]
+    said = typed("captions", "import", photos)[2]
+    assert "there is no table to read" in said and "captions.csv), or --job JOB" in said
     assert "exclude each other" in typed("captions", "import", photos, "t.csv", "--job", "last")[2]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from io import StringIO
 
 import pytest
 from rich.text import Text
@@ -68,3 +69,12 @@ def test_a_live_line_shows_names_as_they_are(capsys: pytest.CaptureFixture[str])
     with progress_line() as line:
         line.add_task(HOSTILE, total=1)
     assert SHOWN in shown(capsys.readouterr().err)
+
+
+def test_a_question_that_nobody_can_answer_ends_its_line_before_the_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    with pytest.raises(BadInput, match="deleting needs a confirmation"):
+        output.is_confirmed("delete", "job a and its photos will be deleted")
+    assert capsys.readouterr().err.endswith("This cannot be undone.\n\n")

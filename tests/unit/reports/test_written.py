@@ -101,3 +101,8 @@ def test_the_page_has_the_figures_the_charts_and_the_timeline() -> None:
         "no price is set for storage",
     ):
         assert words in found.words, words
+
+
+def test_the_lanes_of_the_timeline_have_the_names_of_the_jobs() -> None:
+    page = report_page(view("portrait of timber, rank 8"), "All jobs")
+    assert f">portra… rank 8<title>portrait of timber, rank 8, {ONCE.id}</title>" in page

@@ -1,16 +1,19 @@
 """`gangline keys`: who may ask this server, and for what."""
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from gangline.cli.client import make_client
+from gangline.cli.client import is_on_this_machine, make_client
 from gangline.cli.output import (
     Output,
     OutputOption,
     ProjectOption,
     ServerOption,
     TokenOption,
+    as_typed,
     format_time,
     out,
     print_json,
@@ -19,6 +22,10 @@ from gangline.cli.output import (
 )
 from gangline.core.access import KEY_ROLES
 from gangline.core.errors import BadInput
+from gangline.core.words import listed
+
+if TYPE_CHECKING:
+    from gangline.compose.client import Client
 
 DAY_S = 86_400
 DaysOption = Annotated[
@@ -57,6 +64,24 @@ def add_key_command(
         return
     say(f"{made.key.id} makes {name} {role} of {made.key.project or 'everything'}; the key is shown only this once:")
     out.print(made.secret)
+    for line in _what_to_type(name, client.server, made.secret if sys.stdout.isatty() else "THE-KEY"):
+        say(line)
+
+
+def _what_to_type(name: str, server: str, secret: str) -> tuple[str, ...]:
+    """Return the lines for the holder of a key, whose machine is most often another one: there, an address of this machine is none.
+
+    The secret is in them only where a terminal shows it anyway; what a program reads of a key must not be in its log, too.
+    """
+    parts = urlsplit(server)
+    is_here = is_on_this_machine(server)
+    address = f"{parts.scheme}://HOST{f':{parts.port}' if parts.port else ''}" if is_here else server
+    about = " (HOST is the name of this machine on the network: `gangline docs colleagues`)" if is_here else ""
+    return (
+        f"{name} types{about}:",
+        f"  export {as_typed(f'GANGLINE_SERVER={address}')}",
+        f"  export {as_typed(f'GANGLINE_TOKEN={secret}')}",
+    )
 
 
 @app.command("ls")
@@ -89,7 +114,11 @@ def list_keys_command(
 @app.command("revoke")
 def revoke_key_command(
     key: Annotated[
-        str, typer.Argument(help="Name the key by its id, as `gangline keys ls` shows it.", show_default=False)
+        str,
+        typer.Argument(
+            help="Name the key by its id, as `gangline keys ls` shows it, or by its name if one valid key alone has that.",
+            show_default=False,
+        ),
     ],
     project: ProjectOption = None,
     server: ServerOption = None,
@@ -97,8 +126,32 @@ def revoke_key_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Revoke a key at once and for good."""
-    make_client(server, token, project).keys.revoke(key)
+    client = make_client(server, token, project)
+    found = _find_key(client, key)
+    client.keys.revoke(found)
     if output is Output.json:
-        print_json({"key": key, "standing": "revoked"})
+        print_json({"key": found, "standing": "revoked"})
     else:
-        say(f"{key} is revoked")
+        say(f"{key} is revoked" if key == found else f"{found} ({key}) is revoked")
+
+
+def _find_key(client: "Client", given: str) -> str:
+    """Return the id of a key that is given by its id or its name. Raise `BadInput` if the name is not that of one valid key.
+
+    A text that is neither is returned as it is, for the server to refuse.
+    """
+    named = list[str]()
+    is_known = False
+    for key in client.keys.list():
+        if key.id == given:
+            return given
+        if key.name == given:
+            is_known = True
+            named += [key.id] if key.standing == "valid" else []
+    if len(named) > 1:
+        raise BadInput(
+            f"{len(named)} valid keys have the name {given}: {listed(named)}", hint="name the one to revoke by its id"
+        )
+    if is_known and not named:
+        raise BadInput(f"no key of the name {given} is valid any more", hint="`gangline keys ls` lists them")
+    return named[0] if named else given

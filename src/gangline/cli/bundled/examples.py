@@ -11,7 +11,7 @@ from gangline.cli.output import Output, OutputOption, out, print_json, say, tabl
 from gangline.core.errors import BadInput, NotFound
 
 ABOUT = {
-    "assets/tiny-tagger": "A tiny ONNX tagger of three colours, to try `gangline captions write`.",
+    "assets/tiny-tagger": "A tiny ONNX tagger that sees only how red, green and blue a photo is, to try `gangline captions write`.",
     "assets/tiny-sdxl": "A tiny model in SDXL's architecture, of emoji: a base for any CPU.",
     "examples/subject": "Six photos of one subject, for `gangline train`.",
     "examples/other": "Two photos of another subject.",

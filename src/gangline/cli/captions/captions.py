@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gangline.cli.bundled.place import here_or_bundled
 from gangline.cli.captions.job import captions_of_job, check_request, only_missing
 from gangline.cli.captions.photos import captioned_photos, shown_captions, take_over
 from gangline.cli.captions.table import read_table, write_table
@@ -103,7 +104,7 @@ def import_command(
     if (table is None) == (job is None):
         raise BadInput(
             "there is no table to read" if table is None else "a table and --job exclude each other",
-            hint="give one of the two",
+            hint=f"give the table's file ({as_typed('gangline', 'captions', 'import', photos, 'captions.csv')}), or --job JOB",
         )
     if overwrite and job is None:
         raise BadInput("--overwrite goes with --job", hint="a table replaces the captions of the photos that it names")
@@ -146,7 +147,7 @@ def edit_command(
 def write_command(
     photos: PhotosArgument,
     model: Annotated[
-        Path,
+        str,
         typer.Option(
             help="Write captions with the model in this folder: an ONNX tagger of the WD family (model.onnx, selected_tags.csv), or an "
             "image-text-to-text model of transformers (.safetensors).",
@@ -174,9 +175,10 @@ def write_command(
     found = captioned_photos(client, photos)
     stated = {} if overwrite else found.stated(say)
     wanted = [photo for photo in found.paths if photo not in stated]
-    models = model_files(model)
+    folder = Path(here_or_bundled(model))
+    models = model_files(folder)
     given = with_options({}, settings, needs) | {"photos": [to_json(STAND_IN)]}
-    unsent = {"model": {"files": [to_json(file) for file in LocalFiles(model, models).unsent()]}}
+    unsent = {"model": {"files": [to_json(file) for file in LocalFiles(folder, models).unsent()]}}
     checked = to_json(parse_caption(given | unsent, options=True))  # before anything is uploaded
     if not wanted:
         say(f"every photo of {photos} has a caption; --overwrite writes new ones")
@@ -184,7 +186,7 @@ def write_command(
     check_request(checked | found.as_unsent(wanted), len(wanted))
     progress = UploadProgress(len(wanted) + len(models))
     fields = found.sent(wanted, progress)
-    sent = {"model": {"files": [to_json(file) for file in client.files.upload(models, model, progress=progress)]}}
+    sent = {"model": {"files": [to_json(file) for file in client.files.upload(models, folder, progress=progress)]}}
     spec = to_json(parse_caption(given | sent, options=True)) | fields
     job = client.jobs.submit(spec, name=name or f"captions of {found.place}", labels=labels).summary
     options = [*(["--overwrite"] if overwrite else []), *(["--project", project] if project else [])]

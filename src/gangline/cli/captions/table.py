@@ -1,4 +1,7 @@
-"""Captions as a table of two columns, `photo` and `caption`, in CSV."""
+"""Captions as a table of two columns, `photo` and `caption`, in CSV.
+
+It is written with commas. Where a comma is the decimal mark, spreadsheets save it with semicolons, and some save it with tabs.
+"""
 
 import csv
 import io
@@ -6,9 +9,11 @@ from collections.abc import Collection, Iterator, Mapping
 
 from gangline.core.display import table_cell, text_of_cell
 from gangline.core.errors import BadInput
+from gangline.core.words import counted
 
 COLUMNS = ("photo", "caption")
 CELL_MAX = 100_000
+SEPARATORS = (",", ";", "\t")
 
 
 def write_table(captions: Mapping[str, str]) -> str:
@@ -28,7 +33,7 @@ def read_table(text: str, photos: Collection[str], name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line, row in _rows(text, name):
         if len(row) != len(COLUMNS):
-            raise BadInput(f"{name}, line {line}: there are {len(row)} cells, not a photo and its caption")
+            raise BadInput(f"{name}, line {line}: it has {counted(len(row), 'cell')}, not a photo and its caption")
         photo, caption = map(text_of_cell, row)
         if photo in found:
             raise BadInput(f"{name}, line {line}: {photo} is in the table twice", hint="keep one of the two lines")
@@ -43,11 +48,25 @@ def read_table(text: str, photos: Collection[str], name: str) -> dict[str, str]:
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(CELL_MAX)
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    text = text.removeprefix("\ufeff")
+    separator = _separator(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         head = tuple(next(reader, []))
         if head != COLUMNS:
-            raise BadInput(f"{name}: the first line must be `{','.join(COLUMNS)}`, not {','.join(head) or 'empty'}")
+            found = separator.join(head) or "empty"
+            raise BadInput(
+                f"{name}: the first line must be `{','.join(COLUMNS)}`, not {found}",
+                hint="commas, semicolons and tabs separate cells",
+            )
         yield from ((reader.line_num, row) for row in reader if row)
     except csv.Error as error:
-        raise BadInput(f"{name}, line {reader.line_num}: {error}", hint="save the table as CSV with commas") from None
+        raise BadInput(
+            f"{name}, line {reader.line_num}: {error}", hint="save the table as CSV with commas, semicolons or tabs"
+        ) from None
+
+
+def _separator(text: str) -> str:
+    """Return what separates the cells of the first line; a comma if that line is not the expected one."""
+    head = next(iter(text.splitlines()), "").replace('"', "")
+    return next((each for each in SEPARATORS if head == each.join(COLUMNS)), ",")

@@ -93,6 +93,8 @@ def push_dataset_command(
     summary = f"{version.reference}: {counts_of(version)}, {size(version.bytes)}; {pushed.sent:,} uploaded, {stored}"
     if output is Output.text:
         out.print(summary)
+        if not version.made:
+            say(f"{version.reference} has these photos already; nothing was added")
     if version.state == "checking" and not detach:
         version = wait_until_checked(client, version)
     if output is Output.json:

@@ -4,12 +4,11 @@ import ssl
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
-from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
+from gangline.cli.client import is_on_this_machine
 from gangline.cli.doctor.findings import Finding, FindingState, examined, note, ok, wrong
 from gangline.compose.client import Client
 from gangline.core.errors import Denied, GanglineError, Unreachable
@@ -64,17 +63,10 @@ def _transport(address: str, certificate: dict[str, Any] | None) -> Finding:
         left_days = (ssl.cert_time_to_seconds(certificate["notAfter"]) - time.time()) / 86400
         says = f"the certificate is trusted and expires in {left_days:.0f} days"
         return ok("TLS", says) if left_days > CERTIFICATE_DAYS_MIN else wrong("TLS", says, "renew the certificate")
-    if _is_here(urlsplit(address).hostname or ""):
+    if is_on_this_machine(address):
         return ok("TLS", "there is no TLS, and none is needed, because the server is on this machine")
     hint = "put the server behind TLS: `gangline docs tls`"
     return wrong("TLS", "there is no TLS, so keys, photos and weights cross the network unencrypted", hint)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _version(theirs: str) -> Finding:

@@ -8,6 +8,7 @@ from gangline.cli.reports.rows import (
     GROUP_COLUMNS,
     counted_rows,
     group_cells,
+    no_jobs,
     per_job_rows,
     spent_rows,
     waited_rows,
@@ -49,6 +50,14 @@ def _page(view: ReportView, title: str) -> Iterator[str]:
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>{_text(title)}</title><style>{STYLE}</style></head><body>"
     yield f"<h1>{_text(title)}</h1>"
+    if view.jobs:
+        yield from _body(view)
+    else:
+        yield f"<p>{_text(no_jobs(title))}</p>"
+    yield "</body></html>"
+
+
+def _body(view: ReportView) -> Iterator[str]:
     yield f"<p>{_text(format_time(view.from_ms))} to {_text(format_time(view.until_ms))}</p>"
     if view.cost_lacks:
         yield f"<p>Known cost: {_text(cost_in_words(view.usd, view.cost_lacks))}</p>"
@@ -69,9 +78,9 @@ def _page(view: ReportView, title: str) -> Iterator[str]:
         yield "</section>"
     if view.bars:
         jobs = [line.id for line in reversed(view.lines)]
-        drawn = draw_timeline("Attempts, coloured by machine", jobs, view.bars, view.until_ms - view.from_ms)
+        names = {line.id: printable(line.name) for line in view.lines}
+        drawn = draw_timeline("Attempts, coloured by machine", jobs, view.bars, view.until_ms - view.from_ms, names)
         yield f'<section><h2>Timeline</h2><div class="timeline scroll">{drawn}</div></section>'
-    yield "</body></html>"
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

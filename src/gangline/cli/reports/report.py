@@ -39,9 +39,11 @@ from gangline.cli.output import (
     table,
 )
 from gangline.cli.reports.rows import (
+    ALL_JOBS,
     GROUP_COLUMNS,
     counted_rows,
     group_cells,
+    no_jobs,
     per_job_rows,
     spent_rows,
     waited_rows,
@@ -89,25 +91,36 @@ def report_command(
     token: TokenOption = None,
     project: ProjectOption = None,
     output: Annotated[
-        ReportOutput,
-        typer.Option("--output", "-o", help="Write tables, JSON, CSV with a line for each job, or an HTML page."),
-    ] = ReportOutput.text,
+        ReportOutput | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write tables, JSON, CSV with a line for each job, or an HTML page (default: as FILE ends, else tables).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Report what jobs took: interruptions, minutes, dollars, waste by cause, waits. It takes all jobs, or those that meet every filter."""
     check_text(named, "--named")
     filters: dict[str, Any] = {**as_filters(state, label, owner, kind, since, until, search), "named": named}
     if file:
         check_place(file, "--to")
-    view = make_client(server, token, project).jobs.report(**filters, include=INCLUDED[output])
+    kind_of_output = output or _by_ending(file)
+    view = make_client(server, token, project).jobs.report(**filters, include=INCLUDED[kind_of_output])
     title = _title(filters)
     if file:
-        _write(file, _as_text(view, title, output))
-    elif output is ReportOutput.text:
+        _write(file, _as_text(view, title, kind_of_output))
+    elif kind_of_output is ReportOutput.text:
         out.print(as_tables(view, title))
-    elif output is ReportOutput.json:
+    elif kind_of_output is ReportOutput.json:
         print_json(view)
     else:
-        typer.echo(_as_text(view, title, output), nl=False)
+        typer.echo(_as_text(view, title, kind_of_output), nl=False)
+
+
+def _by_ending(file: Path | None) -> ReportOutput:
+    ending = file.suffix.lower().removeprefix(".") if file else ""
+    return ReportOutput(ending) if ending in INCLUDED else ReportOutput.text
 
 
 def _title(filters: dict[str, Any]) -> str:
@@ -117,7 +130,7 @@ def _title(filters: dict[str, Any]) -> str:
         for name, value in filters.items()
         if value
     ]
-    return f"Jobs ({', '.join(given)})" if given else "All jobs"
+    return f"Jobs ({', '.join(given)})" if given else ALL_JOBS
 
 
 def _as_text(view: "ReportView", title: str, output: ReportOutput) -> str:
@@ -145,9 +158,12 @@ def _write(file: Path, text: str) -> None:
     say(f"the report is in {file}")
 
 
-def as_tables(view: "ReportView", title: str) -> Group:
-    """Return the report as tables, like those of a simulation."""
-    rows = table("", ">here")
+def as_tables(view: "ReportView", title: str) -> Group | Text:
+    """Return the report as tables, like those of a simulation, or a sentence if it has no jobs."""
+    if not view.jobs:
+        return Text(no_jobs(title))
+    rows = table("", ">")
+    rows.show_header = False
     for name, show in (*counted_rows([view]), *per_job_rows(), *spent_rows([view]), *waited_rows([view])):
         rows.add_row(name, show(view))
     return Group(

@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from gangline.cli.output import duration, usd
 from gangline.core.reports.report import JobsReport, ReportedNodes
 
+ALL_JOBS = "All jobs"
+"""The title of a report without filters."""
 ReportRows = Iterator[tuple[str, Callable[[JobsReport], str]]]
+
+
+def no_jobs(title: str) -> str:
+    """Return the sentence that stands for the tables of a report without jobs."""
+    return "there is no job yet" if title == ALL_JOBS else "no job meets these filters"
 
 
 def percent(share: float) -> str:
@@ -41,7 +48,10 @@ PER_JOB: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 def counted_rows(reports: Sequence[JobsReport]) -> ReportRows:
     yield "jobs", lambda report: ", ".join(f"{count} {state}" for state, count in report.jobs.items()) or "none"
     for state in sorted({state for report in reports for state in report.attempts}):
-        yield f"attempts that ended {state}", lambda report, state=state: str(report.attempts.get(state, 0))
+        yield (
+            f"attempts that {'run' if state == 'live' else f'ended {state}'}",
+            lambda report, state=state: str(report.attempts.get(state, 0)),
+        )
     yield "steps redone", lambda report: str(report.steps_redone)
 
 

@@ -1,7 +1,7 @@
 """Draw a timeline as SVG: a lane for each job, in the order of first claims, and a bar for each attempt, coloured by its machine."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,8 +14,9 @@ LANE_MAX, PLOT_MAX = 18.0, 1600.0
 
 LABEL_EVERY = 13.0
 TICKS_MAX = 14
-DAY_MS = 86_400_000
-TICK_MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
+LABEL_MAX = 14
+HOUR_S, DAY_S = 3600, 86_400
+TICK_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY_S)
 LEGEND_MACHINES = 7
 
 
@@ -32,14 +33,30 @@ class Bar:
     to_ms: int | None
 
 
-def draw_timeline(title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> str:
-    """Return the SVG. `bars` are in the order of their start; `jobs` are all jobs, including those that were never claimed."""
-    return "\n".join(_Drawing(title, jobs, bars, until_ms).lines()) + "\n"
+def draw_timeline(
+    title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int, names: Mapping[str, str] | None = None
+) -> str:
+    """Return the SVG. `bars` are in the order of their start; `jobs` are all jobs, including those that were never claimed.
+
+    A lane is labelled with the job's name of `names`, or with its id if it has none there.
+    """
+    return "\n".join(_Drawing(title, jobs, bars, until_ms, names or {}).lines()) + "\n"
+
+
+def lane_label(job: str, name: str) -> str:
+    """Return what a lane is labelled with. Names of one experiment differ at their end, so a long one is cut in its middle."""
+    if not name:
+        return job[-LABEL_MAX:]
+    half = LABEL_MAX // 2
+    return name if len(name) <= LABEL_MAX else f"{name[: LABEL_MAX - half - 1]}…{name[-half:]}"
 
 
 class _Drawing:
-    def __init__(self, title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int) -> None:
+    def __init__(
+        self, title: str, jobs: Sequence[str], bars: Sequence[Bar], until_ms: int, names: Mapping[str, str]
+    ) -> None:
         self._title = title
+        self._names = names
         self._bars = bars
         self._lanes = list(dict.fromkeys([*(bar.job for bar in bars), *jobs]))
         self._until_ms = max(until_ms, 1)
@@ -86,17 +103,20 @@ class _Drawing:
 
     def _axis(self) -> Iterator[str]:
         """Yield a line at each tick, with its time above and below the lanes."""
-        minutes = next(
-            (step for step in TICK_MINUTES if self._until_ms / 60_000 / step <= TICKS_MAX),
-            1440 * max(1, round(self._until_ms / DAY_MS / TICKS_MAX)),
+        until_s = self._until_ms // 1000
+        step_s = next(
+            (step for step in TICK_SECONDS if until_s / step <= TICKS_MAX),
+            DAY_S * max(1, round(until_s / DAY_S / TICKS_MAX)),
         )
-        for at in range(0, self._until_ms // 60_000 + 1, minutes):
-            x = self._x(at * 60_000)
+        unit_s, units = (60, "hours:minutes") if until_s >= HOUR_S else (1, "minutes:seconds")
+        for at_s in range(0, until_s + 1, step_s):
+            x = self._x(at_s * 1000)
+            large, small = divmod(at_s // unit_s, 60)
             yield f'<line x1="{x:.1f}" y1="{TOP - 4}" x2="{x:.1f}" y2="{self._bottom + 4:.1f}" stroke="#ddd"/>'
             for y in (TOP - 8, self._bottom + 16):
-                yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="#666">{at // 60}:{at % 60:02d}</text>'
+                yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="#666">{large}:{small:02d}</text>'
         middle = LEFT + PLOT / 2
-        yield f'<text x="{middle}" y="{self._bottom + 32:.1f}" text-anchor="middle" fill="#666">hours:minutes</text>'
+        yield f'<text x="{middle}" y="{self._bottom + 32:.1f}" text-anchor="middle" fill="#666">{units}</text>'
 
     def _jobs(self) -> Iterator[str]:
         number = {job: lane for lane, job in enumerate(self._lanes)}
@@ -110,7 +130,11 @@ class _Drawing:
             yield f'<g class="lane" data-job="{xml_text(job)}">'
             if lane % label_every == 0:
                 middle = y + self._lane / 2 + 4
-                yield f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{xml_text(job[-14:])}</text>'
+                name = self._names.get(job, "")
+                yield (
+                    f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{xml_text(lane_label(job, name))}'
+                    f"<title>{xml_text(f'{name}, {job}' if name else job)}</title></text>"
+                )
             yield from self._lane_of(of_job.get(job, []), y)
             yield "</g>"
 

@@ -19,7 +19,8 @@ from gangline.service.deployment import Deployment
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
-FIRST = "made at the first start"
+FIRST_NAMES: dict[Role, str] = {"operator": "first operator", "join": "made at the first start"}
+"""The names of the key and the join token that a server makes by itself. Jobs show the key's as their owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,8 @@ def ensure_secret(deployment: Deployment, secret: str, role: Role, *, now_ms: in
     """Add an operator's key, or the default pool's join token, if it is unknown."""
     pool = DEFAULT_POOL if role == "join" else None
     deployment.store.apply(
-        write("add_project", id=DEFAULT_PROJECT), _adding(secret, role, name=FIRST, pool=pool, now_ms=now_ms)
+        write("add_project", id=DEFAULT_PROJECT),
+        _adding(secret, role, name=FIRST_NAMES[role], pool=pool, now_ms=now_ms),
     )
 
 

@@ -57,8 +57,9 @@ def run_experiment_command(
         made = plan_of_dataset(client, wanted, version)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
         return
-    with unpacked(Path(here_or_bundled(at))) as folder:
-        made = plan_lora(folder, wanted)
+    notes: list[str] = []
+    with unpacked(Path(here_or_bundled(at, notes.append))) as folder:
+        made = plan_lora(folder, wanted, notes)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
 
 

@@ -169,9 +169,10 @@ def _plan(
     rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind", "hold_out")}
     of_class = {"class_photos": (STAND_IN,)} if settings.get("class_photos") else {}
     spec = spec_of_settings(rest, {**stand_ins, **of_class})
-    models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
-    spec = with_model(spec, known["base"], own_vae="vae" in known)
     notes: list[str] = []
+    vae = _here(settings["vae"], notes) if settings.get("vae") else None
+    models, known = find_models(_here(settings["base"], notes), vae)
+    spec = with_model(spec, known["base"], own_vae="vae" in known)
     files: LocalInputs = {}
     if settings.get("init_lora"):
         files["init_lora"] = (find_lora(Path(settings["init_lora"]), known["base"].model),)
@@ -191,8 +192,8 @@ def _plan(
     )
 
 
-def _here(model: str | Base) -> str | Base:
-    return here_or_bundled(model) if isinstance(model, str) else model
+def _here(model: str | Base, notes: list[str]) -> str | Base:
+    return here_or_bundled(model, notes.append) if isinstance(model, str) else model
 
 
 def fetched_document(plan: FetchedPlan, answer: Answer) -> FetchedDocument:

@@ -35,9 +35,8 @@ EXIT_JOBS_FAILED = 1
 STATES = ("held", "queued", "running", "paused", "succeeded", "failed", "canceled")
 
 
-def show_experiment_plan(client: "Client", asked: Mapping[str, Any]) -> ExperimentPlanView:
-    """Show what an experiment would take, before anything is uploaded. Raise what submitting it would."""
-    found = client.experiments.plan(asked)
+def show_experiment_plan(found: ExperimentPlanView) -> None:
+    """Show what an experiment would take, before anything is uploaded."""
     err.print(
         facts(
             ("jobs", _jobs(found)),
@@ -49,7 +48,6 @@ def show_experiment_plan(client: "Client", asked: Mapping[str, Any]) -> Experime
         )
     )
     say(found.because)
-    return found
 
 
 MEASURES = {"held_out_loss": "held-out loss", "loss": "training loss"}

@@ -11,6 +11,7 @@ from gangline.cli.jobs.submitting.experiment import show_experiment_plan, submit
 from gangline.cli.output import Output, as_typed, out, print_json, say
 from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
+from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.words import counted
 
@@ -47,32 +48,45 @@ def submit_experiment_of(
     detach: bool,
     output: Output,
 ) -> None:
-    """Show the plan of one job and of the experiment, then upload the inputs once, submit the experiment and watch it.
+    """Show the plan of the first job and of the experiment, then upload the inputs once, submit the experiment and watch it.
 
-    `asked` returns what is submitted, given the spec that the jobs have in common. With `plan`, stop before anything is uploaded.
+    `asked` returns what is submitted, given the spec that the jobs have in common. The server is asked for the plan before anything is
+    shown, so that what is wrong with an experiment is said alone. With `plan`, stop before anything is uploaded.
     """
-    planned = ask_and_show_plan(client, made)
-    expected = show_experiment_plan(client, asked(to_json(made.spec)))
+    from gangline.cli.jobs.plan.ask import exactly
+    from gangline.cli.jobs.submitting.first_job import first_job
+
+    expected = client.experiments.plan(asked(to_json(made.spec)))
+    spec = replace(made.spec, base=exactly(made.models["base"], made.known))
+    if spec != made.spec:  # what such work took before is known by the content of the base, which may take long to read
+        expected = client.experiments.plan(asked(to_json(spec)))
+    first = first_job(asked(to_json(spec)), spec, expected.jobs)
+    planned = ask_and_show_plan(client, replace(made, spec=first.spec), spec.base, of=first.words)
+    show_experiment_plan(expected)
     if plan:
         print_json(expected) if output is Output.json else None
         return
     check_open(planned)
-    spec = made.upload(client, UploadProgress(made.files_count))
-    common = spec if isinstance(spec, dict) else to_json(spec)
-    submit_experiment_and_watch(client, asked(common), detach=detach, output=output)
+    sent = made.upload(client, UploadProgress(made.files_count))
+    submit_experiment_and_watch(
+        client, asked(sent if isinstance(sent, dict) else to_json(sent)), detach=detach, output=output
+    )
 
 
-def ask_and_show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
-    """Ask the server where it could run, and show all that is known before anything is sent."""
+def ask_and_show_plan(client: "Client", plan: "Planned", base: Base | None = None, *, of: str = "") -> "PlanDocument":
+    """Ask the server where it could run, and show all that is known before anything is sent.
+
+    `base` is the base by its content, if that is known already. `of` says which of several jobs the plan is of.
+    """
     from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_document
     from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.lora import lora_document
     from gangline.cli.jobs.plan.show import show_plan
 
     known = as_named(client, plan.models["base"], plan.known)
-    answer, plan = ask(client, plan.spec, plan.models["base"], known), replace(plan, known=known)
+    answer, plan = ask(client, plan.spec, base or plan.models["base"], known), replace(plan, known=known)
     planned = fetched_document(plan, answer) if isinstance(plan, FetchedPlan) else lora_document(plan, answer)
-    show_plan(planned, plan.rows())
+    show_plan(planned, plan.rows(), of=of)
     return planned
 
 

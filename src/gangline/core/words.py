@@ -8,6 +8,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
+def times_in_words(count: int) -> str:
+    """
+    >>> times_in_words(1), times_in_words(3)
+    ('once', '3 times')
+    """
+    return "once" if count == 1 else counted(count, "time")
+
+
 def listed(words: Sequence[str], conjunction: str = "and") -> str:
     """Return the words as one list.
 

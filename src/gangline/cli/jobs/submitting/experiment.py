@@ -24,7 +24,7 @@ from gangline.cli.output import (
 from gangline.core.display import printable
 from gangline.core.errors import Unreachable
 from gangline.core.experiments.views import ExperimentPlanView, ExperimentView
-from gangline.core.words import counted, listed
+from gangline.core.words import counted, listed, times_in_words
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -43,7 +43,7 @@ def show_experiment_plan(found: ExperimentPlanView) -> None:
             ("steps in all", _range(f"{found.steps_least:,}", f"{found.steps:,}")),
             ("GPU time in all", _hours(found)),
             ("price of all", _usd(found)),
-            ("prepared", f"{counted(found.prepares, 'time')} for all jobs" if found.prepares else "by each job"),
+            ("prepared", f"{times_in_words(found.prepares)} for all jobs" if found.prepares else "by each job"),
             ("compared by", MEASURES[found.measure]),
         )
     )

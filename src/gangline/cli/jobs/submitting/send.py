@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
+from gangline.cli.jobs.kept.storage import size
 from gangline.cli.jobs.submitting.experiment import show_experiment_plan, submit_experiment_and_watch
 from gangline.cli.output import Output, as_typed, out, print_json, say
 from gangline.core.errors import BadInput
@@ -100,25 +101,36 @@ def check_open(plan: "PlanDocument") -> None:
 
 
 class UploadProgress:
-    """Says how far the upload of many files is: of a large one each tenth, and when all are there."""
+    """Says how far the upload of many files is: of a large one each tenth, and when all are there how many of them were sent."""
 
     def __init__(self, files: int) -> None:
         self.files = files
-        self.done = 0
+        self.done = self.sent = self.sent_bytes = 0
         self.tenths = 0
+        self._moving = set[str]()
 
     def __call__(self, moved: "TransferProgress") -> None:
         if moved.file_bytes_done == moved.file_bytes:
-            self.done, self.tenths = self.done + 1, 0
+            self._count(moved)
             if self.done == self.files:
-                say(
-                    f"uploaded {counted(self.files, 'file')}, the last one {moved.path} ({moved.file_bytes / 1e6:.1f} MB)"
-                )
-        elif (
-            moved.file_bytes > LARGE_BYTES and (tenths := moved.file_bytes_done * 10 // moved.file_bytes) > self.tenths
-        ):
+                say(self._in_words())
+            return
+        self._moving.add(moved.path)  # a file that is stored already is there at once
+        tenths = moved.file_bytes_done * 10 // moved.file_bytes
+        if moved.file_bytes > LARGE_BYTES and tenths > self.tenths:
             self.tenths = tenths
             say(f"uploading {moved.path}: {moved.file_bytes_done / 1e9:.2f} of {moved.file_bytes / 1e9:.2f} GB")
+
+    def _count(self, moved: "TransferProgress") -> None:
+        self.done, self.tenths = self.done + 1, 0
+        if moved.path in self._moving:
+            self._moving.remove(moved.path)
+            self.sent, self.sent_bytes = self.sent + 1, self.sent_bytes + moved.file_bytes
+
+    def _in_words(self) -> str:
+        sent = f"{counted(self.sent, 'file')} uploaded" + (f" ({size(self.sent_bytes)})" if self.sent else "")
+        stored = self.files - self.sent
+        return f"{sent}, {stored} {'was' if stored == 1 else 'were'} stored already"
 
 
 def submit_and_watch(

@@ -9,11 +9,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def times_in_words(count: int) -> str:
+    """Return how often something happens.
+
+    >>> times_in_words(1), times_in_words(2), times_in_words(3)
+    ('once', 'twice', '3 times')
     """
-    >>> times_in_words(1), times_in_words(3)
-    ('once', '3 times')
-    """
-    return "once" if count == 1 else counted(count, "time")
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def listed(words: Sequence[str], conjunction: str = "and") -> str:

@@ -227,7 +227,7 @@ class WantedClone:
 
 
 @router.post("/jobs/{job}/clone/plan")
-def plan_clone(deployment: ThisDeployment, project: MemberOf, job: str, wanted: WantedClone) -> CloneView:
+def plan_clone(deployment: ThisDeployment, project: ViewerOf, job: str, wanted: WantedClone) -> CloneView:
     """Show what cloning a job would submit: the new spec, which `/v1/plans` takes, and what differs. Nothing is changed.
 
     422 as `POST /v1/jobs/{job}/clone`.

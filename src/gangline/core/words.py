@@ -8,6 +8,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
+def times_in_words(count: int) -> str:
+    """Return how often something happens.
+
+    >>> times_in_words(1), times_in_words(2), times_in_words(3)
+    ('once', 'twice', '3 times')
+    """
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
 def listed(words: Sequence[str], conjunction: str = "and") -> str:
     """Return the words as one list.
 

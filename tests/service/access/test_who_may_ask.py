@@ -81,7 +81,7 @@ ROUTES = {
     "POST /v1/jobs/{ended}/retry": Entry("member", 201, elsewhere=404),
     "GET /v1/jobs/{ended}/extension": Entry("viewer", 422, elsewhere=404, query="?steps=200"),  # it has no checkpoint
     "POST /v1/jobs/{job}/clone": Entry("member", 201, {"changes": {"seed": 7}}, elsewhere=404),
-    "POST /v1/jobs/{job}/clone/plan": Entry("member", 200, {"changes": {"seed": 7}}, elsewhere=404),
+    "POST /v1/jobs/{job}/clone/plan": Entry("viewer", 200, {"changes": {"seed": 7}}, elsewhere=404),
     "POST /v1/jobs/{ended}/extend": Entry("member", 422, elsewhere=404, query="?steps=200"),
     "DELETE /v1/jobs/{job}": Entry("member", 422, elsewhere=404),  # it has not ended
     "GET /v1/jobs/{ended}/removal": Entry("viewer", elsewhere=404),

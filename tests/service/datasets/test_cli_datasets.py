@@ -158,11 +158,36 @@ def test_a_lora_is_trained_on_the_version_that_its_command_names(served: Sets, t
     assert "timber@1" in typed("jobs", "show", out.strip())[1]
     code, out, err = typed("train", "timber@1", "--base", BASE, *PROMPT, "--plan", "-o", "json", "--hold-out", "a.png")
     assert code == 0, err
-    assert json.loads(out)["photos"] == ["timber@1"]
+    found = json.loads(out)
+    assert (found["photos"], found["trained_on"], found["held_out"]) == (["timber@1"], 1, 1)
+    assert (found["captions"], found["seen_least"]) == ({"own": 1, "prompt": 0}, 5)
     code, _, err = typed("train", "timber@4", "--base", BASE, *PROMPT, "--detach")
     assert code == 2 and "there is no version timber@4" in err
     code, _, err = typed("train", "limber", "--base", BASE, *PROMPT, "--detach")
     assert code == 2 and "there is no folder limber" in err and "gangline datasets ls" in err
+
+
+def test_the_plan_of_a_version_says_of_its_photos_what_that_of_their_folder_says(
+    served: Sets, typed: Typed, photos: Path
+) -> None:
+    (photos / "c.png").write_bytes(picture(4))
+    (photos / "d.png").write_bytes(picture(5))
+    pushed(typed, photos)
+    served.check()
+    given = ("--base", BASE, *PROMPT, "--plan", "--batch-size", "4", "--hold-out", "d.png")
+    of_folder, of_version = (
+        [line.rstrip() for line in typed("train", named, *given)[2].splitlines()] for named in (photos, "timber@1")
+    )
+    told = [line for line in of_folder if line.startswith(("captions", "steps", "tip: batch_size", "tip: resolution"))]
+    assert len(told) == 4 and {*told} <= {*of_version}, (told, of_version)
+    assert "photos    timber@1: 3 to train on, 1 held out" in of_version
+    assert "captions  their own for 2 photos and the prompt for 1 photo" in of_version
+    (photos / "metadata.jsonl").write_text('{"file_name": "c.png", "text": "sks dog at night", "repeats": 2}')
+    pushed(typed, photos)
+    served.check()
+    said = typed("train", "timber@2", *given)[2]
+    assert "their own for 2 photos and metadata.jsonl or the prompt for 1 photo" in said
+    assert "5 steps, batch size 4\n" in "\n".join(map(str.rstrip, said.splitlines())) + "\n"
 
 
 def test_an_experiment_is_trained_on_the_version_that_its_command_or_its_file_names(

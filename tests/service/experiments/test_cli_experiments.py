@@ -12,6 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 from typer.testing import CliRunner
 
 from gangline.cli import main
+from gangline.ports.store import write
 from tests.conftest import BASE
 from tests.inputs import SUBJECT
 from tests.service.conftest import OPERATOR, Service
@@ -98,6 +99,35 @@ def test_the_plan_of_an_experiment_is_shown_and_nothing_is_submitted(service: Se
     assert jobs(service) == 0
 
 
+def test_the_plan_of_an_experiment_knows_the_pace_of_the_same_work_on_a_base_here(service: Service, run: Typed) -> None:
+    given = ("train", *PHOTOS, "--vary", "rank=4,8")
+    assert json.loads(run(*given, "--plan", "-o", "json")[1])["hours_high"] is None
+    code, _, err = run(*given, "--detach")
+    assert code == 0, err
+    for number, job in enumerate(service.look("SELECT workload FROM job ORDER BY name")):
+        pace = {"gpu": "", "machine": "m", "seconds_per_step": 9.0 * (number + 1)}
+        service.store.apply(write("set_pace", workload=job["workload"], **pace, now=service.now_ms))
+    found = json.loads(run(*given, "--plan", "-o", "json")[1])
+    assert found["hours_low"] == found["hours_high"] == pytest.approx(20 * (9 + 18) / 3600)
+
+
+def test_the_plan_of_one_job_is_that_of_the_first(service: Service, run: Typed, tmp_path: Path) -> None:
+    err = run("train", *PHOTOS, "--vary", "rank=4,8", "--vary", "steps=30,60", "--plan")[2]
+    assert " ".join(err.split()).startswith("plan of job 1 of 4: rank=4, steps=30 base SDXL")
+    assert "30 steps, batch size 1" in err and "rank 4 in the U-Net" in err and jobs(service) == 0
+    assert "plan of" not in run("train", *PHOTOS, "--plan")[2]
+    file = tmp_path / "grid.toml"
+    common = f'photos = "{SUBJECT}"\n[settings]\nbase = "{BASE}"\nresolution = 64\nsteps = 20\nprompt = "sks cat"\n'
+    for differing, said in (
+        ("[random]\ndraws = 2\n[random.vary]\nrank = {choices = [6, 6, 12]}\n", "job 1 of 2: rank="),
+        ("[[list]]\nrank = 5\n[[list]]\nrank = 6\n", "job 1 of 2: rank=5"),
+    ):
+        file.write_text(common + differing)
+        code, _, err = run("experiments", "run", str(file), "--plan")
+        assert code == 0 and said in err, err
+    assert "job 1 of 3\n" in "\n".join(map(str.rstrip, run("train", *PHOTOS, "--seeds", "3", "--plan")[2].splitlines()))
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -119,6 +149,7 @@ def test_an_experiment_that_cannot_be_is_one_sentence(
 ) -> None:
     code, _, err = run("train", *PHOTOS, *more, "--detach")
     assert code == 2 and said in err and jobs(service) == 0
+    assert "to train on" not in err  # the sentence stands alone
 
 
 def test_a_file_is_submitted_with_its_recipe_and_halving(service: Service, run: Typed, tmp_path: Path) -> None:

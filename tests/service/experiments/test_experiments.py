@@ -402,6 +402,11 @@ def test_a_plan_says_what_it_would_take_and_what_is_shared(service: Service) -> 
         1,
     )
     assert (found["hours_low"], found["usd_low"]) == (None, None)
+    assert found["because"].startswith("4 jobs of 400 steps together, which prepare their photos once in all; ")
+    alone = service.ask("POST", f"{PATH}/plan", json=body(service, vary={"rank": [4]})).json()
+    assert alone["because"].startswith("1 job of 100 steps, which prepares its photos once; ")
+    apart = service.ask("POST", f"{PATH}/plan", json=body(service, vary={"resolution": [64, 128]})).json()
+    assert "which prepare their photos twice in all" in apart["because"]
     tried(service, ("T4", "m1", 2.0), ("T4", "m2", 4.0))
     service.join(gpu="T4")
     priced = service.ask("POST", f"{PATH}/plan", json=body(service, vary={"seed": [1, 2]})).json()

@@ -51,6 +51,9 @@ def test_the_plan_of_a_clone_submits_nothing(service: Service, run: Invoke) -> N
     old, before = service.submit(), service.look("SELECT COUNT(*) AS jobs FROM job")
     code, out, err = run("jobs", "clone", old, "--set", "rank=8", "--plan")
     assert (code, out) == (0, "") and "rank" in err
+    assert "the files of the base were not read, so the time is known only after such a job has run" in " ".join(
+        err.split()
+    )
     found = json.loads(run("jobs", "clone", old, "--set", "rank=8", "--plan", "-o", "json")[1])
     assert found["changes"] == [{"setting": "rank", "before": 16, "after": 8}]
     assert service.look("SELECT COUNT(*) AS jobs FROM job") == before

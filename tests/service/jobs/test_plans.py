@@ -1,6 +1,7 @@
 """`gangline train --plan` beside a server and a hub: what is said before a byte is sent, and what is refused before one is."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -99,6 +100,18 @@ def test_the_price_stands_before_the_upload(service: Service, train: Any) -> Non
     service.join(gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
     _, _, said = train("--base", BASE, "--detach")
     assert 0 < said.index("at $0.36 an hour") < said.index("uploaded ")
+
+
+def test_an_upload_says_what_was_sent_and_what_was_stored_already(train: Any, photos: Path) -> None:
+    said = train("--base", BASE, "--detach")[2]
+    found = re.search(r"(\d+) files uploaded \(7\.\d MB\), (\d+) were stored already", said)
+    assert found, said
+    sent, alike = map(int, found.groups())  # some files of the base are the same as another one
+    assert sent > 10 > alike
+    assert f"0 files uploaded, {sent + alike} were stored already" in train("--base", BASE, "--detach")[2]
+    Image.new("RGB", (80, 80), (0, 200, 0)).save(photos / "0.png")
+    one = f"1 file uploaded \\(\\d+ B\\), {sent + alike - 1} were stored already"
+    assert re.search(one, train("--base", BASE, "--detach")[2])
 
 
 @pytest.mark.parametrize("gated", [False, True])

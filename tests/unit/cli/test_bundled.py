@@ -37,6 +37,14 @@ def test_a_folder_of_the_checkout_is_found_by_its_name_from_anywhere(tmp_path: P
     assert here_or_bundled("examples/subject") == "examples/subject"  # what is here comes first
 
 
+def test_an_error_stands_without_a_note_and_a_plan_has_it() -> None:
+    found = run("train", "nodata", "--base", "assets/tiny-sdxl", "--prompt", "sks cat", "--plan")
+    assert "nodata" in str(found.exception) and found.stderr == ""
+    found = run("train", "examples/subject", "--base", "assets/tiny-sdxl", "--prompt", "sks cat", "--plan")
+    for name in ("examples/subject", "assets/tiny-sdxl"):
+        assert f"note: {name} is not in this folder, so the one that comes with Gangline is used" in found.stderr
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -2,6 +2,7 @@
 
 A checkout has them at its root, their one home. A wheel holds a copy under `gangline/share`. The same names work from either."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gangline.adapters.package import FOLDERS, RECIPES, bundled
@@ -11,17 +12,21 @@ from gangline.core.errors import NotFound
 PRESETS = f"{RECIPES}/presets"
 
 
-def here_or_bundled(given: str) -> str:
+def _say_note(sentence: str) -> None:
+    say(f"note: {sentence}")
+
+
+def here_or_bundled(given: str, tell: Callable[[str], object] = _say_note) -> str:
     """Return `given`, a path or an address, or the path of what comes with Gangline under that name if nothing is here.
 
-    So `examples/subject` means the same in a checkout and beside an installed wheel."""
+    So `examples/subject` means the same in a checkout and beside an installed wheel. `tell` gets a sentence about it."""
     path = Path(given)
     if path.is_absolute() or path.exists() or path.parts[:1] not in [(folder,) for folder in FOLDERS]:
         return given
     found = bundled(*path.parts)
     if ".." in path.parts or not found.exists():
         return given
-    say(f"note: {given} is not in this folder, so the one that comes with Gangline is used")
+    tell(f"{given} is not in this folder, so the one that comes with Gangline is used")
     return str(found)
 
 

@@ -60,9 +60,10 @@ def run_experiment_command(
             made = plan_of_dataset(client, wanted, version)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
         return
-    with unpacked(Path(here_or_bundled(at))) as folder:
+    notes: list[str] = []
+    with unpacked(Path(here_or_bundled(at, notes.append))) as folder:
         with naming_file(file, InvalidSpec):
-            made = plan_lora(folder, wanted)
+            made = plan_lora(folder, wanted, notes)
         submit_experiment_of(client, made, asked, plan=plan, detach=detach, output=output)
 
 

@@ -1,7 +1,7 @@
 """`gangline train`: from a folder of photos to a job."""
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -166,8 +166,9 @@ def train_command(
 
         send(plan_of_dataset(client, wanted, version) if version else fetched_plan(wanted, elsewhere or []))
     else:
-        with unpacked(Path(here_or_bundled(photos))) as folder:
-            send(plan_lora(folder, wanted))
+        notes: list[str] = []  # they are shown with the plan, so that an error stands alone
+        with unpacked(Path(here_or_bundled(photos, notes.append))) as folder:
+            send(plan_lora(folder, wanted, notes))
 
 
 def read_recipe(
@@ -225,8 +226,8 @@ def with_base(settings: dict[str, Any], named: Callable[[str], BaseView]) -> dic
     return own | kind | settings | {"base": parse_base(found.base)}
 
 
-def plan_lora(photos: Path, settings: dict[str, Any]) -> "LoraPlan":
-    """Make the plan of a LoRA. `settings` are those of a spec, and the paths of files and folders."""
+def plan_lora(photos: Path, settings: dict[str, Any], notes: Sequence[str] = ()) -> "LoraPlan":
+    """Make the plan of a LoRA, with these `notes` and its own. `settings` are those of a spec, and the paths of files and folders."""
     from gangline.cli.jobs.plan.files import no_base
     from gangline.cli.jobs.plan.make import JobInputs, make_plan  # reads pictures
 
@@ -239,13 +240,15 @@ def plan_lora(photos: Path, settings: dict[str, Any]) -> "LoraPlan":
             f"{wrong[0]} must be the path of a file or folder, not {paths[wrong[0]]!r}", hint="write the path in quotes"
         )
     paths["hold_out"] = tuple(paths.get("hold_out", ()))
+    noted = [*notes]
     if isinstance(paths["base"], str):
-        paths["base"] = here_or_bundled(paths["base"])
+        paths["base"] = here_or_bundled(paths["base"], noted.append)
     rest = {name: value for name, value in settings.items() if name not in PATHS}
     subjects = given_subjects(settings, photos)
     if subjects.entries:
         rest |= {SUBJECTS: subjects.entries}
-    return make_plan(JobInputs(photos=photos, **paths, subjects=subjects.inputs, notes=subjects.notes), rest)
+    given = JobInputs(photos=photos, **paths, subjects=subjects.inputs, notes=(*noted, *subjects.notes))
+    return make_plan(given, rest)
 
 
 def _names_files(name: str, value: object) -> bool:

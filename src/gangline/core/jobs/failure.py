@@ -11,6 +11,7 @@ from typing import Literal
 from gangline.core.job import Attempt, AttemptEnd, Job, JobState
 from gangline.core.policy import Policy
 from gangline.core.runs.contract import TrainerFailureKind
+from gangline.core.words import times_in_words
 
 NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
 ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
@@ -287,7 +288,3 @@ def wait_s(failed: int, policy: Policy) -> float:
     """Return the seconds to wait before try number `failed` + 1: they double each time, up to a bound."""
     # The limit of 30 keeps the power of a large count within the range of a float.
     return min(policy.retry_max_s, policy.retry_first_s * 2 ** (min(failed, 30) - 1)) if failed else 0
-
-
-def times_in_words(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -123,6 +123,10 @@ def words_of_folder(photo: str) -> str:
     return _of_folder(photo)[1]
 
 
+def repeats_of_folder(photo: str) -> int:
+    return _of_folder(photo)[0]
+
+
 def _of_folder(photo: str) -> tuple[int, str]:
     counted = COUNTED.fullmatch(PurePosixPath(photo).parent.name)
     if not counted or not 1 <= int(counted[1]) <= REPEATS_MAX:

@@ -8,7 +8,7 @@ from gangline.core.experiments.views import ExperimentPlanView
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.parsing import to_json
 from gangline.core.specs.spec import Spec, workload
-from gangline.core.words import counted
+from gangline.core.words import counted, times_in_words
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.submit import PlannedExperiment, plan_runs
 from gangline.service.jobs.placing.placement import placement
@@ -114,6 +114,9 @@ def _share_left(asked: ExperimentAsked, planned: PlannedExperiment) -> float:
 
 
 def _because(planned: PlannedExperiment, steps: int, prepares: int, hours: float | None) -> str:
-    shared = f", which prepare their photos {counted(prepares, 'time')} in all" if prepares else ""
+    jobs = len(planned.runs)
     took = "" if hours is not None else "; how long a step takes is not known, as no node has done such work yet"
-    return f"{counted(len(planned.runs), 'job')} of {steps:,} steps together{shared}{took}"
+    if jobs == 1:
+        return f"1 job of {counted(steps, 'step')}{', which prepares its photos once' * bool(prepares)}{took}"
+    shared = f", which prepare their photos {times_in_words(prepares)} in all" if prepares else ""
+    return f"{counted(jobs, 'job')} of {steps:,} steps together{shared}{took}"

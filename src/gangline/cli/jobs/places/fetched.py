@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from gangline.cli.bundled.place import here_or_bundled
+from gangline.cli.jobs.places.stored_photos import StoredPhotos, stored_photos
 from gangline.cli.jobs.plan.base import KnownBase
 from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, no_base
+from gangline.cli.jobs.plan.lora import CaptionCounts
 from gangline.cli.jobs.plan.make import (
     ALONE,
     LocalInputs,
@@ -49,9 +51,15 @@ NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class FetchedDocument(PlanDocument):
-    """`photos`: the addresses that the server fetches from, or the version of a data set."""
+    """`photos`: the addresses that the server fetches from, or the version of a data set. How many are trained
+    on and held out is None for those that are fetched; their captions and how often they are seen also if a metadata.jsonl may state it."""
 
     photos: tuple[str, ...]
+    trained_on: int | None
+    held_out: int | None
+    captions: CaptionCounts | None
+    seen_least: int | None
+    seen_most: int | None
     steps: int
     batch_size: int
     rank: int
@@ -61,7 +69,8 @@ class FetchedDocument(PlanDocument):
 class FetchedPlan:
     """`spec` with a stand-in for photos that are fetched; `settings` are those that were given.
 
-    `photos`, and `held_out` if photos of a data set are, are what the server completes; `shown` says what the photos are.
+    `photos`, and `held_out` if photos of a data set are, are what the server completes; `shown` says what the photos are, and
+    `stored` what is known of those of a data set.
     """
 
     spec: LoraSpec
@@ -69,6 +78,7 @@ class FetchedPlan:
     photos: list[dict[str, Any]] | str
     held_out: tuple[str, ...] = ()
     shown: str
+    stored: StoredPhotos | None = None
     files: LocalInputs
     models: dict[ModelRole, ModelChoice]
     known: KnownBase
@@ -81,11 +91,9 @@ class FetchedPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         spec = self.spec
-        rows = [
-            ("photos", self.shown),
-            ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size}"),
-            ("LoRA", lora_row(spec)),
-        ]
+        unseen = [("photos", self.shown), ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size}")]
+        rows = self.stored.rows(spec, self.shown) if self.stored else unseen
+        rows = [*rows, ("LoRA", lora_row(spec))]
         return rows + ([("class", class_row(spec.all_subjects[0]))] if spec.class_prompt else [])
 
     def upload(self, client: "Client", progress: "ProgressCallback | None" = None) -> dict[str, Any]:
@@ -134,9 +142,8 @@ def dataset_plan(
     if of_role["mask"] and settings.get("mask", "files") == "files":
         stand_ins["masks"] = _as_files(of_role["mask"])
         settings = settings | {"mask": "files"}
-    shown = f"{version.reference}: {counted(version.photos, 'photo')}, {counted(version.captions, 'caption file')}"
-    plan = _plan(settings, version.reference, shown, stand_ins, ())
-    return replace(plan, held_out=held_out)
+    plan = _plan(settings, version.reference, version.reference, stand_ins, ())
+    return replace(plan, held_out=held_out, stored=stored_photos(kept, of_role["caption"], plan.spec))
 
 
 def plan_of_dataset(client: "Client", settings: dict[str, Any], version: "DatasetVersionView") -> FetchedPlan:
@@ -169,9 +176,10 @@ def _plan(
     rest = {name: value for name, value in settings.items() if name not in (*LIE_HERE, "photos", "kind", "hold_out")}
     of_class = {"class_photos": (STAND_IN,)} if settings.get("class_photos") else {}
     spec = spec_of_settings(rest, {**stand_ins, **of_class})
-    models, known = find_models(_here(settings["base"]), _here(settings["vae"]) if settings.get("vae") else None)
-    spec = with_model(spec, known["base"], own_vae="vae" in known)
     notes: list[str] = []
+    vae = _here(settings["vae"], notes) if settings.get("vae") else None
+    models, known = find_models(_here(settings["base"], notes), vae)
+    spec = with_model(spec, known["base"], own_vae="vae" in known)
     files: LocalInputs = {}
     if settings.get("init_lora"):
         files["init_lora"] = (find_lora(Path(settings["init_lora"]), known["base"].model),)
@@ -191,16 +199,23 @@ def _plan(
     )
 
 
-def _here(model: str | Base) -> str | Base:
-    return here_or_bundled(model) if isinstance(model, str) else model
+def _here(model: str | Base, notes: list[str]) -> str | Base:
+    return here_or_bundled(model, notes.append) if isinstance(model, str) else model
 
 
 def fetched_document(plan: FetchedPlan, answer: Answer) -> FetchedDocument:
-    spec = plan.spec
+    spec, stored = plan.spec, plan.stored
     found = estimates(spec, plan.known, answer.placed)
+    tips = stored.advice(spec, plan.known) if stored else ()
+    least, most = (stored.seen(spec) if stored else None) or (None, None)
     return FetchedDocument(
-        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.notes),
+        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.notes, tips=tips),
         photos=plan.addresses,
+        trained_on=len(stored.pictures) if stored else None,
+        held_out=len(spec.held_out) if stored else None,
+        captions=stored.counts if stored else None,
+        seen_least=least,
+        seen_most=most,
         steps=spec.steps,
         batch_size=spec.batch_size,
         rank=spec.rank,

@@ -24,7 +24,7 @@ def ask(client: "Client", spec: LoraSpec | ScratchSpec, base: ModelChoice, known
     are hashed, so that the server recognises one that it has."""
     try:
         client.projects.current()  # who answers nothing need not know which base it is
-        return Answer(placed=client.jobs.place(replace(spec, base=_exactly(base, known))))
+        return Answer(placed=client.jobs.place(replace(spec, base=exactly(base, known))))
     except NotFound:
         return Answer(placed=None, why_not=f"the server at {client.server} is too old to say where a job could run")
     except GanglineError as error:
@@ -43,7 +43,7 @@ def as_named(client: "Client", base: ModelChoice, known: KnownBase) -> KnownBase
     return replace(known, name=view.name, licence=view.licence, family=family) if view else known
 
 
-def _exactly(base: ModelChoice, known: KnownBase) -> Base:
+def exactly(base: ModelChoice, known: KnownBase) -> Base:
     """Return the base under the name that it has once submitted: its content, or its commit."""
     if isinstance(base, HubBase):
         return replace(base, revision=known.revision or base.revision)

@@ -71,13 +71,13 @@ class LoraPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what a user should know before the job begins."""
-        spec = self.spec
+        spec, own = self.spec, sum(picture.own for picture in self.pictures)
         rows = [
             *self._subjects(),
-            ("photos", _photos(self.pictures, len(spec.held_out))),
-            ("captions", _captions(self.pictures)),
+            ("photos", photos_row(self.pictures, len(spec.held_out))),
+            ("captions", captions_row(own, len(self.pictures) - own)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
-            ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size} ({_seen(*self.seen)})"),
+            ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size} ({seen_words(*self.seen)})"),
             ("LoRA", lora_row(spec)),
         ]
         if spec.class_prompt:
@@ -98,12 +98,10 @@ class LoraPlan:
     @property
     def seen(self) -> tuple[int, int]:
         """Return how often the least and the most frequent photo are seen."""
-        repeats = [picture.repeats for picture in self.pictures]
-        return self._times(min(repeats)), self._times(max(repeats))
+        return times_seen(self.spec, self.pictures)
 
     def _times(self, repeats: int) -> int:
-        images = self.spec.steps * self.spec.batch_size
-        return round(images * repeats / sum(picture.repeats for picture in self.pictures))
+        return _times(self.spec, self.pictures, repeats)
 
     def upload(self, client: "Client", progress: "ProgressCallback | None" = None) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""
@@ -247,13 +245,23 @@ def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFile
     return LocalFiles(path.parent, [path])
 
 
-def _photos(pictures: tuple[PhotoFacts, ...], held_out: int) -> str:
+def times_seen(spec: LoraSpec, pictures: Sequence[PhotoFacts]) -> tuple[int, int]:
+    """Return how often the least and the most frequent of these photos are seen."""
+    repeats = [picture.repeats for picture in pictures]
+    return _times(spec, pictures, min(repeats)), _times(spec, pictures, max(repeats))
+
+
+def _times(spec: LoraSpec, pictures: Sequence[PhotoFacts], repeats: int) -> int:
+    return round(spec.steps * spec.batch_size * repeats / sum(picture.repeats for picture in pictures))
+
+
+def photos_row(pictures: Sequence[PhotoFacts], held_out: int) -> str:
+    """Describe how many photos are trained on."""
     return f"{len(pictures)} to train on" + (f", {held_out} held out" if held_out else "")
 
 
-def _captions(pictures: tuple[PhotoFacts, ...]) -> str:
-    own = sum(picture.own for picture in pictures)
-    prompted = len(pictures) - own
+def captions_row(own: int, prompted: int) -> str:
+    """Describe which captions photos have."""
     return " and ".join(
         [f"their own for {counted(own, 'photo')}"] * bool(own)
         + [f"the prompt for {counted(prompted, 'photo')}"] * bool(prompted)
@@ -297,7 +305,7 @@ def subject_row(subject: Subject, seen: tuple[int, int]) -> str:
     weight = f", weight {subject.weight:g}" if subject.weight != 1 else ""
     of_class = f"; class: {class_row(subject)}" if subject.class_prompt else ""
     photos = f"{counted(len(subject.photos), 'photo')} in {subject.folder}"
-    return f"'{subject.prompt}': {photos}, {_seen(*seen)}{weight}{of_class}"
+    return f"'{subject.prompt}': {photos}, {seen_words(*seen)}{weight}{of_class}"
 
 
 def _masks(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
@@ -309,7 +317,8 @@ def _views(spec: LoraSpec) -> str:
     return random + (", mirrored too" if spec.flip else "")
 
 
-def _seen(least: int, most: int) -> str:
+def seen_words(least: int, most: int) -> str:
+    """Return how often photos are seen, in words."""
     return (
         f"each photo is seen {counted(least, 'time')}" if least == most else f"photos are seen {least} to {most} times"
     )

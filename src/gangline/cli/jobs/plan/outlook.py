@@ -135,7 +135,7 @@ def _estimate(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class, took: 
 def _counted(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class) -> tuple[Forecast | None, str]:
     """Return what can be computed without a measurement, and why nothing, or no time, can be."""
     if base.family is None:
-        return None, "the family of the base is not known, so no time can be computed"
+        return None, "the files of the base were not read, so the time is known only after such a job has run"
     if base.model and not base.model.is_of_published_size:
         words = base.family.words
         return None, f"the base is not as large as {words}, so the time is known only after such a job has run"

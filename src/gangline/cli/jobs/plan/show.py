@@ -7,10 +7,10 @@ from gangline.cli.jobs.plan.rows import PlanRow, base_rows, outlook_rows
 from gangline.cli.output import err, facts, say
 
 
-def show_plan(plan: PlanDocument, work: Sequence[PlanRow]) -> None:
+def show_plan(plan: PlanDocument, work: Sequence[PlanRow], *, of: str = "") -> None:
     """Show what the job starts from, the `work` that it will do, where and for how much, then warnings, notes and
-    tips."""
-    err.print(facts(*base_rows(plan), *work, *outlook_rows(plan)))
+    tips. `of` says which of several jobs it is."""
+    err.print(facts(*([("plan of", of)] if of else []), *base_rows(plan), *work, *outlook_rows(plan)))
     for sentence in plan.notes:
         say(f"note: {sentence}")
     for sentence in plan.warnings:

@@ -26,7 +26,7 @@ from gangline.core.display import printable
 from gangline.core.errors import Unreachable
 from gangline.core.experiments.best import BestView
 from gangline.core.experiments.views import ExperimentPlanView, ExperimentView
-from gangline.core.words import counted, listed
+from gangline.core.words import counted, listed, times_in_words
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -37,21 +37,19 @@ EXIT_JOBS_FAILED = 1
 STATES = ("held", "queued", "running", "paused", "succeeded", "failed", "canceled")
 
 
-def show_experiment_plan(client: "Client", asked: Mapping[str, Any]) -> ExperimentPlanView:
-    """Show what an experiment would take, before anything is uploaded. Raise what submitting it would."""
-    found = client.experiments.plan(asked)
+def show_experiment_plan(found: ExperimentPlanView) -> None:
+    """Show what an experiment would take, before anything is uploaded."""
     err.print(
         facts(
             ("jobs", _jobs(found)),
             ("steps in all", _range(f"{found.steps_least:,}", f"{found.steps:,}")),
             ("time on nodes in all", _hours(found)),
             ("price of all", _usd(found)),
-            ("prepared", f"{counted(found.prepares, 'time')} for all jobs" if found.prepares else "by each job"),
+            ("prepared", f"{times_in_words(found.prepares)} for all jobs" if found.prepares else "by each job"),
             ("compared by", MEASURES[found.measure]),
         )
     )
     say(found.because)
-    return found
 
 
 MEASURES = {"held_out_loss": "held-out loss", "loss": "training loss"}

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
+from gangline.cli.jobs.kept.storage import size
 from gangline.cli.jobs.submitting.experiment import show_experiment_plan, submit_experiment_and_watch
 from gangline.cli.output import Output, as_typed, out, print_json, say
 from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
+from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.words import counted
 
@@ -47,32 +49,45 @@ def submit_experiment_of(
     detach: bool,
     output: Output,
 ) -> None:
-    """Show the plan of one job and of the experiment, then upload the inputs once, submit the experiment and watch it.
+    """Show the plan of the first job and of the experiment, then upload the inputs once, submit the experiment and watch it.
 
-    `asked` returns what is submitted, given the spec that the jobs have in common. With `plan`, stop before anything is uploaded.
+    `asked` returns what is submitted, given the spec that the jobs have in common. The server is asked for the plan before anything is
+    shown, so that what is wrong with an experiment is said alone. With `plan`, stop before anything is uploaded.
     """
-    planned = ask_and_show_plan(client, made)
-    expected = show_experiment_plan(client, asked(to_json(made.spec)))
+    from gangline.cli.jobs.plan.ask import exactly
+    from gangline.cli.jobs.submitting.first_job import first_job
+
+    expected = client.experiments.plan(asked(to_json(made.spec)))
+    spec = replace(made.spec, base=exactly(made.models["base"], made.known))
+    if spec != made.spec:  # what such work took before is known by the content of the base, which may take long to read
+        expected = client.experiments.plan(asked(to_json(spec)))
+    first = first_job(asked(to_json(spec)), spec, expected.jobs)
+    planned = ask_and_show_plan(client, replace(made, spec=first.spec), spec.base, of=first.words)
+    show_experiment_plan(expected)
     if plan:
         print_json(expected) if output is Output.json else None
         return
     check_open(planned)
-    spec = made.upload(client, UploadProgress(made.files_count))
-    common = spec if isinstance(spec, dict) else to_json(spec)
-    submit_experiment_and_watch(client, asked(common), detach=detach, output=output)
+    sent = made.upload(client, UploadProgress(made.files_count))
+    submit_experiment_and_watch(
+        client, asked(sent if isinstance(sent, dict) else to_json(sent)), detach=detach, output=output
+    )
 
 
-def ask_and_show_plan(client: "Client", plan: "Planned") -> "PlanDocument":
-    """Ask the server where it could run, and show all that is known before anything is sent."""
+def ask_and_show_plan(client: "Client", plan: "Planned", base: Base | None = None, *, of: str = "") -> "PlanDocument":
+    """Ask the server where it could run, and show all that is known before anything is sent.
+
+    `base` is the base by its content, if that is known already. `of` says which of several jobs the plan is of.
+    """
     from gangline.cli.jobs.places.fetched import FetchedPlan, fetched_document
     from gangline.cli.jobs.plan.ask import as_named, ask
     from gangline.cli.jobs.plan.lora import lora_document
     from gangline.cli.jobs.plan.show import show_plan
 
     known = as_named(client, plan.models["base"], plan.known)
-    answer, plan = ask(client, plan.spec, plan.models["base"], known), replace(plan, known=known)
+    answer, plan = ask(client, plan.spec, base or plan.models["base"], known), replace(plan, known=known)
     planned = fetched_document(plan, answer) if isinstance(plan, FetchedPlan) else lora_document(plan, answer)
-    show_plan(planned, plan.rows())
+    show_plan(planned, plan.rows(), of=of)
     return planned
 
 
@@ -86,25 +101,36 @@ def check_open(plan: "PlanDocument") -> None:
 
 
 class UploadProgress:
-    """Says how far the upload of many files is: of a large one each tenth, and when all are there."""
+    """Says how far the upload of many files is: of a large one each tenth, and when all are there how many of them were sent."""
 
     def __init__(self, files: int) -> None:
         self.files = files
-        self.done = 0
+        self.done = self.sent = self.sent_bytes = 0
         self.tenths = 0
+        self._moving = set[str]()
 
     def __call__(self, moved: "TransferProgress") -> None:
         if moved.file_bytes_done == moved.file_bytes:
-            self.done, self.tenths = self.done + 1, 0
+            self._count(moved)
             if self.done == self.files:
-                say(
-                    f"uploaded {counted(self.files, 'file')}, the last one {moved.path} ({moved.file_bytes / 1e6:.1f} MB)"
-                )
-        elif (
-            moved.file_bytes > LARGE_BYTES and (tenths := moved.file_bytes_done * 10 // moved.file_bytes) > self.tenths
-        ):
+                say(self._in_words())
+            return
+        self._moving.add(moved.path)  # a file that is stored already is there at once
+        tenths = moved.file_bytes_done * 10 // moved.file_bytes
+        if moved.file_bytes > LARGE_BYTES and tenths > self.tenths:
             self.tenths = tenths
             say(f"uploading {moved.path}: {moved.file_bytes_done / 1e9:.2f} of {moved.file_bytes / 1e9:.2f} GB")
+
+    def _count(self, moved: "TransferProgress") -> None:
+        self.done, self.tenths = self.done + 1, 0
+        if moved.path in self._moving:
+            self._moving.remove(moved.path)
+            self.sent, self.sent_bytes = self.sent + 1, self.sent_bytes + moved.file_bytes
+
+    def _in_words(self) -> str:
+        sent = f"{counted(self.sent, 'file')} uploaded" + (f" ({size(self.sent_bytes)})" if self.sent else "")
+        stored = self.files - self.sent
+        return f"{sent}, {stored} {'was' if stored == 1 else 'were'} stored already"
 
 
 def submit_and_watch(

@@ -39,6 +39,14 @@ def test_every_refusal_is_documented_as_a_problem(service: Service) -> None:
             assert answer["description"]
 
 
+def test_a_parameter_may_be_absent_and_never_null(service: Service) -> None:
+    parameters = [each for _, _, operation in operations(service) for each in operation.get("parameters", ())]
+    assert {"after", "limit", "cursor"} <= {each["name"] for each in parameters}
+    assert [each for each in parameters if "null" in str(each["schema"])] == []
+    limit = next(each["schema"] for each in parameters if each["name"] == "limit")
+    assert limit["type"] == "integer"
+
+
 def test_what_needs_a_key_says_which_and_the_rest_needs_none(service: Service) -> None:
     needs = {(method, path): operation["security"] for method, path, operation in operations(service)}
     assert needs["GET", "/healthz"] == needs["GET", "/v1/objects/{key}"] == []

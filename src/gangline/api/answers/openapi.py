@@ -74,6 +74,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for method, operation in methods.items():
             operation["security"] = [{scheme: []} for scheme in _schemes(path, method, operation)]
             _tell_variants(operation, components["schemas"])
+            _tell_absent(operation)
             operation["responses"].pop("422", None)
             for status in sorted(_problems(operation)):
                 operation["responses"][str(status)] = _answer(status)
@@ -93,6 +94,14 @@ def _tell_variants(operation: Operation, schemas: dict[str, Any]) -> None:
         schema = schemas[ref.rpartition("/")[2]]
         schema["required"] = sorted({field, *schema.get("required", ())})
         schema["properties"][field].pop("default", None)
+
+
+def _tell_absent(operation: Operation) -> None:
+    """Correct the schemas of optional parameters: FastAPI allows null, but a parameter of a URL or a header can only be absent."""
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
+        choices = [each for each in schema.pop("anyOf", ()) if each != {"type": "null"}]
+        schema |= choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {}
 
 
 def _schemes(path: str, method: str, operation: Operation) -> list[str]:

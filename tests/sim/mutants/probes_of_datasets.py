@@ -458,6 +458,18 @@ def an_unfinished_push_that_goes_on_is_not_given_up(bench: Bench) -> None:
 
 
 @probe()
+def a_push_that_adds_more_files_in_this_moment_is_not_given_up(bench: Bench) -> None:
+    add(bench, "timber", "a.png")
+    bench.store.look("UPDATE dataset_version SET state = 'adding'")
+    bench.wait(2 * DAY_S)
+    (version,) = bench.look("SELECT id FROM dataset_version")
+    more = write("hold_dataset_version", id=version, now=bench.now_ms)
+    bench.meanwhile("give_up_unfinished_version", lambda: bench.store.apply(more))
+    removal.give_up_unfinished(bench.deployment, bench.now_ms)
+    assert bench.look("SELECT state FROM dataset_version") == ["adding"]
+
+
+@probe()
 def a_name_to_which_a_version_is_added_in_this_moment_stays(bench: Bench) -> None:
     ready(bench, "timber", "a.png")
     of_name = {"project": PROJECT, "name": "timber", "seen": 1}

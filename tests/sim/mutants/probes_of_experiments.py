@@ -74,6 +74,16 @@ def a_job_that_waits_for_its_experiment_again_is_given_to_no_node(bench: Bench) 
     bench.claim_nothing(node)
 
 
+@probe()
+def a_held_job_is_given_to_no_node_while_a_later_job_of_its_project_waits(bench: Bench) -> None:
+    _, jobs = submit(bench, at_once=1)
+    bench.wait(1)
+    later = bench.submit(seed=1)
+    bench.take(bench.join(), jobs[0])
+    bench.take(bench.join("b", "b"), later)
+    bench.claim_nothing(bench.join("c", "c"))
+
+
 def _over_budget(bench: Bench) -> tuple[str, str, str, Hold]:
     """Return an experiment whose first job has spent its budget, that job, and where it runs."""
     made, jobs = submit(bench, budget_usd=0.001, at_once=1)

@@ -7,8 +7,6 @@ the others.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,12 +16,12 @@ from tempfile import TemporaryDirectory
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
+from benchmarks.example_experiment import gangline
 from tests.inputs import SUBJECT
 
 from gangline.cli.admin.box import Box
 from gangline.posix import cores
 
-ROOT = Path(__file__).parents[1]
 VARIED = (
     "--vary",
     "rank=1,2,4,8,16",
@@ -76,11 +74,6 @@ def show(box: Box, nodes: int) -> None:
     print(
         f"prepared by the other {len(others)}: none; their start took {median(others):.1f} s (median), {max(others):.1f} s at most"
     )
-
-
-def gangline(known: dict[str, str], *words: str) -> None:
-    sys.stdout.flush()
-    subprocess.run([sys.executable, "-m", "gangline.cli.main", *words], env=os.environ | known, cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

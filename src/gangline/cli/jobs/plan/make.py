@@ -93,15 +93,12 @@ class LoraPlan:
     def seen_of(self, subject: int) -> tuple[int, int]:
         """Return how often the least and the most frequent photo of a subject are seen."""
         of_subject = [picture.repeats for picture in self.pictures if picture.subject == subject]
-        return self._times(min(of_subject)), self._times(max(of_subject))
+        return _times(self.spec, self.pictures, min(of_subject)), _times(self.spec, self.pictures, max(of_subject))
 
     @property
     def seen(self) -> tuple[int, int]:
         """Return how often the least and the most frequent photo are seen."""
         return times_seen(self.spec, self.pictures)
-
-    def _times(self, repeats: int) -> int:
-        return _times(self.spec, self.pictures, repeats)
 
     def upload(self, client: "Client", progress: "ProgressCallback | None" = None) -> LoraSpec:
         """Send what is not there yet; the spec that names it by content."""

@@ -137,6 +137,7 @@ def test_who_a_machine_is_is_told_at_once_or_learned_by_the_drivers_own_thread(
 ) -> None:
     provider.may_answer.clear()
     driving.look(1)
+    until(lambda: provider.calls == ["list"])
     for _ in range(3):
         with pytest.raises(Unreachable, match="not learned yet"):
             driving.identify("of-m-1")

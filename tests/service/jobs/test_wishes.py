@@ -8,6 +8,7 @@ import pytest
 from gangline.core.errors import BadInput
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import Beaten, Committed, Done, Hold, Refused
+from gangline.ports.store import Row
 from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.finish import finish as finish_attempt
 from tests.service.conftest import PROJECT, Service
@@ -301,3 +302,21 @@ def test_it_is_asked_for_over_http(service: Service) -> None:
     refused = service.ask("POST", f"/v1/jobs/{service.submit()}/save")
     assert refused.status_code == 422 and "no node works on it" in refused.json()["detail"]
     assert because(service, training.job) and parse_spec(training.spec)
+
+
+def test_a_job_that_ends_while_it_is_read_is_shown_as_it_was_at_one_moment(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = service.join()
+    training = train(service, node, sample_every_steps=None)
+    load, ends = service.store.load, [training]
+
+    def read(name: str, /, **values: object) -> list[Row]:
+        found = load(name, **values)
+        if name == "attempts" and ends:
+            succeed(service, node, ends.pop().hold)
+        return found
+
+    monkeypatch.setattr(service.store, "load", read)
+    job = query.job(service.deployment, PROJECT, training.job, service.now_ms)
+    assert (job.summary.state, [attempt.state for attempt in job.attempts]) == ("succeeded", ["succeeded"])

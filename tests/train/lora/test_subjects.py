@@ -209,6 +209,21 @@ def test_interrupted_a_job_of_several_subjects_ends_with_the_same_bits(tmp_path:
     assert report_of(whole)["weights_digest"] == report_of(resumed)["weights_digest"]
 
 
+@pytest.mark.tenths
+def test_it_ends_with_the_same_bits_if_it_is_interrupted_before_a_step_of_fewer_samples(
+    tmp_path: Path, photos: Path
+) -> None:
+    spec = spec_of(photos, CAT, BIRD, steps=12, batch_size=3, seed=2)
+    every = sources(*_sourced(tmp_path, spec, photos))
+    counts = [sum(len(each) for each in step_batches(every, step)) for step in range(1, 13)]
+    after = counts.index(min(counts), 1)
+    assert counts[after] < counts[0], "else there is nothing to get wrong"
+    whole = finish(laid_out(tmp_path / "whole", spec, photos))
+    resumed = finish(interrupt(tmp_path / "resumed", spec, after=after, photos=photos, captions=photos))
+    assert report_of(whole)["weights_digest"] == report_of(resumed)["weights_digest"]
+    assert {report_of(run)["fingerprint"]["microbatch"] for run in (whole, resumed)} == {str(spec.samples_per_step)}
+
+
 @pytest.mark.parametrize("settings", [{}, {"aspect_buckets": True, "class_prompt": "a dog", "class_images": 5}])
 def test_one_subject_of_a_list_is_trained_to_the_bits_of_a_job_without_one(
     tmp_path: Path, photos: Path, settings: dict[str, Any]

@@ -3,13 +3,13 @@
 import json
 from dataclasses import asdict, fields
 
-from gangline.core.errors import NotFound
+from gangline.core.errors import NotFound, Unreachable
 from gangline.core.money.cost import CostPart, lost, time_cost_micro_usd
 from gangline.core.places.places import without_keys
 from gangline.core.runs.saving import Saving
 from gangline.core.views import ArtifactView, AttemptView, EventView, JobSummary, JobView, LogView, SavingView
 from gangline.ports.store import Row
-from gangline.service.attempts import as_attempt, load_wishes
+from gangline.service.attempts import TRIES_MAX, as_attempt, load_wishes
 from gangline.service.content import deliver
 from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
@@ -20,6 +20,16 @@ LOG_PAGE_BYTES = 1_000_000
 
 
 def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
+    """Return the job as it was at one moment: it is read again if it moved on meanwhile. Raise `NotFound`, or `Unreachable` if it never
+    stands still."""
+    for _ in range(TRIES_MAX):
+        found = _read(deployment, project, job_id, now_ms)
+        if owned(deployment, project, job_id)["version"] == found.version:
+            return found
+    raise Unreachable(f"{job_id} changed {TRIES_MAX} times while it was read; try again")
+
+
+def _read(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
     row = owned(deployment, project, job_id)
     spec = json.loads(row["spec"])
     if row["imported"]:

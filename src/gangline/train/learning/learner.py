@@ -244,18 +244,20 @@ class Learner:
         self.fitted = moment.number
         kept = self.kept.pop(moment.number, 0)
         self.began = bool(kept)
-        count = sum(len(some) for some in samples)
         known = settled(moment.phase.microbatch, self.limits.get(moment.number, 0), kept)
-        if not self.network.fits_by_trial:
-            known = known or count
-        elif self.device.type != "cuda":
+        if self.network.fits_by_trial:
+            most = sum(len(some) for some in samples)
+        else:  # this step may have fewer samples than others, and a run that is resumed before it must not go on with fewer
+            most = moment.phase.batch_size
+            known = known or most
+        if self.device.type != "cuda":
             known = known or AT_A_TIME
         self.microbatch = 1
         with self._within_memory(moment):
             with uncompiled():  # eager operations can be counted, and no size is compiled that no step has
                 if self.device.type == "cuda" and self.network.fits_by_trial:
                     self.flops_per_image = flops(lambda: self.trial.run(samples[0], 1, pieces=1))
-                self._compute_by(min(known, count) if known else self._found(moment, samples[0]))
+                self._compute_by(min(known, most) if known else self._found(moment, samples[0]))
             if not self.compiled:
                 self._compile()
             if self.ranks.count > 1:

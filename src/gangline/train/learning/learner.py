@@ -247,7 +247,7 @@ class Learner:
         known = settled(moment.phase.microbatch, self.limits.get(moment.number, 0), kept)
         if self.network.fits_by_trial:
             most = sum(len(some) for some in samples)
-        else:  # this step may have fewer samples than others, and a run that is resumed before it must not go on with fewer
+        else:  # this step may have fewer samples than others, and a run that resumes before it must not compute fewer at a time
             most = moment.phase.batch_size
             known = known or most
         if self.device.type != "cuda":

@@ -114,8 +114,13 @@ def test_servers_of_one_postgresql_share_no_home_and_need_one_bucket(
 
 def open_to_others(home: Path) -> list[Path]:
     """Return what others may read of a home, but for the log that who started a node keeps in it. A run's own user reads files of the cache
-    by other names; nobody else comes through the folders above them."""
-    return [path for path in (home, *below(home)) if path.name != "worker.log" and is_open(path)]
+    by other names; nobody else comes through the folders above them. A sandbox makes folders in a run's own /tmp, to show things there."""
+    others = (
+        path
+        for path in below(home)
+        if path.name != "worker.log" and not (path.is_dir() and "tmp" in path.relative_to(home).parts)
+    )
+    return [path for path in (home, *others) if is_open(path)]
 
 
 def below(folder: Path) -> list[Path]:

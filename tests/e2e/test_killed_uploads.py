@@ -16,6 +16,7 @@ import pytest
 from gangline.adapters.pools.local import WORKER, LocalNode, start_node
 from gangline.cli.admin.box import Box
 from gangline.core.views import JobView
+from tests import waiting
 from tests.e2e.test_death import LEASE_S, has_ended, submit, trainers_below, until
 from tests.proxy import Proxy
 
@@ -76,6 +77,11 @@ def test_a_kill_in_the_midst_of_a_streamed_upload_loses_nothing_that_was_safe_an
     with Proxy((address.hostname or "", address.port or 0), bytes_per_s=BYTES_PER_S) as line:
         first = node_in(box, "node-a", memory, line.url)
         job = submit(box, steps=100_000, rank=RANK, checkpoint_every_steps=None)
+        if victim == "trainer":
+            until(box, job, lambda found: found.summary.node_name == "node-a")
+            # It is here before the other one fails, which would else get the job again.
+            node_in(box, "node-b", memory, box.url)
+            waiting.until(lambda: "node-b" in {node.name for node in box.client.nodes.list()})
         safe = until_it_streams(box, job).summary.committed_step
         assert held_in(memory), "the checkpoint that streams lies in memory"
         if victim == "agent":
@@ -85,7 +91,8 @@ def test_a_kill_in_the_midst_of_a_streamed_upload_loses_nothing_that_was_safe_an
                 os.kill(process, signal.SIGKILL)
         while trainers_below(box.home / "node-a"):
             Event().wait(0.01)
-        node_in(box, "node-b", memory, box.url)
+        if victim == "agent":
+            node_in(box, "node-b", memory, box.url)  # removes, as it starts, what the other one has left in memory
         again = until(box, job, lambda found: found.attempts[-1].node_name == "node-b" and found.summary.step > safe)
         assert again.attempts[0].state == ("interrupted" if victim == "agent" else "failed")
         assert again.attempts[-1].from_step >= safe

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gangline.adapters.host.trainer.enclosures import ROOM_TMP
 from gangline.adapters.pools.local import LOG, WORKER, LocalNode, start_node
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
@@ -73,10 +74,17 @@ def trainers_below(home: Path) -> list[int]:
     return found
 
 
-def left_of_runs(home: Path) -> set[str]:
-    """Names of what a run has, anywhere below a node's runs. An idle node has a room for its next run, without any of it."""
-    found = {name for _, folders, files in os.walk(home / "runs") for name in (*folders, *files)}
-    return found & {"spec.json", "inputs", "checkpoints", "output"}
+def below(folder: Path) -> list[Path]:
+    """Return what lies in a folder at any depth; what goes while it is read is passed over, which `rglob` would raise of."""
+    return [Path(of, name) for of, folders, files in os.walk(folder) for name in (*folders, *files)]
+
+
+def left_of_runs(home: Path) -> list[Path]:
+    """Return what lies below a node's runs. Left out is one room with what lies in its /tmp: an idle node has it for its next
+    run."""
+    runs = home / "runs"
+    room = max(runs.glob("room-*"), key=lambda path: int(path.name.removeprefix("room-")), default=runs)
+    return [path for path in below(runs) if path not in (room, room / ROOM_TMP) and room / ROOM_TMP not in path.parents]
 
 
 def digest_of(box: Box, job: str, folder: Path) -> str:
@@ -180,7 +188,7 @@ def test_a_node_that_froze_past_its_lease_and_wakes_changes_nothing(box: Box, tm
         Event().wait(0.05)
     while trainers_below(box.home / "node-a"):
         Event().wait(0.05)
-    assert left_of_runs(box.home / "node-a") == set()
+    assert left_of_runs(box.home / "node-a") == []
     assert (box.client.jobs.get(job), list(box.client.events.list(job)), box.client.logs.get(job)) == facts
     assert [attempt.state for attempt in ended.attempts] == ["interrupted", "succeeded"]
     assert digest_of(box, job, tmp_path / "results") == expected

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from gangline.adapters.host.trainer.enclosures import ROOM_TMP
 from gangline.cli.admin.box import Box
 from gangline.cli.jobs.train import upload_inputs
 from gangline.compose.client import Client
 from tests.conftest import BASE, SUBJECT
+from tests.e2e.test_death import below
 from tests.postgres import Postgres
 from tests.waiting import until
 
@@ -114,18 +116,14 @@ def test_servers_of_one_postgresql_share_no_home_and_need_one_bucket(
 
 def open_to_others(home: Path) -> list[Path]:
     """Return what others may read of a home, but for the log that who started a node keeps in it. A run's own user reads files of the cache
-    by other names; nobody else comes through the folders above them. A sandbox makes folders in a run's own /tmp, to show things there."""
-    others = (
-        path
-        for path in below(home)
-        if path.name != "worker.log" and not (path.is_dir() and "tmp" in path.relative_to(home).parts)
-    )
-    return [path for path in (home, *others) if is_open(path)]
+    by other names; nobody else comes through the folders above them. What a sandbox shows below /tmp has its folders in the room's own."""
 
+    def is_made_by_the_sandbox(path: Path) -> bool:
+        parts = path.relative_to(home).parts
+        return parts[:1] == ("runs",) and parts[2:3] == (ROOM_TMP,) and len(parts) > 3 and path.is_dir()
 
-def below(folder: Path) -> list[Path]:
-    """Return what lies in a folder at any depth; what goes while it is read is passed over, which `rglob` would raise of."""
-    return [Path(of, name) for of, folders, files in os.walk(folder) for name in (*folders, *files)]
+    found = (path for path in (home, *below(home)) if path.name != "worker.log" and not is_made_by_the_sandbox(path))
+    return [path for path in found if is_open(path)]
 
 
 def is_open(path: Path) -> bool:

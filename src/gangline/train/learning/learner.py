@@ -244,13 +244,12 @@ class Learner:
         self.fitted = moment.number
         kept = self.kept.pop(moment.number, 0)
         self.began = bool(kept)
+        # Not those of this step: a LoRA's steps differ in their samples, and a run that resumes must compute as many at a time as before.
+        most = moment.phase.batch_size // self.ranks.count
         known = settled(moment.phase.microbatch, self.limits.get(moment.number, 0), kept)
-        if self.network.fits_by_trial:
-            most = sum(len(some) for some in samples)
-        else:  # this step may have fewer samples than others, and a run that resumes before it must not compute fewer at a time
-            most = moment.phase.batch_size
+        if not self.network.fits_by_trial:
             known = known or most
-        if self.device.type != "cuda":
+        elif self.device.type != "cuda":
             known = known or AT_A_TIME
         self.microbatch = 1
         with self._within_memory(moment):

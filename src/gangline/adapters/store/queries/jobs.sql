@@ -30,6 +30,10 @@ SELECT id, project, name, kind, wanted, spec, spec_hash, state, because, steps, 
        ended_ms, ended_step, removed_ms, owner
 FROM job WHERE id = :id
 
+-- name: job_version
+-- Read it without the spec, which may be long.
+SELECT version FROM job WHERE id = :id
+
 -- name: job_of_attempt
 -- Read the job without its spec, which may be long.
 SELECT job.id, job.project, job.state, job.fencing, job.version, job.attempts_failed, job.attempts_max, job.gpu_memory_gb

@@ -16,7 +16,7 @@ import pytest
 from gangline.adapters.store import open_store, postgres, sqlite
 from gangline.adapters.store.statements import migrations
 from gangline.core.access import Role
-from gangline.service.access.access import _hash
+from gangline.service.access.access import hash_of
 from tests.postgres import Postgres
 
 NUMBERS = [number for number, _ in migrations()]
@@ -77,7 +77,7 @@ def of_version(database: str, version: int) -> None:
     with knowing(version):
         open_store(database).close()
     tokens = [
-        f"INSERT INTO token (hash, role, project, node, made_ms) VALUES ('{_hash(secret)}', '{role}', 'p', "
+        f"INSERT INTO token (hash, role, project, node, made_ms) VALUES ('{hash_of(secret)}', '{role}', 'p', "
         f"{'NULL' if role != 'node' else repr('n')}, 1);"
         for secret, (_, role) in SECRETS.items()
     ]
@@ -131,7 +131,7 @@ def test_tokens_of_before_there_were_roles_open_what_they_opened(database: str) 
     of_version(database, 2)
     store = open_store(database)
     for secret, (role, _) in SECRETS.items():
-        [found] = store.load("credential", hash=_hash(secret))
+        [found] = store.load("credential", hash=hash_of(secret))
         assert found["role"] == role
         assert found["node"] == ("n" if role == "node" else None)
     store.close()

@@ -66,6 +66,7 @@ def make_app(
     app.state.in_flight = InFlight()
     app.state.notice_tests = NoticeTests()
     app.state.followers = Followers(deployment, limits)
+    app.state.streams = [app.state.followers]  # what ends before the server does
     problems.install(app)
     about_attempts = [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]
     app.add_middleware(StraightWay, routes=about_attempts)  # behind the door, which is added next

@@ -94,10 +94,11 @@ class ApiServer(uvicorn.Server):
                 timeout_graceful_shutdown=5,
             )
         )
-        self._followers: Followers = app.state.followers
+        self._streams: list[Followers] = app.state.streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._followers.close()
+        for each in self._streams:
+            each.close()
         await super().shutdown(sockets)
 
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Header, Path, Query, Request
 
 from gangline.api.lanes import Later
 from gangline.api.limits.door import IDENTITY
+from gangline.api.sessions.cookie import token_of
 from gangline.core.access import Role
 from gangline.core.errors import UserError
 from gangline.ports.server import Hold
@@ -29,15 +30,17 @@ def deployment_of(request: Request) -> Deployment:
 
 
 def bearer(request: Request) -> str:
-    """Return the token. Raise `UserError` if the client speaks a newer version of the protocol than this server."""
+    """Return the token, of a session if the request has only its cookie.
+
+    Raise `UserError` if the client speaks a newer version of the protocol than this server.
+    """
     spoken = request.headers.get(protocol.HEADER, "")
     if spoken.isdecimal() and len(spoken) < 9 and int(spoken) > protocol.VERSION:
         raise UserError(
             f"this server speaks version {protocol.VERSION} of the protocol, and the request has version {spoken}",
             hint="upgrade the server first, then workers and clients",
         )
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return token_of(request.headers)
 
 
 class RememberedNodes:
@@ -97,7 +100,12 @@ def _reach(needed: Role):
     ) -> Later[str | None]:
         """Return the project. `Gangline-Project` selects one for operators; all other keys belong to one project."""
         deployment = deployment_of(request)
-        return Later(cache(lambda: reachable_project(deployment, identity.get(), gangline_project)))
+
+        def find() -> str | None:
+            found = identity.get()
+            return reachable_project(deployment, found, gangline_project or found.chosen)
+
+        return Later(cache(find))
 
     return projects
 

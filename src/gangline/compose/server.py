@@ -49,6 +49,7 @@ def run_server(
     with needing("server"):
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
+        from gangline.web.page import add_page
     from gangline.adapters.objects.local import LocalObjects
     from gangline.adapters.package import InstalledPackage
     from gangline.service.deployment import RentedPool
@@ -74,6 +75,7 @@ def run_server(
             app = make_app(
                 deployment, served, settings.limits, package=InstalledPackage(home / "wheels"), url=of.url.rstrip("/")
             )
+            add_page(app, deployment, settings.limits, over_http=of.page_over_http)
             serve(app, deployment, listening, ready=lambda: ready(access), stopping=near.stop_all)
 
 

@@ -1,6 +1,7 @@
 """The door of the application: the checks that a request passes before its body is parsed, or even read.
 
     rate of its key or address         429 and Retry-After
+    that a page of ours sent it        403, where a cookie is all that says who sends it
     declared length of its body        413
     key, if it has a body              401
     body, as it arrives                413, or 408 if it arrives too slowly
@@ -27,6 +28,7 @@ from gangline.api.answers.problems import of_our
 from gangline.api.lanes import USERS, WORKERS
 from gangline.api.limits.rates import RateLimiter
 from gangline.api.limits.routes import RequestBounds, bounds_of
+from gangline.api.sessions.cookie import refuse_forged, token_of
 from gangline.core.access import Role
 from gangline.core.errors import GanglineError, TooLarge, TooMany, TooSlow
 from gangline.core.server.limits import Limits
@@ -61,7 +63,7 @@ class Door:
         self._remembers_node = remembers_node
         self._keys = RateLimiter(limits.key_rate_per_s, limits.key_burst)
         self._addresses = RateLimiter(limits.address_rate_per_s, limits.address_burst)
-        self._large = {sender: asyncio.Lock() for sender in self._recognize}
+        self._large = {sender: asyncio.Lock() for sender in self._recognize}  # a guest's body is small
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,6 +75,7 @@ class Door:
                 await self._app(scope, self._while_it_comes(receive, bounds.body_bytes_max), send)
                 return
             self._check_rate(scope, headers, bounds)
+            refuse_forged(scope["method"], headers)
             entering, size = await self._entering(scope, headers, receive, bounds)
         except ClientDisconnect:
             return
@@ -197,8 +200,7 @@ def _too_large(bytes_max: int) -> TooLarge:
 
 def _token(headers: Headers, *, hashed: bool = True) -> str:
     """Return the request's token, by default its SHA-256, so that no table of buckets has secrets."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    token = token.strip() if scheme.lower() == "bearer" else ""
+    token = token_of(headers)
     return sha256(token.encode()).hexdigest() if token and hashed else token
 
 

@@ -8,12 +8,14 @@ from gangline.core.server.limits import Limits
 
 BATCH_PATH = "/v1/jobs/batch"
 JOIN_PATH = "/v1/nodes"
-SenderKind = Literal["heartbeat", "worker", "user", "signed"]
+SIGN_IN_PATH = "/sign-in"
+SIGN_IN_BYTES_MAX = 10_000
+SenderKind = Literal["heartbeat", "worker", "user", "guest", "signed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBounds:
-    """The limits of a request.
+    """The limits of a request. A guest has no key yet.
 
     `needed` is the role that the hint for an invalid token names. If `whole`, the body is read before the route runs, up to
     `body_bytes_max` bytes; else the route reads it as it arrives.
@@ -33,6 +35,8 @@ def bounds_of(path: str, limits: Limits) -> RequestBounds:
         if path.endswith("/heartbeats"):
             return RequestBounds(sender="heartbeat", body_bytes_max=limits.heartbeat_bytes_max)
         return RequestBounds(sender="worker", body_bytes_max=limits.worker_json_bytes_max)
+    if path == SIGN_IN_PATH:
+        return RequestBounds(sender="guest", body_bytes_max=SIGN_IN_BYTES_MAX)
     if path == BATCH_PATH:
         return RequestBounds(sender="user", body_bytes_max=limits.batch_bytes_max, whole=False)
     return RequestBounds(

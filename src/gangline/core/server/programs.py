@@ -109,6 +109,11 @@ class ServerProgram:
         SettingOrigin("GANGLINE_URL"),
         "Nodes that are rented elsewhere reach the server at this address; without it, only workers of this machine do.",
     ] = ""
+    page_over_http: Annotated[
+        Switch,
+        SettingOrigin("GANGLINE_PAGE_OVER_HTTP", read=_truth),
+        "Whether people may sign in to the page over plain http from other machines, where others on the way can read their keys.",
+    ] = False
     pool_secrets: Annotated[
         Path | None,
         SettingOrigin("GANGLINE_POOL_SECRETS", read=Path),

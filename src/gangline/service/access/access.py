@@ -5,7 +5,7 @@ The store has only their hashes. The secrets are random, so a plain SHA-256 is e
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gangline.core.access import CALLED, KeyRole, Role, Standing, permits, standing
@@ -19,6 +19,8 @@ from gangline.service.deployment import Deployment
 
 DEFAULT_PROJECT = "default"
 DEFAULT_POOL = "default"
+SESSION_BEGINS = "gl_session_"
+"""How the secret of a session begins, as `Deployment.new_secret` makes it."""
 FIRST_NAMES: dict[Role, str] = {"operator": "first operator", "join": "made at the first start"}
 """The names of the key and the join token that a server makes by itself. Jobs show the key's as their owner."""
 
@@ -26,7 +28,7 @@ FIRST_NAMES: dict[Role, str] = {"operator": "first operator", "join": "made at t
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The holder of a credential. `project` is None for an operator; a join token has a `pool`, and a rented node's its `rental` too; a
-    node's token has a `node`.
+    node's token has a `node`. `chosen` is the project that an operator has chosen for a session.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Identity:
     node: str | None
     used_ms: int | None
     rental: str | None
+    chosen: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +80,13 @@ def permitted(identity: Identity, needed: Role) -> Identity:
 
 
 def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) -> Identity:
-    """Return the holder of this secret.
+    """Return the holder of this secret, which is that of a credential or of a session.
 
     Raise `Denied` if it is unknown, revoked or expired, with a hint where to get one for the role `needed`.
     """
-    rows = deployment.store.load("credential", hash=_hash(secret)) if secret else []
+    if secret.startswith(SESSION_BEGINS):
+        return _of_session(deployment, secret, now_ms)
+    rows = deployment.store.load("credential", hash=hash_of(secret)) if secret else []
     if not rows:
         raise _unknown(needed, given=bool(secret))
     found = rows[0]
@@ -92,7 +97,22 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
         raise Denied("this node was given up", hint="start the worker again; it then joins as a new node")
     if found["rental_ended"]:
         raise Denied("this server no longer rents this node", hint="its provider was asked to stop it")
-    return Identity(**{name: found[name] for name in Identity.__slots__})
+    return _identity(found)
+
+
+def _of_session(deployment: Deployment, secret: str, now_ms: int) -> Identity:
+    rows = deployment.store.load("session", hash=hash_of(secret))
+    if not rows or rows[0]["ends_ms"] <= now_ms:
+        raise Denied("this session has ended", hint="sign in again")
+    found = rows[0]
+    lost = standing(found["expires_ms"], found["revoked_ms"], now_ms)
+    if lost != "valid":
+        raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another, and sign in with that")
+    return replace(_identity(found), chosen=found["chosen"])
+
+
+def _identity(found: Row) -> Identity:
+    return Identity(**{name: found[name] for name in Identity.__slots__ if name != "chosen"})
 
 
 def lost_credentials(deployment: Deployment, ids: Sequence[str], now_ms: int) -> set[str]:
@@ -231,17 +251,17 @@ def _adding(
     terms: Terms = NO_TERMS,
 ) -> Write:
     owner = {"project": project, "pool": pool, "node": node, "rental": rental}
-    identity = {"id": _id(role, secret), "hash": _hash(secret), "role": role, "name": name}
+    identity = {"id": _id(role, secret), "hash": hash_of(secret), "role": role, "name": name}
     return write("add_credential", **identity, **owner, **terms.columns(), expires_ms=expires_ms, now=now_ms)
 
 
-def _hash(secret: str) -> str:
+def hash_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _id(role: Role, secret: str) -> str:
     kind = role if role in ("join", "node") else "key"
-    return f"{kind}-{_hash(secret)[:16]}"
+    return f"{kind}-{hash_of(secret)[:16]}"
 
 
 def _ends_ms(lasts_s: float | None, now_ms: int) -> int | None:

@@ -24,6 +24,27 @@ ON CONFLICT (hash) DO NOTHING
 -- name: use_credential
 UPDATE credential SET used_ms = :now WHERE id = :id
 
+-- name: session
+-- Read the session with this hash, and the key for which it stands.
+SELECT credential.id, credential.role, credential.project, credential.pool, credential.node, credential.expires_ms,
+       credential.revoked_ms, credential.used_ms, credential.rental, session.project AS chosen, credential.name,
+       session.expires_ms AS ends_ms
+FROM session JOIN credential ON credential.id = session.credential
+WHERE session.hash = :hash
+
+-- name: add_session
+INSERT INTO session (hash, credential, project, made_ms, expires_ms) VALUES (:hash, :credential, :project, :now, :expires_ms)
+
+-- name: choose_project
+UPDATE session SET project = :project WHERE hash = :hash
+
+-- name: end_session
+DELETE FROM session WHERE hash = :hash
+
+-- name: forget_sessions
+-- Delete the sessions that have expired.
+DELETE FROM session WHERE expires_ms <= :now
+
 -- name: keys
 -- List the keys of a project; without a project, all keys including the operators'.
 SELECT id, role, name, project, made_ms, expires_ms, revoked_ms, used_ms FROM credential

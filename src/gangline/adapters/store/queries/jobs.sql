@@ -19,6 +19,12 @@ FROM job LEFT JOIN attempt ON attempt.job = job.id AND attempt.fencing = job.fen
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
 WHERE job.id = :id
 
+-- name: progress_of_project
+-- Read how far the nodes at work on the jobs of a project have come.
+SELECT attempt.job, lease.phase, lease.step, lease.loss, lease.stop_kind
+FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+WHERE lease.rank = 0 AND job.project = :project AND job.kind <> 'sample'
+
 -- name: job_of_request
 SELECT id, COALESCE(photo_import.asked, spec_hash) AS spec_hash, fingerprint FROM job LEFT JOIN photo_import ON photo_import.job = job.id
 WHERE project = :project AND request = :request

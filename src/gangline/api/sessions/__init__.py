@@ -1,0 +1,1 @@
+"""Sessions of the page, as a browser sends them."""

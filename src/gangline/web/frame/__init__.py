@@ -1,0 +1,1 @@
+"""What every screen stands in: who looks at it, how it is rendered, its files, and its errors."""

@@ -1,0 +1,100 @@
+"""Write numbers as the page shows them, in few characters of equal width."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+from gangline.core.money.cost import CostPart
+
+
+def money(usd: float | None) -> str:
+    """Return dollars with at least two digits that mean something.
+
+    >>> money(12.3456), money(0.31), money(0.0042), money(0.0000042), money(0)
+    ('$12.35', '$0.31', '$0.0042', '$0.0000042', '$0.00')
+    """
+    if usd is None:
+        return "–"
+    if abs(usd) >= 0.1 or usd == 0:
+        return f"${usd:,.2f}"
+    digits = next((digits for digits in range(3, 8) if abs(usd) >= 0.1 ** (digits - 1)), 7)
+    return f"${usd:.{digits}f}"
+
+
+def cost_shown(usd: float, lacks: Sequence[CostPart]) -> str:
+    """Return the known part of a cost, and that there is more of it."""
+    if "node time" not in lacks:
+        return money(usd)
+    return f"over {money(usd)}" if usd else "no price"
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration in its two largest units.
+
+    >>> span(4.2), span(75), span(3700), span(90_000), span(None)
+    ('4 s', '1 min 15 s', '1 h 02 min', '1 d 1 h', '–')
+    """
+    if seconds is None:
+        return "–"
+    whole = max(0, round(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def pace(seconds: float | None) -> str:
+    """Return seconds per step, with three digits.
+
+    >>> pace(1.2345), pace(0.0456), pace(12.34), pace(None)
+    ('1.23 s', '0.046 s', '12.3 s', '–')
+    """
+    if seconds is None:
+        return "–"
+    return f"{seconds:.{1 if seconds >= 10 else 2 if seconds >= 1 else 3}f} s"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.0%}"
+
+
+def moment(at_ms: int | None) -> Markup:
+    """Return a point in time as an element that the browser shows in its reader's zone; in UTC without scripts."""
+    if at_ms is None:
+        return Markup("–")
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return Markup('<time datetime="{}">{}</time>').format(
+        f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z", f"{at:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+def ago(at_ms: int | None, now_ms: int) -> Markup:
+    """Return how long ago something was, which the browser counts on."""
+    if at_ms is None:
+        return Markup("–")
+    return Markup('<span data-since="{}">{}</span>').format(at_ms, span((now_ms - at_ms) / 1000))
+
+
+def sparkline(values: Sequence[float], width: int = 72, height: int = 20) -> Markup:
+    """Return a small curve of values at equal distances, as SVG without style; empty for fewer than two."""
+    if len(values) < 2:
+        return Markup("")
+    low, high = min(values), max(values)
+    scale = (height - 2) / (high - low) if high > low else 0.0
+    step = width / (len(values) - 1)
+    points = " ".join(
+        f"{place * step:.1f},{height - 1 - (value - low) * scale:.1f}" for place, value in enumerate(values)
+    )
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-hidden="true">'
+        '<polyline points="{points}" fill="none"/></svg>'
+    ).format(w=width, h=height, points=escape(points))

@@ -1,0 +1,51 @@
+"""Read what a form of the page sends: names and values, URL-encoded (WHATWG URL Standard, 5.1)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, Request
+
+from gangline.core.errors import BadInput
+
+FIELDS_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class SentForm:
+    """The fields of a form, in the order in which they stand there. A name may have several values."""
+
+    fields: Sequence[tuple[str, str]]
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return the last value of a field, without white space around it."""
+        return next((value.strip() for given, value in reversed(self.fields) if given == name), default)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        return tuple(value for given, value in self.fields if given == name)
+
+    def number(self, name: str) -> float | None:
+        """Return a number; None for an empty field. Raise `BadInput`."""
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            raise BadInput(f"{name}: {text!r} is not a number") from None
+
+    def given(self) -> Mapping[str, str]:
+        """Return the fields that are not empty, each with its last value."""
+        return {name: value.strip() for name, value in self.fields if value.strip()}
+
+
+async def _sent(request: Request) -> SentForm:
+    try:
+        text = (await request.body()).decode()
+        return SentForm(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict"))
+    except (UnicodeDecodeError, ValueError):
+        raise BadInput("this is not a form that the page can have sent", hint="load the page again") from None
+
+
+Sent = Annotated[SentForm, Depends(_sent)]

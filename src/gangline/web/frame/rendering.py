@@ -1,0 +1,65 @@
+"""Render templates. What comes from outside is escaped everywhere; a name that a template does not get is an error."""
+
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from gangline.core.display import printable
+from gangline.core.words import counted, size_words
+from gangline.version import VERSION
+from gangline.web.frame import figures
+from gangline.web.frame.assets import asset_address
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("gangline.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "money": figures.money,
+        "span": figures.span,
+        "pace": figures.pace,
+        "number": figures.number,
+        "percent": figures.percent,
+        "moment": figures.moment,
+        "size": size_words,
+        "shown": printable,
+        "query": urlencode,
+    }
+    made.globals |= {
+        "asset": asset_address,
+        "ago": figures.ago,
+        "cost": figures.cost_shown,
+        "sparkline": figures.sparkline,
+        "counted": counted,
+        "version": VERSION,
+    }
+    return made
+
+
+@cache
+def _template(name: str) -> Template:
+    return _environment().get_template(name)
+
+
+def rendered(name: str, /, **values: Any) -> str:
+    """Return a template of `templates` with these values."""
+    return _template(name).render(values)
+
+
+def block(name: str, part: str, /, **values: Any) -> str:
+    """Return one macro of a template: a fragment that the whole page and its stream have in common."""
+    return str(getattr(_module(name), part)(**values))
+
+
+@cache
+def _module(name: str) -> Any:
+    return _template(name).module

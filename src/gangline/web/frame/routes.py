@@ -1,0 +1,133 @@
+"""Routes of the page: they run in a lane as those of the API do, answer in HTML, and say what the API answers the same to.
+
+A whole page that is refused is a page with the error; a part of one, that a script asked for, is a problem (RFC 9457) that the page shows
+beside what is there, so that nothing typed is lost.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from gangline.api.answers.problems import of_expected, of_our
+from gangline.api.lanes import REPORTS, USERS, Lane, LaneRoute
+from gangline.core.errors import Denied, GanglineError, NotFound
+from gangline.web.frame.rendering import rendered
+from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Look, sign_in_address
+from gangline.wire.problem import of_error
+
+log = logging.getLogger("gangline.web")
+HTML = "text/html"
+LIKE = "x-like"
+"""The name under which a route says which routes of the API it stands for."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:{buckets}; connect-src 'self'{buckets}; "
+    "font-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Cache-Control": "no-store",
+    "Vary": "HX-Request",
+}
+
+
+class PageRoute(LaneRoute):
+    """A route whose answers, and whose errors, are HTML."""
+
+    lane: ClassVar[Lane] = USERS
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def answer_html(request: Request) -> Response:
+            try:
+                found = await answer(request)
+            except (GanglineError, RequestValidationError) as error:
+                found = _refused(request, error)
+            except Exception:
+                log.exception("%s %s failed", request.method, request.url.path)
+                found = _refused(request, GanglineError("the server failed; its log says why"))
+            return guarded(request, found)
+
+        return answer_html
+
+
+class SlowPageRoute(PageRoute):
+    """A route that may read very many rows: one request at a time, so that all others have their threads."""
+
+    lane = REPORTS
+
+
+def page_router(route_class: type[PageRoute] = PageRoute) -> APIRouter:
+    return APIRouter(route_class=route_class, include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def like(*routes: str) -> dict[str, Any]:
+    """Return the options of a route that asks what these routes of the API ask: whoever may not use all of them is refused.
+
+    A test compares the answers of both to everybody.
+    """
+    return {"openapi_extra": {LIKE: list(routes)}}
+
+
+def screen(look: Look, name: str, /, **values: Any) -> HTMLResponse:
+    """Return the page of a screen."""
+    return HTMLResponse(rendered(name, look=look, **values))
+
+
+def part(name: str, /, **values: Any) -> HTMLResponse:
+    """Return a part of a page."""
+    return HTMLResponse(rendered(name, **values))
+
+
+def moved_to(address: str) -> Response:
+    """Return the answer to a form of the page that sends the browser to another screen."""
+    return Response(status_code=204, headers={"HX-Redirect": address})
+
+
+def toast(text: str) -> Response:
+    """Return the answer to something that was done: the page says so for a while. What changed comes with its stream."""
+    return Response(status_code=204, headers={"HX-Trigger": json.dumps({"toast": {"text": text}})})
+
+
+def wants_part(request: Request) -> bool:
+    """Return whether a script asks, for a part of the page that is open."""
+    return "hx-request" in request.headers and request.headers.get("hx-request-type") != "full"
+
+
+def _refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
+    if "hx-request" in request.headers or HTML not in request.headers.get("accept", ""):
+        return of_expected(error)
+    if isinstance(error, Denied):
+        return RedirectResponse(sign_in_address(request), status_code=303)
+    if isinstance(error, RequestValidationError):
+        error = NotFound("the address of this page is not one that it understands", hint="check it, or go to the jobs")
+    return error_page(request, error)
+
+
+def error_page(request: Request, error: GanglineError) -> Response:
+    found = of_error(error)
+    theme = request.cookies.get(THEME_COOKIE)
+    answer = HTMLResponse(
+        rendered("frame/error.html", problem=found, theme=theme if theme in THEMES else ""), status_code=found.status
+    )
+    for name in ("Retry-After", "Connection"):
+        if name in (headers := of_our(error).headers):
+            answer.headers[name] = headers[name]
+    return answer
+
+
+def guarded(request: Request, answer: Response) -> Response:
+    """Return the answer with the headers that tell a browser what a page may load and who may frame it."""
+    buckets = "".join(f" {origin}" for origin in getattr(request.app.state, "buckets", ()))
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)
+    answer.headers["Content-Security-Policy"] = POLICY.format(buckets=buckets)
+    return answer

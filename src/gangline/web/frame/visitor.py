@@ -1,0 +1,85 @@
+"""Who looks at the page: the role and the project of the session, and what is shown around every screen."""
+
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Depends, Request
+
+from gangline.api.lanes import Later
+from gangline.api.sessions.cookie import csrf_token, session_of
+from gangline.api.who import ViewerLater, ViewerOfLater, deployment_of
+from gangline.core.access import KeyRole, permits
+from gangline.service.access.access import Identity
+from gangline.service.access.projects import projects
+from gangline.service.deployment import Deployment
+
+THEMES = ("light", "dark")
+THEME_COOKIE = "gangline_theme"
+SHOWN_PROJECTS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at the page: of a session with this `identity`, at this `project`, at `now_ms`. `screen` is the address that is open.
+
+    `projects` are those that an operator may choose. `replay` names the simulated scenario that is shown; nothing can be changed in it.
+    """
+
+    identity: Identity
+    project: str
+    projects: tuple[str, ...]
+    csrf: str
+    theme: str
+    now_ms: int
+    screen: str
+    replay: str = ""
+
+    @property
+    def role(self) -> KeyRole:
+        return self.identity.role  # type: ignore[return-value] # a session is of a key
+
+    def may(self, needed: KeyRole) -> bool:
+        """Return whether the session may do what needs this role."""
+        return not self.replay and permits(self.role, needed)
+
+    def sees(self, needed: KeyRole) -> bool:
+        """Return whether the session may read what needs this role."""
+        return permits(self.role, needed)
+
+
+def sign_in_address(request: Request) -> str:
+    """Return the address of the sign-in that comes back to the screen that was asked for."""
+    screen = _screen(request)
+    return "/sign-in" if screen == "/" else f"/sign-in?next={quote(screen, safe='')}"
+
+
+async def _look(request: Request, viewer: ViewerLater, project: ViewerOfLater) -> Later[Look]:
+    deployment, session, theme = deployment_of(request), session_of(request.headers), request.cookies.get(THEME_COOKIE)
+
+    def find() -> Look:
+        identity = viewer.get()
+        return Look(
+            identity=identity,
+            project=project.get(),
+            projects=_projects(deployment) if identity.project is None else (),
+            csrf=csrf_token(session) if session else "",
+            theme=theme if theme in THEMES else "",
+            now_ms=deployment.store.now_ms(),
+            screen=_screen(request),
+            replay=request.app.state.replay,
+        )
+
+    return Later(find)
+
+
+def _projects(deployment: Deployment) -> tuple[str, ...]:
+    return tuple(each.project for each in projects(deployment)[:SHOWN_PROJECTS_MAX])
+
+
+def _screen(request: Request) -> str:
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+Looking = Annotated[Look, Depends(_look)]
+LookingLater = Annotated[Later[Look], Depends(_look)]

@@ -1,0 +1,37 @@
+"""The filters of the list as a form of the page sends them: a field that is empty is none."""
+
+from typing import Annotated, get_args
+
+from fastapi import Depends, Request
+
+from gangline.api.jobs.filters import FILTER_TEXTS_MAX, FilterTexts
+from gangline.core.display import NAME_MAX
+from gangline.core.job import JobState
+
+STATES: tuple[JobState, ...] = get_args(JobState)
+
+
+async def _asked(request: Request) -> FilterTexts:
+    given = [(name, value.strip()[:NAME_MAX]) for name, value in request.query_params.multi_items()]
+    texts = {name: value for name, value in given if value}
+    states = dict.fromkeys(value for name, value in given if name == "state")
+    return FilterTexts(
+        state=tuple(state for state in STATES if state in states),
+        kind=texts.get("kind"),
+        owner=texts.get("owner"),
+        label=tuple(text for name, value in given if name == "label" for text in value.split())[:FILTER_TEXTS_MAX],
+        since=texts.get("since"),
+        until=texts.get("until"),
+        named=texts.get("named"),
+        search=texts.get("search"),
+    )
+
+
+def as_pairs(asked: FilterTexts) -> list[tuple[str, str]]:
+    """Return the filters as the fields of an address, those that are set."""
+    one = {name: getattr(asked, name) for name in ("kind", "owner", "since", "until", "named", "search")}
+    several = [("state", each) for each in asked.state] + [("label", each) for each in asked.label]
+    return [*several, *((name, value) for name, value in one.items() if value)]
+
+
+AskedFilters = Annotated[FilterTexts, Depends(_asked)]

@@ -1,0 +1,118 @@
+"""The list of jobs: its page, more of it, its stream, and what is done to several at once."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Header, Query, Request, Response
+
+from gangline.api.jobs.filters import FilterTexts
+from gangline.api.lanes import USERS
+from gangline.api.who import MemberOf, Now, ThisDeployment
+from gangline.core.errors import BadInput, GanglineError
+from gangline.core.jobs.lists.cursor import CURSOR_MAX
+from gangline.core.specs.kinds import SUBMITTED
+from gangline.core.words import counted
+from gangline.service.jobs import query, steer, wishes
+from gangline.service.jobs.lists.page import page_of_jobs
+from gangline.web.frame.forms import Sent
+from gangline.web.frame.routes import like, page_router, part, screen, toast
+from gangline.web.frame.visitor import Looking, LookingLater
+from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
+from gangline.web.jobs.listed import FIRST, JobsScreen
+from gangline.web.live.hub import Hub
+
+router = page_router()
+MORE = 100
+ACTED_MAX = 500
+ACTIONS: dict[str, Callable[..., Any]] = {
+    "pause": steer.pause,
+    "resume": steer.resume,
+    "cancel": steer.cancel,
+    "finish": wishes.ask_to_finish,
+    "save": wishes.ask_to_save,
+    "sample": wishes.ask_for_samples,
+}
+"""What is done to jobs from the list, each by the use case that does it to one."""
+DONE = {
+    "pause": "paused",
+    "resume": "resumed",
+    "cancel": "canceled",
+    "finish": "asked to finish",
+    "save": "asked to save",
+    "sample": "asked for pictures",
+}
+
+
+@router.get("/", **like("GET /v1/jobs"))
+def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) -> Response:
+    """Show the newest jobs that the filters let through."""
+    page = page_of_jobs(deployment, look.project, asked.read(look.identity), look.now_ms, limit=FIRST)
+    return screen(
+        look,
+        "jobs/list.html",
+        page=page,
+        asked=asked,
+        filters=as_pairs(asked),
+        may=look.may("member"),
+        next=_more(asked, page.next),
+        states=STATES,
+        kinds=[each.name for each in SUBMITTED],
+    )
+
+
+@router.get("/jobs/more", **like("GET /v1/jobs"))
+def show_more_jobs(
+    deployment: ThisDeployment,
+    look: Looking,
+    asked: AskedFilters,
+    cursor: Annotated[str, Query(max_length=CURSOR_MAX)],
+) -> Response:
+    """Show the jobs after those that are shown already."""
+    page = page_of_jobs(deployment, look.project, asked.read(look.identity), look.now_ms, limit=MORE, cursor=cursor)
+    return part("jobs/rows.html", page=page, may=look.may("member"), next=_more(asked, page.next))
+
+
+@router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause"))
+def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent) -> Response:
+    """Do one thing to each of the selected jobs. What one of them refuses is said, and the others are done."""
+    action, jobs = sent.text("action"), tuple(dict.fromkeys(sent.texts("job")))
+    if action not in ACTIONS or len(jobs) > ACTED_MAX:
+        raise BadInput(f"at most {ACTED_MAX} jobs can be selected, and something must be done to them")
+    refused = list[GanglineError]()
+    for job in jobs:
+        try:
+            query.owned(deployment, project, job)
+            ACTIONS[action](deployment, job, now)
+        except GanglineError as error:
+            refused.append(error)
+    if refused and len(refused) == len(jobs):
+        raise refused[0]
+    why = f"; {counted(len(refused), 'job')} not: {refused[0]}" if refused else ""
+    return toast(f"{counted(len(jobs) - len(refused), 'job')} {DONE[action]}{why}")
+
+
+@router.get("/live/jobs", **like("GET /v1/jobs"))
+async def follow_jobs(
+    request: Request,
+    deployment: ThisDeployment,
+    look: LookingLater,
+    asked: AskedFilters,
+    last_event_id: Annotated[str, Header(max_length=100)] = "",
+) -> Response:
+    """Follow the list. The stream ends with the key of its session."""
+    seen = await USERS.run(look.get)
+    hub: Hub = request.app.state.hub
+    filters = await USERS.run(lambda: asked.read(seen.identity))
+    may = seen.may("member")
+    return await hub.follow(
+        ("jobs", seen.project, may, filters),
+        lambda: JobsScreen(seen.project, filters, may=may),
+        key=seen.identity.id,
+        last=last_event_id,
+    )
+
+
+def _more(asked: FilterTexts, cursor: str | None) -> str:
+    """Return the address of the next jobs; empty if there are none."""
+    return f"/jobs/more?{urlencode([*as_pairs(asked), ('cursor', cursor)])}" if cursor else ""

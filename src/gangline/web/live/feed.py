@@ -1,0 +1,52 @@
+"""Find out which jobs of a project have changed: by its new facts, and by how far the nodes at work on it have come."""
+
+from dataclasses import dataclass, field
+
+from gangline.service.deployment import Deployment
+from gangline.service.facts import facts_after, last_fact
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The ids of the `jobs` that changed; `listed` says that some began, ended or moved on, so that lists may have others now."""
+
+    jobs: frozenset[str] = frozenset()
+    listed: bool = False
+
+    def __or__(self, other: "Changes") -> "Changes":
+        return Changes(self.jobs | other.jobs, self.listed or other.listed)
+
+
+NO_CHANGES = Changes()
+
+
+@dataclass(slots=True)
+class ProjectFeed:
+    """What is known of a project's jobs since the last look, for all screens that show them."""
+
+    project: str
+    fact: int = -1
+    progress: dict[str, tuple[object, ...]] = field(default_factory=dict)
+
+    def look(self, deployment: Deployment) -> Changes:
+        """Return what changed since the last look. The first one finds nothing: each screen has just been read as a whole."""
+        found = self._facts(deployment)
+        before, self.progress = self.progress, self._progress(deployment)
+        moved = {job for job, now in self.progress.items() if before.get(job) != now} | (
+            before.keys() - self.progress.keys()
+        )
+        return found | Changes(frozenset(moved)) if before or found.listed else found
+
+    def _facts(self, deployment: Deployment) -> Changes:
+        if self.fact < 0:
+            self.fact = last_fact(deployment, self.project)
+            return NO_CHANGES
+        found = facts_after(deployment, self.project, self.fact)
+        if not found:
+            return NO_CHANGES
+        self.fact = found[-1].number
+        return Changes(frozenset(fact.job for fact in found), listed=True)
+
+    def _progress(self, deployment: Deployment) -> dict[str, tuple[object, ...]]:
+        rows = deployment.store.load("progress_of_project", project=self.project)
+        return {row["job"]: (row["phase"], row["step"], row["loss"], row["stop_kind"]) for row in rows}

@@ -1,0 +1,34 @@
+"""Add the page to the application of a server."""
+
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI
+
+from gangline.core.server.limits import Limits
+from gangline.service.deployment import Deployment
+from gangline.web.frame import assets
+from gangline.web.jobs import routes as job_list
+from gangline.web.live.hub import Hub
+from gangline.web.session import routes as session
+
+ROUTERS = (assets.router, session.router, job_list.router)
+
+
+def add_page(
+    app: FastAPI, deployment: Deployment, limits: Limits, *, over_http: bool = False, replay: str = ""
+) -> None:
+    """Add the routes of the page. `over_http` allows signing in over plain http from other machines; `replay` names the simulated scenario
+    that this server shows."""
+    app.state.hub = Hub(deployment, limits)
+    app.state.streams.append(app.state.hub)
+    app.state.page_over_http = over_http
+    app.state.replay = replay
+    app.state.buckets = _buckets(deployment)
+    for router in ROUTERS:
+        app.include_router(router)
+
+
+def _buckets(deployment: Deployment) -> tuple[str, ...]:
+    """Return the origin from which browsers load pictures and results by signed addresses, if that is not this server."""
+    parts = urlsplit(deployment.objects.sign_get("page", now_ms=0, seconds=1).url)
+    return (f"{parts.scheme}://{parts.netloc}",) if parts.netloc else ()

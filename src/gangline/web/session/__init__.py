@@ -1,0 +1,1 @@
+"""Sign in, sign out, choose a project and a theme."""

@@ -1,0 +1,54 @@
+// The browser keeps the clock: durations count on, times are in the reader's zone. The server's clock counts, whatever this machine's says.
+const started = Number(document.body.dataset.now) || Date.now();
+const born = performance.now();
+
+export function now() {
+  return started + (performance.now() - born);
+}
+
+export function span(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  const days = Math.floor(whole / 86400), hours = Math.floor(whole / 3600) % 24, minutes = Math.floor(whole / 60) % 60, rest = whole % 60;
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${String(minutes).padStart(2, "0")} min`;
+  return minutes ? `${minutes} min ${String(rest).padStart(2, "0")} s` : `${rest} s`;
+}
+
+const today = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const other = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit" });
+const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function showTimes(root) {
+  for (const element of root.querySelectorAll("time[datetime]:not([data-shown])")) {
+    const at = new Date(element.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const same = at.toDateString() === new Date(now()).toDateString();
+    write(element, (same ? today : other).format(at));
+    element.title = whole.format(at);
+    element.dataset.shown = "";
+  }
+}
+
+function tick() {
+  const at = now();
+  for (const element of document.querySelectorAll("[data-since]")) write(element, span((at - Number(element.dataset.since)) / 1000));
+  for (const element of document.querySelectorAll("[data-left]")) {
+    if (element.seenLeft !== element.dataset.left) {
+      element.seenLeft = element.dataset.left; // a new estimate: count down from here
+      element.endsAt = at + Number(element.dataset.left) * 1000;
+    }
+    write(element, span((element.endsAt - at) / 1000));
+  }
+}
+
+export function startClock() {
+  showTimes(document);
+  tick();
+  setInterval(() => { if (!document.hidden) tick(); }, 1000);
+  document.body.addEventListener("htmx:after:swap", () => { showTimes(document); tick(); });
+  document.body.addEventListener("htmx:sse:after:message", () => { showTimes(document); tick(); });
+}

@@ -1,0 +1,114 @@
+"""Sign-in to the page: a session is its key's, no other site uses it, and it ends with the key."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gangline.api.sessions.cookie import csrf_token
+from tests.service.conftest import JOIN, OPERATOR, Service
+from tests.service.web.conftest import Browser
+
+
+def test_the_page_asks_for_a_key_and_comes_back_to_the_screen_that_was_asked_for(page: Service) -> None:
+    browser = Browser(page)
+    sent = browser.get("/?state=running")
+    assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in?next=%2F%3Fstate%3Drunning")
+    form = browser.get(sent.headers["location"])
+    assert 'name="next" value="/?state=running"' in form.text
+    answer = browser.sign_in(OPERATOR, next="/?state=running")
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/?state=running")
+    assert browser.get("/").status_code == 200
+
+
+def test_no_script_reads_the_cookie_and_no_other_site_sends_it_with_a_form(page: Service) -> None:
+    cookie = Browser(page).sign_in(OPERATOR).headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Path=/" in cookie
+    assert "Secure" not in cookie  # over plain http, which this operator allows
+
+
+@pytest.mark.parametrize(
+    "to", ["//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example", "javascript:x", ""]
+)
+def test_no_link_leads_through_the_sign_in_to_another_site(page: Service, to: str) -> None:
+    assert Browser(page).sign_in(OPERATOR, next=to).headers["hx-redirect"] == "/"
+
+
+@pytest.mark.parametrize(("key", "status"), [("", 401), ("gl_operator_wrong", 401), (JOIN, 403)])
+def test_who_has_no_key_of_people_does_not_sign_in(page: Service, key: str, status: int) -> None:
+    answer = Browser(page).sign_in(key)
+    assert answer.status_code == status and "set-cookie" not in answer.headers and answer.json()["detail"]
+
+
+def test_a_form_of_another_site_signs_nobody_in(page: Service) -> None:
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://elsewhere.example"}):
+        assert Browser(page, headers=headers).sign_in(OPERATOR).status_code == 403
+
+
+def test_a_request_of_another_site_changes_nothing(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    browser, job = signed_in("member"), page.submit()
+    assert browser.post("/jobs/actions", forged=True, job=job, action="cancel").status_code == 403
+    api = page.http.post(f"/v1/jobs/{job}/cancel", headers={"Cookie": f"gangline={browser.session}"})
+    assert api.status_code == 403 and page.state(job) == "queued"
+    assert browser.post("/jobs/actions", job=job, action="cancel").status_code == 204
+    assert page.state(job) == "canceled"
+
+
+def test_a_session_opens_the_api_as_its_key_does(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    browser, job = signed_in("viewer"), page.submit()
+    cookie = {"Cookie": f"gangline={browser.session}"}
+    assert page.http.get(f"/v1/jobs/{job}", headers=cookie).status_code == 200
+    assert page.http.get("/v1/keys", headers=cookie).status_code == 403
+    forged = {"X-CSRF-Token": csrf_token(browser.session)}
+    assert page.http.post(f"/v1/jobs/{job}/cancel", headers=cookie | forged).status_code == 403  # a viewer's
+
+
+def test_a_session_ends_with_its_key_with_sign_out_and_with_time(page: Service) -> None:
+    made = page.make_key("viewer")
+    revoked, left, old = Browser(page), Browser(page), Browser(page)
+    revoked.sign_in(made["secret"])
+    for browser in (left, old):
+        browser.sign_in(OPERATOR)
+    page.ask("DELETE", f"/v1/keys/{made['key']['id']}")
+    assert revoked.part("/").status_code == 401
+    assert left.post("/sign-out").headers["hx-redirect"] == "/sign-in"
+    assert left.part("/").status_code == 401
+    assert old.part("/").status_code == 200
+    page.wait(31 * 86_400)
+    assert old.part("/").status_code == 401
+    assert old.get("/sign-in").status_code == 200  # its form, not a way round in a circle
+
+
+def test_the_store_has_no_session_that_could_be_used(page: Service) -> None:
+    browser = Browser(page)
+    browser.sign_in(OPERATOR)
+    assert browser.session.startswith("gl_session_") and browser.session not in page.dump()
+
+
+def test_an_operator_looks_at_one_project_after_another(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    page.add_project("other")
+    page.submit(project="other", prompt="a cat of theirs")
+    browser = signed_in("operator")
+    assert "a cat of theirs" not in browser.get("/").text
+    assert browser.post("/session/project", project="other", next="/").status_code == 204
+    assert "a cat of theirs" in browser.get("/").text
+    assert browser.post("/session/project", project="nowhere").status_code == 404
+    assert signed_in("admin").post("/session/project", project="other").status_code == 403
+
+
+def test_a_page_over_plain_http_from_another_machine_takes_no_key(page: Service) -> None:
+    page.app.state.page_over_http = False
+    browser = Browser(page)
+    assert browser.sign_in(OPERATOR).status_code == 403
+    assert "others on the way could read your key" in browser.get("/sign-in").text
+    browser.headers = {"Host": "127.0.0.1"}
+    assert browser.sign_in(OPERATOR).status_code == 204
+
+
+def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(
+    page: Service, signed_in: Callable[[str], Browser]
+) -> None:
+    answer = signed_in("viewer").get("/")
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'") and "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy and answer.headers["cache-control"] == "no-store"
+    assert "<style" not in answer.text and " style=" not in answer.text and " on" not in answer.text.split("<body")[0]

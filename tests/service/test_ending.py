@@ -21,7 +21,7 @@ def never_return():
     begun.set()
     threading.Event().wait()
 
-def ready(_):
+def ready(*_):
     threading.Thread(target=lambda: asyncio.run(USERS.run(never_return)), daemon=True).start()
     begun.wait()
     print("ready", flush=True)

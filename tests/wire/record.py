@@ -186,6 +186,7 @@ class Conversation:
         list(self.user.projects.list())
         self.user.keys.revoke(self.user.keys.add("a colleague").key.id)
         list(self.user.keys.list())
+        self.user.keys.sign_in()
         self.user.join_tokens.revoke(self.user.join_tokens.add("at home", lasts_s=3600).join_token.id)
         list(self.user.join_tokens.list())
         self.rent()

@@ -10,11 +10,11 @@ from pydantic import WithJsonSchema
 from gangline.api.answers.paging import PartAfter, PartLimit, as_part, part_after
 from gangline.api.answers.repeats import EVERY_PROJECT, Repeat
 from gangline.api.lanes import UserRoute
-from gangline.api.who import Admin, AdminOf, AdminReach, MemberOf, Now, Operator, ThisDeployment, ViewerOf
+from gangline.api.who import Admin, AdminOf, AdminReach, MemberOf, Now, Operator, ThisDeployment, Viewer, ViewerOf
 from gangline.core import display
-from gangline.core.access import KeyRole
+from gangline.core.access import KeyRole, SignInCode
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView, SecretView
-from gangline.service.access import access, projects, secrets
+from gangline.service.access import access, projects, secrets, sessions
 
 router = APIRouter(prefix="/v1", tags=["access"], route_class=UserRoute)
 
@@ -94,6 +94,12 @@ def list_keys(
 def revoke_key(deployment: ThisDeployment, now: Now, reach: AdminReach, key: str) -> None:
     """Revoke a key at once and for good. Repeating this changes nothing. Needs an admin's key."""
     access.revoke_user_key(deployment, reach, key, now)
+
+
+@router.post("/sign-in-codes", status_code=201)
+def add_sign_in_code(deployment: ThisDeployment, now: Now, viewer: Viewer, project: ViewerOf) -> SignInCode:
+    """Make a link that signs in to the page of this server, once, with the key that asks. It can be used for five minutes."""
+    return sessions.make_code(deployment, viewer, project, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

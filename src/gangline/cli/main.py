@@ -24,6 +24,11 @@ COMMANDS = {
         "gangline.cli.tools.run:run_command",
         "Run any training command on the fleet, and resume it from its newest checkpoint wherever a node takes it next.",
     ),
+    "open": LazyCommand(
+        "gangline.cli.page.open:open_command",
+        "Open the page of the server in a browser, signed in with the key of this command. The link works once, for five "
+        "minutes.",
+    ),
     "jobs": LazyCommand("gangline.cli.jobs.jobs:app", "List, show and control jobs."),
     "report": LazyCommand(
         "gangline.cli.reports.report:report_command",

@@ -38,12 +38,13 @@ NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
 
 def run_server(
     settings: ServerSettings,
-    ready: Callable[[Access], None],
+    ready: Callable[[Access, str], None],
     *,
     nodes: PoolLimits = NO_NODES,
     cache_gb: float | None = None,
 ) -> None:
-    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken.
+    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken, also with a link that signs in
+    to the page.
 
     Raises `UserError` where another server runs in its home, before anything of it is touched."""
     with needing("server"):
@@ -76,7 +77,13 @@ def run_server(
                 deployment, served, settings.limits, package=InstalledPackage(home / "wheels"), url=of.url.rstrip("/")
             )
             add_page(app, deployment, settings.limits, over_http=of.page_over_http)
-            serve(app, deployment, listening, ready=lambda: ready(access), stopping=near.stop_all)
+            serve(
+                app,
+                deployment,
+                listening,
+                ready=lambda: ready(access, access.url + _sign_in_path(deployment, access)),
+                stopping=near.stop_all,
+            )
 
 
 @contextmanager
@@ -131,6 +138,16 @@ def _deployed(
         yield deployment
     finally:
         store.close()
+
+
+def _sign_in_path(deployment: "Deployment", access: Access) -> str:
+    """Return a path that signs the operator in to the page, once."""
+    from gangline.service.access.access import recognize
+    from gangline.service.access.sessions import make_code
+
+    now_ms = deployment.store.now_ms()
+    operator = recognize(deployment, access.operator_key, "operator", now_ms)
+    return make_code(deployment, operator, None, now_ms).path
 
 
 def _refuse_two_folders(deployment: "Deployment") -> None:

@@ -1,7 +1,7 @@
 """Define access control: the roles of keys, valid project names, and when a secret has expired or was revoked."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gangline.core.display import is_text
@@ -86,3 +86,11 @@ class OwnerView:
 
     id: str
     name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInCode:
+    """A link that signs in to the page, once, with the key that asked for it: a `path` of the server, until `expires_ms`."""
+
+    path: str = field(repr=False)
+    expires_ms: int

@@ -108,6 +108,7 @@ ROUTES = {
     "POST /v1/keys": Entry("admin", 201, body={"name": "a"}),
     "GET /v1/keys": Entry("admin"),
     "DELETE /v1/keys/{key}": Entry("admin", 204, elsewhere=404),
+    "POST /v1/sign-in-codes": Entry("viewer", 201),
     "PUT /v1/secrets/{secret}": Entry("member", body={"value": "hf_abcdefgh"}),
     "GET /v1/secrets": Entry("viewer"),
     "DELETE /v1/secrets/{secret}": Entry("member", 204),

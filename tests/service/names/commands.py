@@ -31,6 +31,10 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{photos} --base {base} --prompt p --resolution 64 --vary prompt={typed} --plan", 2),
         Run("{photos} --base {base} --recipe {lora_toml} --var {typed} --plan", 2),
     ),
+    "open": (
+        Run("--link", shows="/sign-in?code="),
+        Run("--link --project {typed}", 2, shows="project"),
+    ),
     "data convert": (
         Run("{refused} {lance} --processes 1"),
         Run("{refused} {bidi} --processes 1", json=False),

@@ -19,6 +19,12 @@ OWN = {"POST /sign-out": "viewer", "POST /session/project": "operator"}
 FORMS: dict[str, dict[str, str]] = {
     "POST /jobs/actions": {"job": "{job}", "action": "pause"},
     "POST /session/project": {"project": "default"},
+    "POST /keys": {"name": "a", "role": "viewer"},
+    "POST /join-tokens": {"name": "a"},
+    "POST /secrets": {"secret": "HF_TOKEN", "value": "hf_abcdefgh"},
+    "POST /notices": {"address": "https://hooks.example/"},
+    "POST /notices/{endpoint}/change": {"quiet": ""},
+    "POST /notices/{endpoint}/again": {"message": "none"},
 }
 QUERIES = {"GET /jobs/more": "?cursor=none"}
 

@@ -1,6 +1,7 @@
 """`gangline server`: the service alone."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,7 +78,7 @@ def server_command(
     """Run the server: the queue, the object store and the API. Workers connect to it from anywhere."""
     show_log(logging.WARNING)
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
-    run_server(read_server_settings(given).settings, lambda access: announce(access, output))
+    run_server(read_server_settings(given).settings, partial(announce, output=output))
 
 
 def server_options(
@@ -101,11 +102,14 @@ def server_options(
     }
 
 
-def announce(access: Access, output: Output) -> None:
+def announce(access: Access, page: str, *, output: Output) -> None:
     if output is Output.json:
-        print_json({"url": access.url, "operator_key": access.operator_key, "join_token": access.join_token})
+        print_json(
+            {"url": access.url, "operator_key": access.operator_key, "join_token": access.join_token, "page": page}
+        )
         return
     say(f"Gangline serves at {access.url} (API: {access.url}/docs). Ctrl-C stops it.")
+    say(f"its page, once, within five minutes: {page}   (later: gangline open)")
     say(f"to join a node, run   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.url}")
     say("to make a key for a user on another machine, run   gangline keys add NAME")
     say(f"the user then sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")

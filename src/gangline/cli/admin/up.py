@@ -1,5 +1,6 @@
 """`gangline up`: the whole platform on this box."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -55,7 +56,7 @@ def up_command(
     show_log()
     run_server(
         found,
-        lambda access: announce(access, output),
+        partial(announce, output=output),
         nodes=limits_of(found.pool(DEFAULT_POOL)),
         cache_gb=cache_gb,
     )

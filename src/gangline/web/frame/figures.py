@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from gangline.core.money.cost import CostPart
 
@@ -82,19 +82,3 @@ def ago(at_ms: int | None, now_ms: int) -> Markup:
     if at_ms is None:
         return Markup("–")
     return Markup('<span data-since="{}">{}</span>').format(at_ms, span((now_ms - at_ms) / 1000))
-
-
-def sparkline(values: Sequence[float], width: int = 72, height: int = 20) -> Markup:
-    """Return a small curve of values at equal distances, as SVG without style; empty for fewer than two."""
-    if len(values) < 2:
-        return Markup("")
-    low, high = min(values), max(values)
-    scale = (height - 2) / (high - low) if high > low else 0.0
-    step = width / (len(values) - 1)
-    points = " ".join(
-        f"{place * step:.1f},{height - 1 - (value - low) * scale:.1f}" for place, value in enumerate(values)
-    )
-    return Markup(
-        '<svg class="spark" viewBox="0 0 {w} {h}" width="{w}" height="{h}" aria-hidden="true">'
-        '<polyline points="{points}" fill="none"/></svg>'
-    ).format(w=width, h=height, points=escape(points))

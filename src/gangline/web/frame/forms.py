@@ -22,6 +22,10 @@ class SentForm:
         """Return the last value of a field, without white space around it."""
         return next((value.strip() for given, value in reversed(self.fields) if given == name), default)
 
+    def has(self, name: str) -> bool:
+        """Return whether the form has this field, filled in or not."""
+        return any(given == name for given, _ in self.fields)
+
     def texts(self, name: str) -> tuple[str, ...]:
         return tuple(value for given, value in self.fields if given == name)
 

@@ -38,7 +38,6 @@ def _environment() -> Environment:
         "asset": asset_address,
         "ago": figures.ago,
         "cost": figures.cost_shown,
-        "sparkline": figures.sparkline,
         "counted": counted,
         "version": VERSION,
     }

@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 from fastapi import Header, Query, Request, Response
 
 from gangline.api.jobs.filters import FilterTexts
-from gangline.api.lanes import USERS
-from gangline.api.who import MemberOf, Now, ThisDeployment
+from gangline.api.lanes import USERS, json_response
+from gangline.api.who import MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.jobs.lists.cursor import CURSOR_MAX
 from gangline.core.specs.kinds import SUBMITTED
 from gangline.core.words import counted
 from gangline.service.jobs import query, steer, wishes
+from gangline.service.jobs.lists.curves import curves
 from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.web.frame.forms import Sent
 from gangline.web.frame.routes import like, page_router, part, screen, toast
@@ -25,6 +26,7 @@ from gangline.web.live.hub import Hub
 router = page_router()
 MORE = 100
 ACTED_MAX = 500
+CURVES_MAX = 60
 ACTIONS: dict[str, Callable[..., Any]] = {
     "pause": steer.pause,
     "resume": steer.resume,
@@ -71,6 +73,16 @@ def show_more_jobs(
     """Show the jobs after those that are shown already."""
     page = page_of_jobs(deployment, look.project, asked.read(look.identity), look.now_ms, limit=MORE, cursor=cursor)
     return part("jobs/rows.html", page=page, may=look.may("member"), next=_more(asked, page.next))
+
+
+@router.get("/jobs/curves", **like("GET /v1/jobs"))
+def show_curves(
+    deployment: ThisDeployment,
+    project: ViewerOf,
+    job: Annotated[tuple[str, ...], Query(max_length=CURVES_MAX)] = (),
+) -> Response:
+    """Return the losses of these jobs, for small curves in the list: for each job that has some, numbers at equal distances."""
+    return json_response(curves(deployment, project, job))
 
 
 @router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause"))

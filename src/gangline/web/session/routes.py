@@ -10,7 +10,7 @@ from gangline.api.sessions.cookie import cookie_name, csrf_token, session_of
 from gangline.api.who import Now, ThisDeployment, Viewer
 from gangline.core.errors import Denied, Forbidden
 from gangline.service.access.access import recognize
-from gangline.service.access.sessions import SESSION_S, choose_project, sign_in, sign_out
+from gangline.service.access.sessions import SESSION_S, choose_project, sign_in, sign_in_with_code, sign_out
 from gangline.service.deployment import Deployment
 from gangline.web.frame.forms import Sent
 from gangline.web.frame.rendering import rendered
@@ -22,8 +22,11 @@ router = page_router()
 
 
 @router.get("/sign-in")
-def show_sign_in(request: Request, deployment: ThisDeployment, now: Now, next: str = "/") -> Response:
-    """Show the form. Needs no key; somebody who has signed in is sent to the page."""
+def show_sign_in(request: Request, deployment: ThisDeployment, now: Now, next: str = "/", code: str = "") -> Response:
+    """Show the form; with a code, its button alone, as programs that preview links must not use it up.
+
+    Needs no key; somebody who has signed in is sent to the page.
+    """
     session, theme = session_of(request.headers), request.cookies.get(THEME_COOKIE)
     if session and _is_valid(deployment, session, now):
         return RedirectResponse(_local(next), status_code=303)
@@ -32,6 +35,7 @@ def show_sign_in(request: Request, deployment: ThisDeployment, now: Now, next: s
             "frame/sign_in.html",
             csrf=csrf_token(session) if session else "",
             next=_local(next),
+            code=code,
             theme=theme if theme in THEMES else "",
             why_not=_why_not_here(request, deployment),
         )
@@ -40,12 +44,13 @@ def show_sign_in(request: Request, deployment: ThisDeployment, now: Now, next: s
 
 @router.post("/sign-in")
 def start_session(request: Request, deployment: ThisDeployment, now: Now, sent: Sent) -> Response:
-    """Sign in with a key. Needs no session; a form of another site is refused."""
+    """Sign in with a key or a code. Needs no session; a form of another site is refused."""
     _refuse_other_sites(request)
     why_not = _why_not_here(request, deployment)
     if why_not:
         raise Forbidden(why_not, hint="use the server's https address")
-    session = sign_in(deployment, sent.text("key"), now)
+    code = sent.text("code")
+    session = sign_in_with_code(deployment, code, now) if code else sign_in(deployment, sent.text("key"), now)
     # A form that is open continues with the new session; the sign-in page goes to where its reader wanted to be.
     answer = json_response({"csrf": csrf_token(session)}) if sent.text("stay") else moved_to(_local(sent.text("next")))
     answer.set_cookie(

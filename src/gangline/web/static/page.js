@@ -173,3 +173,18 @@ document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
 });
 
 startClock();
+
+// Copy what an element says
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (!button) return;
+  const text = document.querySelector(button.dataset.copy)?.textContent ?? "";
+  try {
+    await navigator.clipboard.writeText(text.trim());
+    say("Copied.");
+  } catch {
+    getSelection()?.selectAllChildren(document.querySelector(button.dataset.copy)); // plain http has no clipboard
+    say("Press Ctrl+C to copy it.");
+  }
+});

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
-from gangline.core.access import KeyRole
+from gangline.core.access import KeyRole, SignInCode
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView, SecretView
 from gangline.wire.aio.calls import AsyncCalls
 from gangline.wire.http import path_of
@@ -33,7 +33,7 @@ class AsyncProjectCalls(AsyncCalls):
 
 
 class AsyncKeyCalls(AsyncCalls):
-    """The project's keys; for an operator without a project, all keys. Needs an admin's key."""
+    """The project's keys; for an operator without a project, all keys. All but `sign_in` needs an admin's key."""
 
     async def add(self, name: str, role: KeyRole = "member", *, lasts_s: float | None = None, key: str = "") -> NewKey:
         """Create a key that expires after `lasts_s` seconds (None: never). Only this answer has its secret.
@@ -46,6 +46,10 @@ class AsyncKeyCalls(AsyncCalls):
     async def revoke(self, key: str) -> None:
         """Revoke a key, given its id, at once and for good."""
         await self._http.ask("DELETE", path_of("keys", key))
+
+    async def sign_in(self) -> SignInCode:
+        """Make a link to the page, a path of this server, that signs in once with the key of this client. Any key may."""
+        return await self._http.read(SignInCode, "POST", "/v1/sign-in-codes")
 
     async def list(self) -> AsyncIterator[KeyView]:
         """Yield the keys, without their secrets."""

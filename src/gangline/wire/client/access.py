@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from uuid import uuid4
 
-from gangline.core.access import KeyRole
+from gangline.core.access import KeyRole, SignInCode
 from gangline.core.views import JoinTokenView, KeyView, NewJoinToken, NewKey, ProjectView, SecretView
 from gangline.wire.client.calls import Calls
 from gangline.wire.http import path_of
@@ -34,7 +34,7 @@ class ProjectCalls(Calls):
 
 
 class KeyCalls(Calls):
-    """The project's keys; for an operator without a project, all keys. Needs an admin's key."""
+    """The project's keys; for an operator without a project, all keys. All but `sign_in` needs an admin's key."""
 
     def add(self, name: str, role: KeyRole = "member", *, lasts_s: float | None = None, key: str = "") -> NewKey:
         """Create a key that expires after `lasts_s` seconds (None: never). Only this answer has its secret.
@@ -47,6 +47,10 @@ class KeyCalls(Calls):
     def revoke(self, key: str) -> None:
         """Revoke a key, given its id, at once and for good."""
         self._http.ask("DELETE", path_of("keys", key))
+
+    def sign_in(self) -> SignInCode:
+        """Make a link to the page, a path of this server, that signs in once with the key of this client. Any key may."""
+        return self._http.read(SignInCode, "POST", "/v1/sign-in-codes")
 
     def list(self) -> Iterator[KeyView]:
         """Yield the keys, without their secrets."""

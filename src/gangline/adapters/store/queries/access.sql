@@ -41,6 +41,10 @@ UPDATE session SET project = :project WHERE hash = :hash
 -- name: end_session
 DELETE FROM session WHERE hash = :hash
 
+-- name: take_code
+-- Use a code of the sign-in, once.
+DELETE FROM session WHERE hash = :hash AND expires_ms > :now RETURNING credential, project
+
 -- name: forget_sessions
 -- Delete the sessions that have expired.
 DELETE FROM session WHERE expires_ms <= :now

@@ -12,6 +12,19 @@ SELECT attempt.fencing, attempt.from_step, metric.at_ms, metric.points
 FROM attempt LEFT JOIN metric ON metric.attempt = attempt.id
 WHERE attempt.job = :job ORDER BY attempt.fencing, metric.step
 
+-- name: curves
+-- List some batches of the metrics of each of these jobs, the last one among them: at most `:most` and one.
+SELECT picked.job, picked.fencing, picked.from_step, metric.at_ms, metric.points
+FROM (SELECT attempt.job, attempt.fencing, attempt.from_step, metric.attempt, metric.step,
+             ROW_NUMBER() OVER (PARTITION BY attempt.job ORDER BY attempt.fencing, metric.step) AS place,
+             COUNT(*) OVER (PARTITION BY attempt.job) AS batches
+      FROM {listed_ids} JOIN job ON job.id = listed.id JOIN attempt ON attempt.job = job.id
+           JOIN metric ON metric.attempt = attempt.id
+      WHERE job.project = :project) AS picked
+     JOIN metric ON metric.attempt = picked.attempt AND metric.step = picked.step
+WHERE picked.place = picked.batches OR picked.place % ((picked.batches + :most - 1) / :most) = 0
+ORDER BY picked.job, picked.fencing, metric.step
+
 -- name: begin_tracking
 INSERT INTO tracked (job, tracker, step, ended, because) VALUES (:job, :tracker, 0, 0, '')
 ON CONFLICT (job, tracker) DO NOTHING

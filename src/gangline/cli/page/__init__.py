@@ -1,0 +1,1 @@
+"""The page, as the command line opens it."""

@@ -1,0 +1,1 @@
+"""Keys, join tokens and secrets."""

@@ -1,0 +1,1 @@
+"""Notices: who hears what of the project, and what came of it."""

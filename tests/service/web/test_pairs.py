@@ -24,7 +24,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /secrets": {"secret": "HF_TOKEN", "value": "hf_abcdefgh"},
     "POST /notices": {"address": "https://hooks.example/"},
     "POST /notices/{endpoint}/change": {"quiet": ""},
-    "POST /notices/{endpoint}/again": {"message": "none"},
+    "POST /notices/{endpoint}/again": {"after": "0"},
 }
 QUERIES = {"GET /jobs/more": "?cursor=none"}
 

@@ -5,12 +5,13 @@ from typing import Annotated, Any, get_args
 from fastapi import Query, Request, Response
 
 from gangline.api.lanes import USERS
-from gangline.api.notices.notice_routes import EndpointChange, WantedEndpoint
+from gangline.api.notices.notice_routes import EndpointChange, WantedEndpoint, WantedReplay
 from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.who import NUMBER_MAX, MemberLater, MemberOf, MemberOfLater, Now, ThisDeployment, ViewerOf
 from gangline.core.notices.kinds import NOTICES
 from gangline.core.notices.views import NewEndpoint, NoticeChannel
 from gangline.core.parsing import parse_as
+from gangline.core.words import counted
 from gangline.service.deployment import Deployment
 from gangline.service.notices import endpoints, log
 from gangline.service.notices.send import refuse_address, send_notice
@@ -100,9 +101,14 @@ def show_log(
 
 @router.post("/notices/{endpoint}/again", **like("POST /v1/notices/endpoints/{endpoint}/replay"))
 def send_again(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, endpoint: str) -> Response:
-    """Send one message again."""
-    log.replay_message(deployment, project, endpoint, sent.text("message"), now)
-    return toast("It is sent again.")
+    """Send one message again, or all facts after a number."""
+    if sent.has("message"):
+        log.replay_message(deployment, project, endpoint, sent.text("message"), now)
+        return toast("It is sent again.")
+    after = parse_as(WantedReplay, {"after": sent.text("after")}, options=True).after
+    found = log.replay_facts(deployment, project, endpoint, after=after, since_ms=0, now_ms=now)
+    more = "; there are more: send them again when these have arrived" if found.more else ""
+    return toast(f"{counted(found.replayed, 'notice')} sent again{more}")
 
 
 def _chosen(sent: SentForm) -> dict[str, Any]:

@@ -121,6 +121,7 @@ __all__ = [
     "OwnerView",
     "PerJob",
     "PhotoFinding",
+    "PictureView",
     "PlacementView",
     "PoolView",
     "ProgressView",
@@ -147,4 +148,5 @@ __all__ = [
     "UnfitNode",
     "UploadedFiles",
     "Wait",
+    "WinnerView",
 ]

@@ -52,8 +52,8 @@ class ChosenStep:
 
 @router.put("/jobs/{job}/winner")
 def choose_winner(deployment: ThisDeployment, project: MemberOf, job: str, chosen: ChosenStep) -> WinnerView:
-    """Choose a step of a job, instead of one that was chosen before. Its weights are kept until another one is chosen or the job is deleted,
-    and the job gets the label `winner` with the step. 404 if its weights are not stored."""
+    """Choose a step of a job, instead of one that was chosen before. Its weights are kept until another is chosen or the job is deleted,
+    and the job gets the label `winner` with the step. 404 if the weights are not stored."""
     query.owned(deployment, project, job)
     return winner.choose_winner(deployment, job, chosen.step)
 

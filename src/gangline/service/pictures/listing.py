@@ -60,7 +60,7 @@ def last_step(job: Row) -> int:
 
 
 def pictures_of_job(deployment: Deployment, job: Row, after: str | None, limit: int, now_ms: int) -> list[PictureView]:
-    """Return up to `limit` sample pictures of a job after the one at the path `after`. Raise `BadInput` if that is the path of no picture."""
+    """Return up to `limit` sample pictures of a job after the one at the path `after`. Raise `BadInput` if no picture has such a path."""
     rows = deployment.store.load("pictures_of_job", job=job["id"])
     last = last_step(job)
     placed = sorted(

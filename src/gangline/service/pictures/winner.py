@@ -13,8 +13,8 @@ from gangline.service.pictures.listing import StepWeights, step_weights
 
 
 def choose_winner(deployment: Deployment, job_id: str, step: int) -> WinnerView:
-    """Choose a step instead of the one that was chosen before: its weights are kept until another is chosen or the job is deleted. The label
-    `winner` of the job is the step.
+    """Choose a step instead of the one that was chosen before: its weights are kept until another is chosen or the job is deleted, and the
+    label `winner` of the job is the step.
 
     Raise `NotFound` if its weights are not stored, `BadInput` if the job would have too many labels.
     """

@@ -141,7 +141,7 @@ class AsyncPictureCalls(AsyncCalls):
     """The sample pictures of a job, and the choice of its best step."""
 
     async def list(self, job: str) -> AsyncIterator[PictureView]:
-        """Yield the sample pictures so far, by prompt and seed, then by step. A URL needs no key, and expires: list again for fresh ones."""
+        """Yield the sample pictures so far, by prompt, seed and step. A URL needs no key and expires: list again for fresh ones."""
         params: dict[str, str] = {}
         while True:
             path = path_of("jobs", job, "pictures")
@@ -160,7 +160,7 @@ class AsyncPictureCalls(AsyncCalls):
     async def choose(self, job: str, step: int) -> WinnerView:
         """Choose the step whose pictures are best: its weights are kept, and the job gets the label `winner`. A step that was chosen before
         is not any more. Raise `NotFound` if its weights are not stored."""
-        return await self._http.read(WinnerView, "PUT", path_of("jobs", job, "winner"), json={"step": step})
+        return await self._http.read(WinnerView, "PUT", path_of("jobs", job, "winner"), {"step": step})
 
     async def undo_choice(self, job: str) -> WinnerView:
         """Undo the choice: the weights of the step expire by their age again, and the label goes."""

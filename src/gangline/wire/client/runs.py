@@ -138,7 +138,7 @@ class PictureCalls(Calls):
     """The sample pictures of a job, and the choice of its best step."""
 
     def list(self, job: str) -> Iterator[PictureView]:
-        """Yield the sample pictures so far, by prompt and seed, then by step. A URL needs no key, and expires: list again for fresh ones."""
+        """Yield the sample pictures so far, by prompt, seed and step. A URL needs no key and expires: list again for fresh ones."""
         params: dict[str, str] = {}
         while True:
             path = path_of("jobs", job, "pictures")
@@ -157,7 +157,7 @@ class PictureCalls(Calls):
     def choose(self, job: str, step: int) -> WinnerView:
         """Choose the step whose pictures are best: its weights are kept, and the job gets the label `winner`. A step that was chosen before
         is not any more. Raise `NotFound` if its weights are not stored."""
-        return self._http.read(WinnerView, "PUT", path_of("jobs", job, "winner"), json={"step": step})
+        return self._http.read(WinnerView, "PUT", path_of("jobs", job, "winner"), {"step": step})
 
     def undo_choice(self, job: str) -> WinnerView:
         """Undo the choice: the weights of the step expire by their age again, and the label goes."""

@@ -1,6 +1,5 @@
 """The grid of a job's pictures: what each row says, in which order, and to whom."""
 
-
 from gangline.core.runs.contract import BASE, LORA, picture_name
 from gangline.ports.server import Done, Succeeded
 from gangline.service.jobs import steer

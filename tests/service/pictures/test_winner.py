@@ -23,7 +23,7 @@ def test_the_weights_of_the_chosen_step_stay_and_a_label_finds_the_job(album: Al
     answer = album.choose(10)
     assert (answer.status_code, answer.json()) == (200, {"job": album.job, "step": 10, "weights": "checkpoint"})
     assert (album.pinned(), winners(album), album.labels()) == ([10], [10], {"winner": "10"})
-    found = album.service.ask("GET", "/v1/jobs?label=winner").json()
+    found = album.service.ask("GET", "/v1/jobs?label=winner").json()["jobs"]
     assert [each["id"] for each in found] == [album.job]
     for step in (30, 40, 50):
         album.save(step)

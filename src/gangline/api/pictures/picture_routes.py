@@ -51,7 +51,7 @@ class ChosenStep:
 
 
 @router.put("/jobs/{job}/winner")
-def choose_winner(deployment: ThisDeployment, project: MemberOf, job: str, chosen: ChosenStep) -> WinnerView:
+def choose_step(deployment: ThisDeployment, project: MemberOf, job: str, chosen: ChosenStep) -> WinnerView:
     """Choose a step of a job, instead of one that was chosen before. Its weights are kept until another is chosen or the job is deleted,
     and the job gets the label `winner` with the step. 404 if the weights are not stored."""
     query.owned(deployment, project, job)
@@ -59,7 +59,7 @@ def choose_winner(deployment: ThisDeployment, project: MemberOf, job: str, chose
 
 
 @router.delete("/jobs/{job}/winner")
-def undo_winner(deployment: ThisDeployment, project: MemberOf, job: str) -> WinnerView:
+def undo_choice(deployment: ThisDeployment, project: MemberOf, job: str) -> WinnerView:
     """Undo the choice of a step: its weights expire by their age again, unless they were pinned before, and the label goes."""
     query.owned(deployment, project, job)
     return winner.undo_winner(deployment, job)

@@ -15,7 +15,7 @@ PATH = re.compile(
 STEP_FILE = re.compile(rf"{SAMPLES}/step-([0-9]{{1,12}})/[^/]+\.safetensors")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PicturePlace:
     """The place of a picture in the grid of a job: prompts and seeds down, steps across. The base is at step 0, and the result behind
     the pictures of its step."""
@@ -24,6 +24,11 @@ class PicturePlace:
     seed: int
     step: int
     of: PictureKind
+
+    @property
+    def rank(self) -> tuple[int, int, int, bool]:
+        """Return what pictures are ordered by: row, then column."""
+        return self.prompt, self.seed, self.step, self.of == "result"
 
 
 def picture_place(path: str, result_step: int) -> PicturePlace | None:

@@ -65,13 +65,13 @@ def pictures_of_job(deployment: Deployment, job: Row, after: str | None, limit: 
     last = last_step(job)
     placed = sorted(
         ((place, row) for row in rows if (place := picture_place(row["path"], last)) is not None),
-        key=lambda each: (each[0], each[1]["path"]),
+        key=lambda each: (each[0].rank, each[1]["path"]),
     )
     if after is not None:
         begin = picture_place(after, last)
         if begin is None:
             raise BadInput(f"after: {after!r} is the path of no picture", hint="begin without `after`")
-        placed = [each for each in placed if (each[0], each[1]["path"]) > (begin, after)]
+        placed = [each for each in placed if (each[0].rank, each[1]["path"]) > (begin.rank, after)]
     weights = step_weights(deployment, job, [row["path"] for row in rows])
     winner = next((row["step"] for row in deployment.store.load("winner", job=job["id"])), None)
     shown = _Shown(deployment, _previews(job) if placed else {}, weights, winner, now_ms)

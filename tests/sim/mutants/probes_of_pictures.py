@@ -89,7 +89,7 @@ def a_thumbnail_of_a_picture_that_was_deleted_meanwhile_is_swept(bench: Bench) -
         bench.wait(0)
         sweep_attempts(bench.deployment, bench.now_ms)
 
-    bench.meanwhile("record_picture", remove)
+    bench.meanwhile("name_thumbnail", remove)
     for _ in make_thumbnails(deployment):
         pass
     sweep_attempts(bench.deployment, bench.now_ms)

@@ -67,9 +67,8 @@ def _look_at(deployment: Deployment, inspector: PhotoInspector, rows: Sequence[R
     )
     deployment.objects.at_once([partial(_keep, deployment, _key(row), content) for row, content in small])
     for row, picture in found:
-        if not deployment.store.apply(
-            _recording(row, picture)
-        ):  # it was deleted meanwhile, and its copy came after the sweep
+        if not deployment.store.apply(_recording(row, picture)):
+            # It was deleted meanwhile, and its copy may have come after the sweep.
             deployment.store.apply(write("sweep_attempt_again", attempt=row["attempt"]))
 
 

@@ -16,6 +16,7 @@ from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, O
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
+from gangline.core.pictures.views import PictureView, WinnerView
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
@@ -120,6 +121,7 @@ __all__ = [
     "OwnerView",
     "PerJob",
     "PhotoFinding",
+    "PictureView",
     "PlacementView",
     "PoolView",
     "ProgressView",
@@ -146,4 +148,5 @@ __all__ = [
     "UnfitNode",
     "UploadedFiles",
     "Wait",
+    "WinnerView",
 ]

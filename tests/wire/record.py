@@ -267,6 +267,7 @@ class Conversation:
         self.user.checkpoints.get(assignment.job, 30)
         self.upload(assignment, Uploads(folder="samples", files=(as_upload(PICTURE, b"a picture"),)), b"a picture")
         self.node.show(hold, Show(step=30, files=(PICTURE,)))
+        self.choose(assignment.job)
         self.node.finish(hold, Failed(kind="crashed", because="the trainer crashed"))
         self.service.wait(3600)
         again = self.of_another_machine()
@@ -276,6 +277,13 @@ class Conversation:
         self.node.beat(again.hold, Beat(phase="uploading", step=100, training_s=20.0, loss=0.125, seconds_per_step=0.2))
         self.node.finish(again.hold, Succeeded(output=(result,)))
         assert isinstance(self.node.beat(again.hold, Beat(phase="uploading", step=100)), Stale)
+
+    def choose(self, job: str) -> None:
+        (picture,) = self.user.pictures.list(job)
+        with suppress(UserError):  # it was not made
+            self.user.pictures.thumbnail(job, picture.sha256)
+        self.user.pictures.choose(job, picture.step)
+        self.user.pictures.undo_choice(job)
 
     def save(self, assignment: Assignment, step: int) -> None:
         spec_hash = self.service.store.load("job", id=assignment.job)[0]["spec_hash"]

@@ -28,6 +28,7 @@ from gangline.api.limits.door import Door
 from gangline.api.notices import notice_routes
 from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.object_routes import object_routes
+from gangline.api.pictures import picture_routes
 from gangline.api.retention import routes as retention_routes
 from gangline.api.who import RememberedNodes
 from gangline.core.server.limits import Limits
@@ -87,6 +88,7 @@ def make_app(
     app.include_router(user_routes.router)
     app.include_router(experiment_routes.router)
     app.include_router(retention_routes.router)
+    app.include_router(picture_routes.router)
     app.include_router(base_routes.router)
     app.include_router(dataset_routes.router)
     app.include_router(access_routes.router)

@@ -1,5 +1,5 @@
 """Run a server's loops, which decide nothing: the application, the controller's ticks, and the threads that verify checkpoints, mirror
-gated models, download photos, check data sets, deliver results, feed trackers and send notices.
+gated models, download photos, check data sets, make thumbnails, deliver results, feed trackers and send notices.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs.track import Tracking
 from gangline.service.jobs.verify import verify
 from gangline.service.notices.send import NoticeSender, Sending
+from gangline.service.pictures.thumbnails import make_thumbnails
 
 log = logging.getLogger("gangline.controller")
 KEEP_ALIVE_S = 75
@@ -121,6 +122,7 @@ def serve(
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)
     copying = threading.Thread(target=_keep_copying, args=(deployment, stop), name="mirror", daemon=True)
     inspecting = threading.Thread(target=_keep_inspecting, args=(deployment, stop), name="inspector", daemon=True)
+    shrinking = threading.Thread(target=_keep_shrinking, args=(deployment, stop), name="thumbnails", daemon=True)
     telling = [
         threading.Thread(target=_keep_telling, args=(deployment, tracker, stop), name=tracker.name, daemon=True)
         for tracker in deployment.trackers
@@ -131,7 +133,7 @@ def serve(
         for number in range(deployment.fetching.at_once_max)
     ]
     sending = threading.Thread(target=_keep_sending, args=(deployment, stop), name="notices", daemon=True)
-    for thread in (answering, ticking, verifying, copying, inspecting, sending, *placing, *telling):
+    for thread in (answering, ticking, verifying, copying, inspecting, shrinking, sending, *placing, *telling):
         thread.start()
     try:
         ready()
@@ -187,6 +189,11 @@ def _keep_copying(deployment: Deployment, stopping: threading.Event) -> None:
 def _keep_inspecting(deployment: Deployment, stopping: threading.Event) -> None:
     """Check data sets in their own thread. Each step is recorded, so this thread is not waited for either."""
     _keep_at(lambda: check_datasets(deployment), "checking data sets", deployment, stopping)
+
+
+def _keep_shrinking(deployment: Deployment, stopping: threading.Event) -> None:
+    """Make thumbnails in their own thread: pictures do not wait for a large data set, nor that for them."""
+    _keep_at(lambda: make_thumbnails(deployment), "making thumbnails", deployment, stopping)
 
 
 def _keep_fetching(deployment: Deployment, number: int, stopping: threading.Event) -> None:

@@ -47,6 +47,10 @@ ROUTES = {
     "GET /v1/jobs/{job}/logs": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/metrics": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/artifacts": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/pictures": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/pictures/{sha256}/thumbnail": Entry("viewer", 404),  # there is none
+    "PUT /v1/jobs/{job}/winner": Entry("member", 404, body={"step": 10}),  # it has no weights
+    "DELETE /v1/jobs/{job}/winner": Entry("member", elsewhere=404),
     "GET /v1/jobs/{ended}/events/stream": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
     "GET /v1/facts": Entry("viewer"),

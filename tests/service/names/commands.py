@@ -135,6 +135,13 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{failed} --download 7 --to {folder}/got", 2, shows="keeps no checkpoint"),
         Run("{typed}", 2),
     ),
+    "jobs pictures": (
+        Run("{failed}"),
+        Run("{failed} --winner 1", shows="step 1 is chosen"),
+        Run("{failed} --no-winner"),
+        Run("{failed} --winner 7", 2, shows="are not stored"),
+        Run("{typed}", 2),
+    ),
     "checkpoints ls": (Run("{failed}", shows="2.0 kB"), Run("{typed}", 2)),
     "checkpoints pin": (
         Run("{failed} 1", shows="2.0 kB"),

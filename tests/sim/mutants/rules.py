@@ -251,6 +251,24 @@ RULES = [
     ),
     rule("2: what is referred to is not swept", "service.content.sweep:delete_unreferred", "if key not in kept", ""),
     rule(
+        "2: a thumbnail is referred to",
+        "referred",
+        "artifact.thumbnail <> ''",
+        "FALSE",
+    ),
+    rule(
+        "2: before it is there",
+        "service.pictures.thumbnails:_look_at",
+        'write("name_thumbnail", job=row["job"], path=row["path"], key=_key(row)) for row, _ in small',
+        "",
+    ),
+    rule(
+        "2: what was chosen stays with its pictures",
+        "service.retention.ages:expire_previews",
+        'deployment.store.load("winner", job=job)',
+        "()",
+    ),
+    rule(
         "2: nor what may still be written",
         "service.content.sweep:sweep_attempts",
         "- round(deployment.policy.orphans_s * 1000)",

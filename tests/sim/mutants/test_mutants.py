@@ -25,6 +25,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_lists,
     probes_of_metrics,
     probes_of_notices,
+    probes_of_pictures,
     probes_of_places,
     probes_of_pools,
     probes_of_prices,

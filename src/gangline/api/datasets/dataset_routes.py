@@ -1,12 +1,13 @@
 """Routes for a project's data sets of photos: viewers read, members add and remove."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field, StrictInt
 
+from gangline.api.answers.images import JPEG, lasting_jpeg
 from gangline.api.answers.paging import PART_MAX, PartAfter, PartLimit, as_part, part_in_order
 from gangline.api.lanes import UserRoute
 from gangline.api.who import NUMBER_MAX, MemberOf, Now, ThisDeployment, ViewerOf
@@ -37,10 +38,6 @@ ShownVersions = Annotated[
     Query(alias="versions", max_length=SHOWN_MAX, description="Remove nothing if there are other versions than these."),
 ]
 FilesLimit = Annotated[int, Query(ge=1, le=PART_MAX, description="List at most this many.")]
-IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
-JPEG: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}, "description": "The picture."}
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +173,7 @@ def show_thumbnail(
 ) -> Response:
     """Return a small copy of a picture of a version: a JPEG of at most 256 pixels. 404 before it was checked."""
     content = files.thumbnail(deployment, project, DatasetReference(name=dataset, number=version), sha256)
-    return Response(content, media_type="image/jpeg", headers=IMMUTABLE)
+    return lasting_jpeg(content)
 
 
 @router.get("/datasets/{dataset}/{version}/removal")

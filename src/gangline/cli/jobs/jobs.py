@@ -11,6 +11,7 @@ from gangline.cli.jobs import metrics
 from gangline.cli.jobs.asking import finish_job_command, sample_job_command, save_job_command
 from gangline.cli.jobs.extend import extend_job_command
 from gangline.cli.jobs.kept.checkpoints import job_checkpoints_command
+from gangline.cli.jobs.kept.pictures import job_pictures_command
 from gangline.cli.jobs.kept.removal import remove_job_command
 from gangline.cli.jobs.lists.labels import label_job_command, labels_in_words
 from gangline.cli.jobs.lists.ls import list_jobs_command
@@ -116,6 +117,7 @@ app.command("extend")(extend_job_command)
 app.command("clone")(clone_job_command)
 app.command("diff")(diff_jobs_command)
 app.command("checkpoints")(job_checkpoints_command)
+app.command("pictures")(job_pictures_command)
 app.command("rm")(remove_job_command)
 
 

@@ -15,6 +15,11 @@ def attempt_prefix(project: str, job: str, attempt: str) -> str:
     return f"projects/{project}/jobs/{job}/attempts/{attempt}"
 
 
+def small_picture_key(attempt: str, sha256: str) -> str:
+    """Return the key of a small copy of a picture that an attempt made. No attempt may upload into its folder."""
+    return f"{attempt}/thumbnails/{sha256}"
+
+
 def folder_prefix(attempt: str, folder: str, step: int) -> str:
     """Return the prefix of a folder of an attempt; each checkpoint has a folder named by its step."""
     return f"{attempt}/checkpoints/{checkpoint_name(step)}" if folder == "checkpoints" else f"{attempt}/{folder}"

@@ -76,6 +76,11 @@ def pictures_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
+def pictures_folder(step: int) -> str:
+    """Return the folder of a job's artifacts that has the pictures of a step."""
+    return f"{SAMPLES}/{pictures_name(step)}"
+
+
 def picture_name(prompt: int, seed: int, side: str = "") -> str:
     """Return the file name of a sample. `prompt` is the prompt's number; `side` is `BASE` or `LORA` in a comparison with the base."""
     return f"prompt-{prompt:02d}-{f'{side}-' * bool(side)}seed-{seed}.png"

@@ -29,8 +29,8 @@ def sweep_attempts(deployment: Deployment, now_ms: int) -> None:
 
 def delete_unreferred(deployment: Deployment, project: str, job: str, attempt: str) -> None:
     """Delete what an attempt wrote and nothing refers to. No other attempt writes under its prefix, so no key comes back."""
-    kept = _referred(deployment, attempt)
-    keys = deployment.objects.list(attempt_prefix(project, job, attempt))
+    keys = list(deployment.objects.list(attempt_prefix(project, job, attempt)))
+    kept = _referred(deployment, attempt)  # after the list: what a server writes is referred to before it is there
     deployment.objects.delete([key for key in keys if key not in kept])
 
 

@@ -16,7 +16,7 @@ from gangline.core.jobs.keys import attempt_prefix, folder_prefix
 from gangline.core.jobs.samples import Rhythm, are_samples_due, may_go_elsewhere
 from gangline.core.jobs.wishes import is_shown_by
 from gangline.core.money.cost import unknown_parts
-from gangline.core.runs.contract import PICTURES, pictures_name
+from gangline.core.runs.contract import PICTURES, pictures_folder
 from gangline.core.runs.proof import isolation_of, wanted_kind
 from gangline.core.specs.spec import SampleSpec, TrainingSpec, parse_spec, parse_task, spec_hash, workload
 from gangline.core.views import SamplesView
@@ -107,7 +107,7 @@ def committed(deployment: Deployment, held: Row, step: int) -> Committed:
     """Return whether the training node should render this step. A repeated request, after a lost answer, gets the same answer."""
     if held["sampled_step"] is None:
         return Committed()
-    path = f"samples/{pictures_name(step)}/{PICTURES}"
+    path = f"{pictures_folder(step)}/{PICTURES}"
     rows = deployment.store.load("to_render_here", job=held["id"], step=step, path=path)
     return Committed(render=bool(rows), now=bool(rows) and rows[0]["here"] == AS_IT_IS_NOW)
 
@@ -234,7 +234,7 @@ class SampleFolder:
 def sample_folder_of(deployment: Deployment, job: str) -> SampleFolder:
     """Return where a rendering job's pictures belong: among the results of the job that it shows, with a folder for each step."""
     row = deployment.store.load("sample", job=job)[0]
-    return SampleFolder(row["parent"], f"samples/{pictures_name(row['step'])}" if row["checkpoint"] else "samples")
+    return SampleFolder(row["parent"], pictures_folder(row["step"]) if row["checkpoint"] else "samples")
 
 
 def adding_artifact(target: SampleFolder, attempt: str, key: str, file: File, now_ms: int) -> Write:
@@ -263,7 +263,7 @@ def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, n
     if isinstance(attested, Refused):
         return attested
     writes = [adding_artifact(target, hold.attempt, key, file, now_ms) for key, file in files]
-    told = event(job["id"], "rendered", f"samples/{pictures_name(request.step)} between two steps", now_ms, node=node)
+    told = event(job["id"], "rendered", f"{pictures_folder(request.step)} between two steps", now_ms, node=node)
     first = all(artifact.values["path"] not in _known(deployment, job["id"]) for artifact in writes)
     if is_shown_by(load_wishes(deployment, job["id"]), hold.attempt, request.step):
         writes.append(write("drop_wish", job=job["id"], kind="sample"))

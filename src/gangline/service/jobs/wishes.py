@@ -11,7 +11,7 @@ from gangline.core.job import Job
 from gangline.core.jobs.failure import Verdict
 from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.core.jobs.wishes import ASKED, Wish, WishKind, are_to_save
-from gangline.core.runs.contract import pictures_name
+from gangline.core.runs.contract import pictures_folder
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import Beat, Hold
@@ -76,7 +76,7 @@ def _show_newest(deployment: Deployment, row: Row, job: Job, now_ms: int) -> boo
     if any(waiting["step"] == step for waiting in deployment.store.load("open_samples", parent=job.id)):
         return None
     shown = {found["path"].rpartition("/")[0] for found in deployment.store.load("artifacts", job=job.id)}
-    if f"samples/{pictures_name(step)}" in shown:
+    if pictures_folder(step) in shown:
         raise BadInput(
             f"{job.id} is {job.state} at step {step}, and pictures of that are there",
             hint="`gangline samples` lists them",

@@ -6,6 +6,7 @@ never resumes: a retry is a new job from the same spec, so nobody reads what exp
 
 from itertools import groupby
 
+from gangline.core.runs.contract import pictures_folder
 from gangline.core.runs.retention import PREVIEWS, before_ms, checkpoints_s, why_deleted
 from gangline.core.words import counted
 from gangline.ports.store import Row, guard, write
@@ -60,17 +61,22 @@ def expire_logs(deployment: Deployment, now_ms: int) -> None:
 
 
 def expire_previews(deployment: Deployment, now_ms: int) -> None:
-    """Expire pictures of steps. Pictures of a result stay with it."""
+    """Expire pictures of steps, with their LoRAs. Pictures of a result stay with it, and those of the step that its owner chose."""
     before = before_ms(now_ms, deployment.policy.previews_s)
     for row in deployment.store.load("jobs_with_old_previews", before=before, limit=AT_ONCE):
         job, state = row["id"], row["state"]
-        found = [each for each in deployment.store.load("kept_artifacts", job=job) if each["path"].startswith(PREVIEWS)]
+        chosen = {pictures_folder(each["step"]) for each in deployment.store.load("winner", job=job)}
+        found = [
+            each
+            for each in deployment.store.load("kept_artifacts", job=job)
+            if each["path"].startswith(PREVIEWS) and each["path"].rpartition("/")[0] not in chosen
+        ]
         because = why_deleted("the pictures of its steps were deleted", state, deployment.policy.previews_s)
         attempts = sorted({each["attempt"] for each in found})
         deployment.store.apply(
             *(write("sweep_attempt_again", attempt=attempt) for attempt in attempts),
-            write("forget_previews", id=job),
-            *(guard("drop_artifact", job=job, path=each["path"]) for each in found),
+            guard("forget_previews", id=job, version=row["version"]),
+            *(write("drop_artifact", job=job, path=each["path"]) for each in found),
             *(line for each in found for line in bill.storage_since(deployment, each, each["since_ms"], now_ms)),
             *([event(job, "cleaned up", because, now_ms)] if found else []),
         )

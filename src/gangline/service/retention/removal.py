@@ -185,6 +185,7 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
     yield write("remove_tracked_pictures", job=job)
     yield write("remove_sampling", job=job)
     yield write("remove_wishes", job=job)
+    yield write("drop_winner", job=job)
     yield write("remove_job_files", job=job)
     yield write("remove_job_dataset", job=job)
     yield write("drop_labels", job=job)

@@ -21,6 +21,7 @@ from gangline.wire.aio.runs import (
     AsyncFactCalls,
     AsyncLogCalls,
     AsyncMetricCalls,
+    AsyncPictureCalls,
 )
 from gangline.wire.aio.stored import AsyncBaseCalls, AsyncStorageCalls
 
@@ -45,6 +46,7 @@ class AsyncApiClient:
         self.logs = AsyncLogCalls(http)
         self.metrics = AsyncMetricCalls(http)
         self.artifacts = AsyncArtifactCalls(http, self.files)
+        self.pictures = AsyncPictureCalls(http)
         self.checkpoints = AsyncCheckpointCalls(http, self.files)
         self.bases = AsyncBaseCalls(http)
         self.datasets = AsyncDatasetCalls(http, self.files, self._store)

@@ -22,6 +22,7 @@ from gangline.wire.client.runs import (
     FactCalls,
     LogCalls,
     MetricCalls,
+    PictureCalls,
 )
 from gangline.wire.client.stored import BaseCalls, StorageCalls
 
@@ -46,6 +47,7 @@ class ApiClient:
         self.logs = LogCalls(http)
         self.metrics = MetricCalls(http)
         self.artifacts = ArtifactCalls(http, self.files)
+        self.pictures = PictureCalls(http)
         self.checkpoints = CheckpointCalls(http, self.files)
         self.bases = BaseCalls(http)
         self.datasets = DatasetCalls(http, self.files, self._store)

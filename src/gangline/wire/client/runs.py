@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from gangline.core.pictures.views import PictureView, WinnerView
 from gangline.core.runs.contract import MANIFEST, checkpoint_name
 from gangline.core.runs.kept import CheckpointFilesView, CheckpointView
 from gangline.core.views import ArtifactView, EndView, EventView, FactView, LogView, MetricsView, ProgressView
@@ -18,6 +19,8 @@ from gangline.wire.http import number_after, path_of
 from gangline.wire.stream import Waiting
 from gangline.wire.transfers import ProgressCallback
 
+PAGE = 1000
+"""Pictures of one answer."""
 EVENT_KINDS = {"event": EventView, "progress": ProgressView, "end": EndView}
 LOG_KINDS = {"log": LogView, "progress": ProgressView, "end": EndView}
 FACT_KINDS = {"fact": FactView}
@@ -129,6 +132,36 @@ class ArtifactCalls(Calls):
         """Download the results so far below a folder, and return their paths. What is there already is not downloaded again."""
         found = [artifact for artifact in self.list(job)]
         return self._files.download_all(found, Path(folder), progress=progress)
+
+
+class PictureCalls(Calls):
+    """The sample pictures of a job, and the choice of its best step."""
+
+    def list(self, job: str) -> Iterator[PictureView]:
+        """Yield the sample pictures so far, by prompt, seed and step. A URL needs no key and expires: list again for fresh ones."""
+        params: dict[str, str] = {}
+        while True:
+            path = path_of("jobs", job, "pictures")
+            page = self._http.read(tuple[PictureView, ...], "GET", path, params={"limit": PAGE} | params)
+            for picture in page:
+                yield picture
+            if len(page) < PAGE:
+                return
+            params = {"after": page[-1].path}
+
+    def thumbnail(self, job: str, sha256: str) -> bytes:
+        """Return a small copy of a picture, a JPEG of at most 256 pixels. Raise `NotFound` before it was made, some seconds after the
+        picture has arrived."""
+        return (self._http.ask("GET", path_of("jobs", job, "pictures", sha256, "thumbnail"))).content
+
+    def choose(self, job: str, step: int) -> WinnerView:
+        """Choose the step whose pictures are best: its weights are kept, and the job gets the label `winner`. A step that was chosen before
+        is not any more. Raise `NotFound` if its weights are not stored."""
+        return self._http.read(WinnerView, "PUT", path_of("jobs", job, "winner"), {"step": step})
+
+    def undo_choice(self, job: str) -> WinnerView:
+        """Undo the choice: the weights of the step expire by their age again, and the label goes."""
+        return self._http.read(WinnerView, "DELETE", path_of("jobs", job, "winner"))
 
 
 class CheckpointCalls(Calls):

@@ -106,4 +106,5 @@ SELECT checkpoint.prefix AS key, checkpoint.manifest FROM checkpoint
 WHERE checkpoint.attempt = :attempt AND checkpoint.state = 'committed'
 UNION ALL SELECT prepared.prefix AS key, prepared.manifest FROM prepared WHERE prepared.attempt = :attempt
 UNION ALL SELECT artifact.key, '' AS manifest FROM artifact WHERE artifact.attempt = :attempt
+UNION ALL SELECT artifact.thumbnail AS key, '' AS manifest FROM artifact WHERE artifact.attempt = :attempt AND artifact.thumbnail <> ''
 UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt

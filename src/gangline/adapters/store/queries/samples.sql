@@ -75,3 +75,39 @@ WHERE job.state = 'running' AND job.kind = 'sample' AND lease.stop = '' AND node
                                + CAST(:egress AS DOUBLE PRECISION) * (waiting.input_bytes + waiting.checkpoint_bytes) <= budget))
               AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = waiting.id AND ban.machine = node.machine))
 ORDER BY lease.started_ms DESC, lease.attempt
+
+-- name: pictures_of_job
+-- List the sample pictures of a job and the LoRAs of its steps, by the names that trainers give them.
+SELECT path, key, bytes, sha256, width, height, thumbnail_bytes, unusable FROM artifact
+WHERE job = :job AND (path LIKE 'samples/%seed-%.png' OR path LIKE 'samples/step-%.safetensors')
+
+-- name: picture_of_content
+-- Find a sample picture of a job by its content; of several, one that has a thumbnail.
+SELECT path, thumbnail, thumbnail_bytes, unusable FROM artifact
+WHERE job = :job AND sha256 = :sha256 AND path LIKE 'samples/%seed-%.png' ORDER BY thumbnail_bytes DESC, path LIMIT 1
+
+-- name: pictures_to_look_at
+-- List sample pictures that have no thumbnail yet, the newest first, and those behind that failed before.
+SELECT artifact.job, artifact.path, artifact.key, artifact.bytes, artifact.sha256, artifact.tries, artifact.attempt,
+       attempt.job AS rendered_by, job.project
+FROM artifact JOIN attempt ON attempt.id = artifact.attempt JOIN job ON job.id = artifact.job
+WHERE artifact.thumbnail_bytes = 0 AND artifact.unusable = '' AND artifact.path LIKE 'samples/%seed-%.png'
+ORDER BY artifact.tries, artifact.made_ms DESC, artifact.path LIMIT :limit
+
+-- name: name_thumbnail
+-- From here on no sweep deletes what has this key.
+UPDATE artifact SET thumbnail = :key WHERE job = :job AND path = :path
+
+-- name: record_picture
+UPDATE artifact SET width = :width, height = :height, thumbnail_bytes = :thumbnail_bytes, unusable = :unusable, tries = :tries
+WHERE job = :job AND path = :path
+
+-- name: winner
+SELECT step, checkpoint FROM winner WHERE job = :job
+
+-- name: put_winner
+INSERT INTO winner (job, step, checkpoint) VALUES (:job, :step, :checkpoint)
+ON CONFLICT (job) DO UPDATE SET step = excluded.step, checkpoint = excluded.checkpoint
+
+-- name: drop_winner
+DELETE FROM winner WHERE job = :job

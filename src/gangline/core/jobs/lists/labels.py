@@ -13,6 +13,8 @@ LABELS_MAX = 32
 KEY_MAX = VALUE_MAX = 63
 BEST = "best"
 """The key of the label that the best job of an experiment gets; its value is the experiment's name."""
+WINNER = "winner"
+"""The key of the label that a job gets when a step of its is chosen; its value is the step."""
 KEY = re.compile(rf"[a-z0-9._/-]{{1,{KEY_MAX}}}")
 HINT = "write KEY=VALUE, such as team=vision"
 

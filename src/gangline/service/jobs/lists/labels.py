@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gangline.core.errors import NotFound, Unreachable
 from gangline.core.jobs.lists.ids import as_list
-from gangline.core.jobs.lists.labels import BEST, with_changes
+from gangline.core.jobs.lists.labels import BEST, WINNER, with_changes
 from gangline.core.jobs.lists.seen import ANY_VERSION, Seen
 from gangline.ports.store import guard, write
 from gangline.service.attempts import TRIES_MAX
@@ -19,8 +19,11 @@ def labels_of(deployment: Deployment, job: str) -> dict[str, str]:
 
 
 def inherited_labels(deployment: Deployment, job: str) -> dict[str, str]:
-    """Return the labels that a job made from this one has: all but the one that says that this is the best of its experiment."""
+    """Return the labels that a job made from this one has: all but those that say that this is the best of its experiment, and which step
+    of it was chosen."""
     found = labels_of(deployment, job)
+    if deployment.store.load("winner", job=job):
+        found.pop(WINNER, None)
     if BEST in found and deployment.store.load("runs_beside", job=job):
         del found[BEST]
     return found

@@ -28,7 +28,7 @@ DELETE FROM log_chunk WHERE attempt = :attempt
 -- name: jobs_with_old_previews
 -- Previews stay while images of the job are still to be rendered. The age of the newest one counts from when it was made, if that was
 -- after the job's end.
-SELECT id, state FROM job
+SELECT id, state, version FROM job
 WHERE previews_kept = 1 AND ended_ms < :before
   AND NOT EXISTS (SELECT 1 FROM artifact
                   WHERE artifact.job = job.id AND artifact.path LIKE 'samples/step-%' AND artifact.made_ms >= :before)
@@ -37,7 +37,12 @@ WHERE previews_kept = 1 AND ended_ms < :before
 ORDER BY ended_ms, id LIMIT :limit
 
 -- name: forget_previews
-UPDATE job SET previews_kept = 0 WHERE id = :id
+-- Whoever chooses a step of the job concurrently looks again at what is there, and so does what found these pictures.
+UPDATE job SET previews_kept = 0, version = version + 1 WHERE id = :id AND version = :version
+
+-- name: keep_previews
+-- Pictures of steps expire again that stayed for what was chosen of them.
+UPDATE job SET previews_kept = 1 WHERE id = :id
 
 -- name: kept_artifacts
 -- List a job's files with the time since when they are stored and the job that made them: images may come from a job that only renders,

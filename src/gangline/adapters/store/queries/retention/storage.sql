@@ -28,7 +28,8 @@ GROUP BY job.state, checkpoint.pinned
 -- Sum results and previews, by whether their jobs have ended. `since_ms` is when the oldest job's age begins.
 SELECT kind, ended, CAST(SUM(files) AS BIGINT) AS files, CAST(SUM(bytes) AS BIGINT) AS bytes, COUNT(*) AS jobs, MIN(since_ms) AS since_ms
 FROM (SELECT CASE WHEN artifact.path LIKE 'samples/step-%' THEN 'previews' ELSE 'results' END AS kind,
-             CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END AS ended, COUNT(*) AS files, SUM(artifact.bytes) AS bytes,
+             CASE WHEN job.ended_ms IS NULL THEN 0 ELSE 1 END AS ended, COUNT(*) AS files,
+             SUM(artifact.bytes + artifact.thumbnail_bytes) AS bytes,
              MAX(CASE WHEN artifact.made_ms > job.ended_ms THEN artifact.made_ms ELSE job.ended_ms END) AS since_ms
       FROM artifact JOIN job ON job.id = artifact.job WHERE job.project = :project
       GROUP BY 1, 2, job.id) AS of_job
@@ -67,7 +68,7 @@ SELECT manifest, used_ms, attempt.job FROM prepared JOIN attempt ON attempt.id =
 -- Sum checkpoints, results, images and logs by job. Uploaded files are left out, since several jobs may share one.
 SELECT job.id, job.name, job.state, job.ended_ms, CAST(SUM(part.bytes) AS BIGINT) AS bytes
 FROM (SELECT checkpoint.job, checkpoint.bytes FROM checkpoint WHERE checkpoint.state = 'committed'
-      UNION ALL SELECT artifact.job, artifact.bytes FROM artifact
+      UNION ALL SELECT artifact.job, artifact.bytes + artifact.thumbnail_bytes AS bytes FROM artifact
       UNION ALL SELECT attempt.job, log_chunk.bytes FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt) AS part
      JOIN job ON job.id = part.job
 WHERE job.project = :project

@@ -1,0 +1,1 @@
+"""Routes for the sample pictures of jobs."""

@@ -1,0 +1,1 @@
+"""The sample pictures of jobs: the grid, thumbnails, and the step that is chosen."""

@@ -48,8 +48,7 @@ class GpuGauges:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
     """A node: `cpu_load` is the busy share of the cores that it may use, null if that cannot be read; memory is the machine's, or that
-    which its container may use; `disk_free_bytes` of `disk_bytes` are free where its runs lie. `gpus` are those that it uses, in the
-    order of its slots."""
+    which its container may use; `disk_free_bytes` of `disk_bytes` are free where its runs lie. `gpus` are those that it uses."""
 
     cpu_load: GaugeShare | None = None
     memory_used_bytes: GaugeBytes
@@ -88,26 +87,28 @@ class GaugesPoint:
 class GaugePlace:
     """Where a point is kept. It is written only if what is there is older than `before_ms`."""
 
-    slot: int
+    number: int
     before_ms: int
 
 
-def places_of(now_ms: int) -> tuple[GaugePlace, ...]:
+def gauge_places(now_ms: int) -> tuple[GaugePlace, ...]:
     """Return the places of gauges that arrive now: that of the newest, of this minute and of these ten minutes. The first point of a
     minute, or of ten, stays until its place is taken an hour, or a day, later."""
     minute, tens = now_ms // MINUTE_MS, now_ms // TEN_MINUTES_MS
     return (
-        GaugePlace(slot=NEWEST, before_ms=now_ms - LEAST_MS + 1),
-        GaugePlace(slot=1 + minute % MINUTES, before_ms=minute * MINUTE_MS),
-        GaugePlace(slot=1 + MINUTES + tens % TENS, before_ms=tens * TEN_MINUTES_MS),
+        GaugePlace(number=NEWEST, before_ms=now_ms - LEAST_MS + 1),
+        GaugePlace(number=1 + minute % MINUTES, before_ms=minute * MINUTE_MS),
+        GaugePlace(number=1 + MINUTES + tens % TENS, before_ms=tens * TEN_MINUTES_MS),
     )
 
 
 def history_of(kept: Iterable[tuple[int, GaugesPoint]], now_ms: int) -> tuple[GaugesPoint, ...]:
-    """Return the points of the last day by time, from those kept with their slots: each minute of the last hour, each ten before that."""
+    """Return the points of the last day by time, from those kept with their places: each minute of the last hour, each ten before that."""
     hour_ms, day_ms = now_ms - MINUTES * MINUTE_MS, now_ms - TENS * TEN_MINUTES_MS
     found = [
-        point for slot, point in kept if (point.at_ms > hour_ms if slot <= MINUTES else day_ms < point.at_ms <= hour_ms)
+        point
+        for place, point in kept
+        if (point.at_ms > hour_ms if place <= MINUTES else day_ms < point.at_ms <= hour_ms)
     ]
     return tuple(sorted(found, key=lambda point: point.at_ms))
 

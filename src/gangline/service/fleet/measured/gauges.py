@@ -10,8 +10,8 @@ from gangline.core.fleet.gauges import (
     GaugesPoint,
     GaugesView,
     GpuGauges,
+    gauge_places,
     history_of,
-    places_of,
     point_of,
 )
 from gangline.ports.store import Row, write
@@ -27,12 +27,12 @@ def keep_gauges(deployment: Deployment, node: str, gauges: Gauges, now_ms: int) 
             write(
                 "keep_gauges",
                 node=node,
-                slot=place.slot,
+                place=place.number,
                 before=place.before_ms,
-                gauges=newest if place.slot == NEWEST else point,
+                gauges=newest if place.number == NEWEST else point,
                 now=now_ms,
             )
-            for place in places_of(now_ms)
+            for place in gauge_places(now_ms)
         )
     )
 
@@ -48,9 +48,9 @@ def newest_gauges(row: Row) -> GaugesView | None:
 
 def gauges_of(deployment: Deployment, node: str, now_ms: int) -> tuple[GaugesView | None, tuple[GaugesPoint, ...]]:
     """Return the newest gauges of a node, None if there are none, and the points of its last day by time."""
-    rows = {row["slot"]: row for row in deployment.store.load("gauges_of_node", node=node)}
+    rows = {row["place"]: row for row in deployment.store.load("gauges_of_node", node=node)}
     newest = rows.pop(NEWEST, None)
-    kept = [(slot, GaugesPoint(at_ms=row["gauges_ms"], **json.loads(row["gauges"]))) for slot, row in rows.items()]
+    kept = [(place, GaugesPoint(at_ms=row["gauges_ms"], **json.loads(row["gauges"]))) for place, row in rows.items()]
     return newest_gauges(newest) if newest else None, history_of(kept, now_ms)
 
 

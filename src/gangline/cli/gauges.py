@@ -25,7 +25,7 @@ def gauges_facts(gauges: GaugesView | None, history: Sequence[GaugesPoint]) -> d
         return {}
     facts = {
         "measured": format_time(gauges.at_ms),
-        "load": f"{_percent(gauges.cpu_load)} of its cores",
+        "load": "unknown" if gauges.cpu_load is None else f"{_percent(gauges.cpu_load)} of its cores",
         "memory": f"{_gb(gauges.memory_used_bytes)} of {_gb(gauges.memory_bytes)} GB used",
         "disk": f"{_gb(gauges.disk_free_bytes)} of {_gb(gauges.disk_bytes)} GB free",
     }

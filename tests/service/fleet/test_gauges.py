@@ -1,17 +1,23 @@
 """What nodes measure of themselves: they send it with what they ask, and whoever looks at the fleet sees it."""
 
+import json
+import time
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from gangline.core.fleet.gauges import Gauges, GpuGauges
+from gangline.cli import main
+from gangline.cli.gauges import gauges_facts, load_text
+from gangline.core.fleet.gauges import Gauges, GaugesView, GpuGauges
 from gangline.ports.server import Assignment, Beat, Beaten, Join
 from gangline.service.fleet.nodes import gone
 from gangline.service.jobs.claim import claim
 from gangline.service.jobs.renew import renew
 from gangline.wire.agent import HttpServer
-from tests.service.conftest import JOIN, Service
+from tests.service.conftest import JOIN, OPERATOR, Service
+from tests.service.served import serving
 from tests.wire.record import GAUGES
 
 HOT = replace(GAUGES, gpus=(replace(GAUGES.gpus[0], temperature_c=90),))
@@ -157,3 +163,34 @@ def test_the_gauges_of_a_node_go_with_it(service: Service) -> None:
     assert {row["node"] for row in service.look("SELECT node FROM node_gauges")} == {here}
     claim(service.deployment, left, service.now_ms + 60_000, GAUGES)
     assert {row["node"] for row in service.look("SELECT node FROM node_gauges")} == {here}
+
+
+def test_a_terminal_shows_how_busy_full_and_hot_a_node_is(service: Service) -> None:
+    service.store.time_ms = round(time.time() * 1000)
+    node = service.join("node-a")
+    claim(service.deployment, node, service.now_ms, GAUGES)
+    with serving(service.app) as served:
+
+        def run(*words: str) -> str:
+            where = ["--server", served.url, "--token", OPERATOR]
+            return CliRunner().invoke(main.app, ["nodes", *words, *where], catch_exceptions=False).stdout
+
+        head, row = run("ls").splitlines()
+        assert head.split()[:4] == ["node", "state", "gpu", "load"] and "97% 71°" in row
+        facts = run("show", "node-a")
+        as_json = json.loads(run("show", "node-a", "-o", "json"))
+    assert "25% of its cores" in facts and "12.0 of 64.0 GB used" in facts and "80.0 of 100.0 GB free" in facts
+    assert "97% busy, 11.0 of 16.0 GB used, 71 °C" in facts and "97% busy on average, 71 °C at most" in facts
+    assert as_json["gauges"]["cpu_load"] == 0.25 and len(as_json["gauges_history"]) == 1
+
+
+def test_a_load_is_that_of_the_gpus_else_of_the_processor_and_no_old_one_is_shown() -> None:
+    now_ms = round(time.time() * 1000)
+    seen = GaugesView(**{**asdict(GAUGES), "gpus": GAUGES.gpus}, at_ms=now_ms)
+    assert load_text(seen) == "97% 71°"
+    assert load_text(replace(seen, gpus=())) == "25%"
+    assert load_text(replace(seen, gpus=(GpuGauges(),))) == "–"
+    assert load_text(None) == load_text(replace(seen, at_ms=now_ms - 600_000)) == "–"
+    assert gauges_facts(None, ()) == {}
+    unknown = gauges_facts(replace(seen, cpu_load=None, gpus=(GpuGauges(),)), ())
+    assert unknown["load"] == "unknown" and unknown["gpu 0"] == "unknown" and unknown["GPUs, last hour"] == ""

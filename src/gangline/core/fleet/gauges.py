@@ -1,7 +1,7 @@
 """The gauges of a node: how busy its processor and its GPUs are, and how full its memory and its disk.
 
 A node measures them every `GAUGES_EVERY_S` and sends them with its next request. The server keeps the newest, and a point each minute of
-the last hour and each ten minutes of the last day, in as many places: a new point takes the place of one that is too old.
+the last hour and each ten minutes of the last day, in as many places: a new point replaces one that is too old.
 """
 
 from collections.abc import Callable, Iterable

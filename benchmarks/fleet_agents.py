@@ -29,11 +29,13 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 
+from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges
 from gangline.adapters.host.host import LocalHost
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.transfer.transfer import FutureTask, NodesTransfer
 from gangline.core.errors import Unreachable
 from gangline.core.files import Beginning, File, Grant, Signed
+from gangline.core.fleet.gauges import Gauges
 from gangline.core.models.bases import ModelRole
 from gangline.core.models.lora_metadata import DIFFUSERS_FILE
 from gangline.core.runs import contract
@@ -160,8 +162,8 @@ class SeenServer(HttpServer):
         super().__init__(url, token, BareClient(url))  # type: ignore[arg-type]
         self._seen = seen
 
-    def claim(self) -> Assignment | NoWork:
-        answer = super().claim()
+    def claim(self, gauges: Gauges | None = None) -> Assignment | NoWork:
+        answer = super().claim(gauges)
         self._seen().counts["claims" if isinstance(answer, Assignment) else "claims without work"] += 1
         return answer
 
@@ -377,6 +379,7 @@ class Driven:
             trainer=PacedTrainer(rng.uniform(*STEP_S), lambda at_s: loop.at(at_s, self)),
             host=LocalHost(home),
             rng=rng,
+            gauges=NodeGauges(MeasuredMachine(home, ()).measure).take,
         )
         self._agent = Agent(edges, Join(machine=f"machine-{name}", name=name), patient=True)
 

@@ -266,14 +266,16 @@ def memory_cgroups(own: Path = OWN_CGROUPS, root: Path = CGROUPS) -> list[Path]:
 def memory_free(folder: Path, cgroups: Sequence[Path]) -> int:
     """Return how many bytes can be written to `folder`, on a tmpfs, before it is full, or the machine or one of `cgroups` lacks memory."""
     on_it = os.statvfs(folder)
-    left = [
-        on_it.f_bavail * on_it.f_frsize,
-        *(found for each in cgroups if (found := _left_in_cgroup(each)) is not None),
-    ]
+    return max(0, min([on_it.f_bavail * on_it.f_frsize, *memory_left(cgroups)]))
+
+
+def memory_left(cgroups: Sequence[Path]) -> list[int]:
+    """Return how many bytes of memory the machine and each of `cgroups` have left, as far as that can be read."""
+    left = [found for each in cgroups if (found := _left_in_cgroup(each)) is not None]
     with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         left.append(1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))
-    return max(0, min(left))
+    return left
 
 
 def _left_in_cgroup(folder: Path) -> int | None:

@@ -11,6 +11,7 @@ from gangline.core.experiments.terms import HalvingTerms
 from gangline.core.experiments.views import ExperimentPlanView, ExperimentRunView, ExperimentView
 from gangline.core.files import File
 from gangline.core.fleet.explained import JobOffer, JobOffers
+from gangline.core.fleet.gauges import GaugesPoint, GaugesView, GpuGauges
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.clone import CloneView
@@ -89,7 +90,10 @@ __all__ = [
     "FactView",
     "File",
     "FittingNode",
+    "GaugesPoint",
+    "GaugesView",
     "GoingView",
+    "GpuGauges",
     "HalvingTerms",
     "Histogram",
     "InstanceView",

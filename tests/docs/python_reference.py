@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import gangline
 from gangline import types
@@ -128,6 +128,10 @@ def _annotation_of_property(of: property) -> str:
 def _type_name(kind: Any) -> str:
     if hasattr(kind, "__metadata__"):
         return _type_name(kind.__origin__)
+    if any(hasattr(part, "__metadata__") for part in get_args(kind)) and type(None) in get_args(kind):
+        return " | ".join(_type_name(part) for part in get_args(kind))
+    if kind is type(None):
+        return "None"
     return kind.__name__ if isinstance(kind, type) and not hasattr(kind, "__args__") else _short(str(kind))
 
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from gangline.core.fleet.nodes import NodeView
+from gangline.service.fleet.operating import nodes
 from gangline.sim.scenario import load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS, World
@@ -23,6 +25,19 @@ def test_two_processes_with_other_hash_seeds_run_the_same_trace() -> None:
     first, second = run_small("1"), run_small("2")
     assert len(first["trace"]) == 32
     assert first == second
+
+
+def nodes_of_small(minutes: int) -> list[NodeView]:
+    simulation = Simulation(load_scenario("small"), 5)
+    simulation.play(until_ms=START_MS + minutes * 60_000)
+    return nodes(simulation.service.deployment, None)
+
+
+def test_the_nodes_of_a_simulation_send_gauges_that_a_seed_repeats() -> None:
+    found = nodes_of_small(10)
+    measured = [node.gauges for node in found if node.gauges]
+    assert len(measured) > 4 and [node.gauges for node in nodes_of_small(10)] == [node.gauges for node in found]
+    assert all(gauges.at_ms > START_MS + 9 * 60_000 and len(gauges.gpus) == 1 for gauges in measured)
 
 
 def test_another_seed_runs_another_trace() -> None:

@@ -4,12 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from gangline.adapters.cards import Card, describe_gpu, gpu_memory_gb, list_cards, visible_cards
+from gangline.adapters.cards import Card, describe_gpu, gpu_memory_gb, list_cards, measure_cards, visible_cards
 from gangline.compose.worker import slots_of
 from gangline.core.errors import UserError
+from gangline.core.fleet.gauges import GpuGauges
 from gangline.core.server.programs import WorkerProgram
 
 NVIDIA_SMI = """#!/bin/sh
+if test "$*" = "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,temperature.gpu --format=csv,noheader,nounits"
+then
+    echo "GPU-aa, 97, 20000, 24564, 71"
+    echo "GPU-bb, 0, 0, 81559, 33"
+    echo "GPU-bc, [N/A], [N/A], 81559, [N/A]"
+    exit
+fi
 test "$*" = "--query-gpu=uuid,name,memory.total,driver_version --format=csv,noheader" || exit 6
 echo "GPU-aa, NVIDIA RTX 4090, 24564 MiB, 570.1"
 echo "GPU-bb, NVIDIA H100, 81559 MiB, 570.1"
@@ -30,6 +38,7 @@ def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Card]:
 def test_a_machine_without_a_driver_has_no_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list_cards() == [] and describe_gpu([]) == {}
+    assert measure_cards([]) == measure_cards([Card("GPU-aa", "NVIDIA RTX 4090", "24564 MiB", "570.1")]) == ()
 
 
 @pytest.mark.parametrize(
@@ -69,3 +78,18 @@ def test_more_slots_than_cards_are_refused(cards: list[Card]) -> None:
         slots_of(WorkerProgram(slots=4), cards)
     with pytest.raises(UserError, match="2 slots are more than the one GPU that this worker sees"):
         slots_of(WorkerProgram(slots=2), cards[:1])
+
+
+def test_the_cards_that_are_shown_are_measured_in_their_order(cards: list[Card]) -> None:
+    busy = GpuGauges(utilisation=0.97, memory_used_bytes=20000 * 2**20, memory_bytes=24564 * 2**20, temperature_c=71)
+    idle = GpuGauges(utilisation=0, memory_used_bytes=0, memory_bytes=81559 * 2**20, temperature_c=33)
+    assert measure_cards(visible_cards(cards, "1,0")) == (idle, busy)
+    assert measure_cards(visible_cards(cards, "GPU-bb")) == (idle,)
+
+
+def test_what_a_driver_does_not_say_of_a_card_is_unknown(cards: list[Card]) -> None:
+    assert measure_cards(visible_cards(cards, "GPU-bc")) == (GpuGauges(memory_bytes=81559 * 2**20),)
+
+
+def test_a_card_of_which_several_parts_are_used_is_measured_once(cards: list[Card]) -> None:
+    assert len(measure_cards(visible_cards(cards, "MIG-7f,MIG-80"))) == 1

@@ -21,6 +21,7 @@ from gangline.api.app import make_app
 from gangline.compose.client import Client
 from gangline.core.errors import UserError
 from gangline.core.files import PART_BYTES, Beginning, Beginnings, File
+from gangline.core.fleet.gauges import Gauges, GpuGauges
 from gangline.core.runs.contract import Prepared
 from gangline.core.runs.metrics import Point
 from gangline.core.runs.prepared import embeddings_key
@@ -54,6 +55,14 @@ from tests.service.served import serving
 
 RECORDED = Path(__file__).parent / "recorded"
 PICTURE = File(path="step-000030/prompt-00-seed-1.png", bytes=9, sha256=hashlib.sha256(b"a picture").hexdigest())
+GAUGES = Gauges(
+    cpu_load=0.25,
+    memory_used_bytes=12 * 10**9,
+    memory_bytes=64 * 10**9,
+    disk_free_bytes=80 * 10**9,
+    disk_bytes=100 * 10**9,
+    gpus=(GpuGauges(utilisation=0.97, memory_used_bytes=11 * 10**9, memory_bytes=16 * 10**9, temperature_c=71),),
+)
 HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", protocol.HEADER.lower())
 
 
@@ -168,7 +177,7 @@ class Conversation:
         self.steer(spec, file)
         self.experiment(spec)
         self.clean_up(succeeds)
-        self.node.claim()
+        self.node.claim(GAUGES)
         self.node.notice(Notice(because="the provider will take this machine back"))
         self.node.leave()
 
@@ -252,7 +261,8 @@ class Conversation:
         self.node.downloads(hold, Downloads(keys=(assignment.inputs[0].key,)))
         self.node.beat(hold, Beat(phase="downloading", step=0))
         self.service.wait(10)
-        self.node.beat(hold, Beat(phase="training", step=30, training_s=5.5, loss=0.25, seconds_per_step=0.2))
+        measured = Beat(phase="training", step=30, training_s=5.5, loss=0.25, seconds_per_step=0.2, gauges=GAUGES)
+        self.node.beat(hold, measured)
         self.node.log(hold, Log(first_byte=0, text="step 30\n"))
         self.node.metrics(hold, Points(points=(Point(step=30, values={"loss": 0.25, "learning_rate": 1e-4}),)))
         self.prepare(assignment)

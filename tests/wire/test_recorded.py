@@ -142,12 +142,13 @@ def test_an_older_or_odd_version_is_no_reason_to_refuse(service: Service, versio
 
 
 def with_other_values(body: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a body again and again, with a truth value or a text in the place of one number; of a list, the first counts."""
+    """Yield a body again and again, with a truth value or a text in the place of one number; of a list, the first counts. Gauges are left
+    out: those that make no sense are dropped, and the message counts."""
     if isinstance(body, int | float) and not isinstance(body, bool):
         yield from (("", True), ("", str(body)))
     parts: Any = body.items() if isinstance(body, dict) else list(enumerate(body))[:1] if isinstance(body, list) else ()
     for name, part in parts:
-        for place, other in with_other_values(part):
+        for place, other in () if name == "gauges" else with_other_values(part):
             whole = body | {name: other} if isinstance(body, dict) else [other, *body[1:]]
             yield f".{name}{place}", whole
 

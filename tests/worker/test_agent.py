@@ -16,6 +16,7 @@ import pytest
 from gangline.adapters.host.host import LocalHost
 from gangline.core.errors import Denied, GanglineError, Unreachable
 from gangline.core.files import PART_BYTES, Beginning, File, Grant, Signed
+from gangline.core.fleet.gauges import Gauges
 from gangline.core.parsing import to_json
 from gangline.core.runs.contract import EXIT_LEFT_OUT, Manifest, Prepared, Progress, parse_prepared
 from gangline.core.runs.metrics import Reading
@@ -39,6 +40,7 @@ from gangline.worker.shipping import UPLOAD_PREPARED_S
 from tests.conftest import as_upload, file_at
 from tests.service.access.test_access import rent
 from tests.service.conftest import JOIN, POLICY, PROJECT, Service
+from tests.wire.record import GAUGES
 
 OUTPUT = b"the weights"
 LONG_STEPS = 10_000
@@ -276,12 +278,13 @@ def make_node(
     token: str = JOIN,
     machine: str = "m",
     rng: Random | None = None,
+    gauges: Callable[[float], Gauges | None] = lambda _now_s: None,
     **said: Any,
 ) -> Node:
     host = LocalHost(tmp_path / "node")
     trainer = ScriptedTrainer(SCRIPT)
     server = HttpServer("http://testserver", token, service.http)  # type: ignore[arg-type]
-    edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=rng or Random(0))
+    edges = Edges(server=server, transfer=transfer, trainer=trainer, host=host, rng=rng or Random(0), gauges=gauges)
     return Node(service, Agent(edges, Join(machine=machine, name="node-a", slots=slots), **said), trainer, host)
 
 
@@ -300,6 +303,28 @@ def test_every_phase_is_told_from_the_first_second_to_the_last_upload(node: Node
     assert (attempt["step"], attempt["loss"], attempt["seconds_per_step"]) == (100, 0.4, 0.2)
     assert node.service.ask("GET", f"/v1/jobs/{job}/logs").json()["text"] == "said\n"
     assert list((node.host.runs).iterdir()) == []
+
+
+def test_what_is_measured_of_a_node_goes_with_its_claims_and_its_heartbeats(service: Service, tmp_path: Path) -> None:
+    measured = [GAUGES]
+    node = make_node(
+        service, tmp_path, SlowTransfer(service), gauges=lambda _now_s: measured.pop() if measured else None
+    )
+
+    def newest() -> Any:
+        return service.ask("GET", "/v1/nodes").json()[0]["gauges"]
+
+    while measured:
+        node.step()
+    assert newest()["cpu_load"] == GAUGES.cpu_load
+    job = service.submit()
+    while not node.trainer.runs:
+        node.step()
+    service.wait(30)
+    measured.append(replace(GAUGES, cpu_load=0.5))
+    while measured:
+        node.step()
+    assert newest()["cpu_load"] == 0.5 and service.state(job) == "running"
 
 
 def test_an_upload_that_takes_most_of_an_hour_does_not_stop_the_heartbeat(node: Node) -> None:

@@ -1,8 +1,17 @@
 """The GPUs of this machine, as its driver lists them and as CUDA_VISIBLE_DEVICES shows them to a process."""
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gangline.core.fleet.gauges import GpuGauges
+
+MIB = 2**20
+GAUGES_QUERY = [
+    "nvidia-smi",
+    "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,temperature.gpu",
+    "--format=csv,noheader,nounits",
+]
 QUERY = ["nvidia-smi", "--query-gpu=uuid,name,memory.total,driver_version", "--format=csv,noheader"]
 
 
@@ -18,12 +27,39 @@ class Card:
 
 def list_cards() -> list[Card]:
     """Return all GPUs that the driver lists; none if there is no driver."""
+    return [Card(*row) for row in _ask_driver(QUERY) if len(row) == 4]
+
+
+def measure_cards(cards: Sequence[Card]) -> tuple[GpuGauges, ...]:
+    """Return how busy, full and hot these cards are now, in their order; a card of which several parts are used (MIG) counts once."""
+    rows = [row for row in _ask_driver(GAUGES_QUERY) if len(row) == 5] if cards else []
+    ids = [row[0] for row in rows]
+    numbers = dict.fromkeys(_number_of(card.id, ids) for card in cards)
+    return tuple(_as_gauges(*rows[number][1:]) for number in numbers if number is not None)
+
+
+def _as_gauges(utilisation: str, used: str, total: str, temperature: str) -> GpuGauges:
+    percent, used_mib, total_mib = _number(utilisation), _number(used), _number(total)
+    return GpuGauges(
+        utilisation=None if percent is None else percent / 100,
+        memory_used_bytes=None if used_mib is None else round(used_mib) * MIB,
+        memory_bytes=None if total_mib is None else round(total_mib) * MIB,
+        temperature_c=_number(temperature),
+    )
+
+
+def _number(text: str) -> float | None:
+    """Return a number of the driver's; None where it has a word instead, as `[N/A]`."""
+    return float(text) if text.isdecimal() else None
+
+
+def _ask_driver(query: list[str]) -> list[list[str]]:
+    """Return the driver's answer, a row for each card; none if there is no driver."""
     try:
-        answer = subprocess.run(QUERY, capture_output=True, text=True, timeout=20, check=True).stdout
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    rows = [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
-    return [Card(*row) for row in rows if len(row) == 4]
+    return [[part.strip() for part in line.split(",")] for line in answer.splitlines()]
 
 
 def visible_cards(cards: list[Card], visible: str | None) -> list[Card]:
@@ -34,21 +70,23 @@ def visible_cards(cards: list[Card], visible: str | None) -> list[Card]:
     """
     if visible is None:
         return cards
-    found = []
+    found, ids = [], [card.id for card in cards]
     for entry in visible.split(","):
-        card = _named(cards, entry.strip())
-        if card is None:
+        number = _number_of(entry.strip(), ids)
+        if number is None:
             break
+        card = cards[number]
         found.append(Card(entry.strip(), card.gpu, card.gpu_memory, card.driver))
     return found
 
 
-def _named(cards: list[Card], entry: str) -> Card | None:
+def _number_of(entry: str, ids: list[str]) -> int | None:
+    """Return which card of the driver's list an entry of CUDA_VISIBLE_DEVICES names; None if there is none."""
     if entry.isdecimal():
-        return cards[int(entry)] if int(entry) < len(cards) else None
+        return int(entry) if int(entry) < len(ids) else None
     if entry.startswith("MIG-"):  # a part of a card; the driver's list does not say of which
-        return cards[0] if cards else None
-    return next((card for card in cards if entry and card.id.startswith(entry)), None)
+        return 0 if ids else None
+    return next((number for number, each in enumerate(ids) if entry and each.startswith(entry)), None)
 
 
 def describe_gpu(cards: list[Card]) -> dict[str, str]:

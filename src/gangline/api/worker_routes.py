@@ -9,6 +9,7 @@ from gangline.api.by_hand import AttemptRoutes
 from gangline.api.lanes import HEARTBEATS, WORKERS, WorkerRoute, json_response
 from gangline.api.who import HeldLease, Holder, JoinsWith, NodeId, Now, ThisDeployment
 from gangline.core.files import Beginnings
+from gangline.core.fleet.gauges import SentGauges
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -64,9 +65,11 @@ def give_notice(deployment: ThisDeployment, now: Now, node: NodeId, request: Not
 
 
 @router.post("/claims", response_model=NoWork, responses={201: {"model": Assignment}})
-def claim_job(deployment: ThisDeployment, now: Now, node: NodeId) -> Response:
-    """Claim a job. The answer is 201 with a job, or 200 with the reason why there is none."""
-    answer = claim.claim(deployment, node, now)
+def claim_job(
+    deployment: ThisDeployment, now: Now, node: NodeId, gauges: Annotated[SentGauges, Body(embed=True)] = None
+) -> Response:
+    """Claim a job. The answer is 201 with a job, or 200 with the reason why there is none. The body may have the node's gauges."""
+    answer = claim.claim(deployment, node, now, gauges)
     return json_response(answer, 201 if isinstance(answer, Assignment) else 200)
 
 

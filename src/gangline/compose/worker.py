@@ -47,6 +47,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
     """Make a worker of this machine; a `patient` one waits where the server refuses it, and `wake` is called, by any thread, when it has
     something to do at once. Raises `UserError` where another one is at work in its home."""
     from gangline.adapters.cards import describe_gpu, gpu_memory_gb
+    from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
     from gangline.adapters.host.trainer.beneath import open_of_runs
     from gangline.adapters.host.trainer.isolation import find_isolation
@@ -93,6 +94,7 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
         ),
         host=host,
         rng=rng,
+        gauges=NodeGauges(MeasuredMachine(of.home, cards).measure).take,
     )
     join = Join(
         machine=machine,

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen, Predicate
 from gangline.core.display import WORDS_MAX, Label, Name, is_printable
 from gangline.core.events import Described, markdown_list
 from gangline.core.files import IN_ONE_FOLDER, Beginnings, File, Files, Grant, SafePath, Sha256, Signed, check_parts
+from gangline.core.fleet.gauges import Gauges, SentGauges
 from gangline.core.jobs.failure import MEANING, ReportedKind
 from gangline.core.runs.contract import Phase
 from gangline.core.runs.metrics import POINTS_MAX, Point, is_ascending
@@ -173,10 +174,9 @@ class Beaten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A heartbeat: what the attempt is doing, from its claim to the last upload.
-
-    `training_s` is how long ago its first step was, in seconds; null before that. `steps` is how many a command says that it has, once
-    that is known; 0 says nothing.
+    """A heartbeat: what the attempt is doing, from its claim to the last upload. `training_s` is how long ago its first step was, in
+    seconds; null before that. `steps` is how many a command says that it has, once that is known; 0 says nothing. `gauges` are those of
+    the node, null in most heartbeats.
     """
 
     phase: Phase
@@ -185,6 +185,7 @@ class Beat:
     training_s: Annotated[float, Ge(0), Le(10**9)] | None = None
     loss: float | None = None
     seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None
+    gauges: SentGauges = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +325,7 @@ class Server(Protocol):
     def notice(self, request: Notice) -> None:
         """Report that this machine is about to be taken away: the node gets no more jobs."""
 
-    def claim(self) -> Assignment | NoWork: ...
+    def claim(self, gauges: Gauges | None = None) -> Assignment | NoWork: ...
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale: ...
 

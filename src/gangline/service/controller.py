@@ -13,6 +13,7 @@ from gangline.service.experiments.tend import tend_each, tend_experiments
 from gangline.service.facts import number_facts
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.health import begin_trials, judge_machines, watch_attempts
+from gangline.service.fleet.measured.gauges import forget_gauges
 from gangline.service.fleet.nodes import give_up_silent
 from gangline.service.fleet.terms import refresh_pools
 from gangline.service.jobs.checkpoint import prune
@@ -56,7 +57,7 @@ class Controller:
         self._every(policy.scale_interval_s, now_ms, tend)
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
-        self._every(PRUNE_S, now_ms, forget_requests, forget_labels)
+        self._every(PRUNE_S, now_ms, forget_requests, forget_labels, forget_gauges)
         self._every(REMOVE_S, now_ms, continue_removals)
         self._every(SWEEP_S, now_ms, give_up_unfinished, delete_given_up, sweep_attempts, sweep_uploads)
         self._every(SWEEP_S, now_ms, bound_backlogs, shorten_logs)

@@ -8,6 +8,7 @@ from typing import Any
 
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.files import Beginnings
+from gangline.core.fleet.gauges import Gauges
 from gangline.core.policy import Policy
 from gangline.ports.hub import HubModel
 from gangline.ports.server import (
@@ -204,8 +205,8 @@ class Link:
     def notice(self, request: Notice) -> None:
         self._send("notice", None, lambda deployment, node, now: nodes.heed_notice(deployment, node, request, now))
 
-    def claim(self) -> Assignment | NoWork:
-        return self._send("claim", None, claim.claim)
+    def claim(self, gauges: Gauges | None = None) -> Assignment | NoWork:
+        return self._send("claim", None, lambda deployment, node, now: claim.claim(deployment, node, now, gauges))
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:
         return self._send("beat", hold, lambda deployment, node, now: renew.renew(deployment, node, hold, beat, now))

@@ -1,11 +1,13 @@
 """The `server` port over HTTP: a worker's requests, made with the token of its node."""
 
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import httpx
 
 from gangline.core.errors import GanglineError
 from gangline.core.files import Beginnings
+from gangline.core.fleet.gauges import Gauges
 from gangline.ports.server import (
     Assignment,
     Beat,
@@ -55,8 +57,8 @@ class HttpServer:
     def notice(self, request: Notice) -> None:
         self._http.ask("POST", "/v1/nodes/self/notice", request)
 
-    def claim(self) -> Assignment | NoWork:
-        answer = self._http.ask("POST", "/v1/claims")
+    def claim(self, gauges: Gauges | None = None) -> Assignment | NoWork:
+        answer = self._http.ask("POST", "/v1/claims", {"gauges": asdict(gauges)} if gauges else None)
         return parse_answer(Assignment if answer.status_code == 201 else NoWork, answer)
 
     def beat(self, hold: Hold, beat: Beat) -> Beaten | Stale:

@@ -198,7 +198,7 @@ class Agent:
 
     def _do_claim(self, joined: Joined, now_s: float) -> None:
         try:
-            answer = self._edges.server.claim()
+            answer = self._edges.server.claim(self._edges.gauges(now_s))
         except Denied:
             self._forget()
             return

@@ -7,6 +7,7 @@ from random import Random
 from typing import TypeVar
 
 from gangline.core.errors import Unreachable
+from gangline.core.fleet.gauges import Gauges
 from gangline.core.jobs.retry import retry_s
 from gangline.ports.host import Host
 from gangline.ports.server import Server
@@ -28,11 +29,15 @@ NEWS = math.inf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edges:
+    """The ports of one agent. `gauges` returns what was measured of the node since it was last called, None if there is nothing new; it
+    gets the agent's time in seconds, and never blocks."""
+
     server: Server
     transfer: NodeTransfer
     trainer: Trainer
     host: Host
     rng: Random
+    gauges: Callable[[float], Gauges | None] = lambda _now_s: None
 
 
 @dataclass(slots=True)

@@ -55,8 +55,9 @@ class Heartbeat:
 
     def _state(self) -> Beat:
         live = self._live
+        gauges = live.edges.gauges(live.clock.now_s)
         if live.run is None:
-            return Beat(phase=live.phase, step=live.from_step)
+            return Beat(phase=live.phase, step=live.from_step, gauges=gauges)
         progress = live.run.progress()
         return Beat(
             phase=live.phase if live.phase == "uploading" else progress.phase,
@@ -65,6 +66,7 @@ class Heartbeat:
             training_s=None if live.first_step_s is None else live.clock.now_s - live.first_step_s,
             loss=progress.loss,
             seconds_per_step=progress.seconds_per_step,
+            gauges=gauges,
         )
 
     def _news_of_steps(self, progress: Progress) -> int:

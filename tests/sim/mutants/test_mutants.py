@@ -21,6 +21,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_datasets,
     probes_of_experiments,
     probes_of_facts,
+    probes_of_gauges,
     probes_of_heirs,
     probes_of_lists,
     probes_of_metrics,

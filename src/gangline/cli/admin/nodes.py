@@ -6,6 +6,7 @@ import typer
 from rich.table import Table
 
 from gangline.cli.client import make_client
+from gangline.cli.gauges import gauges_facts, load_text
 from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json
 from gangline.core.display import LogText
@@ -20,12 +21,13 @@ COLUMNS = (
     TableColumn(header="node", shrinks_to=12),
     TableColumn(header="state"),
     TableColumn(header="gpu", shrinks_to=8),
+    TableColumn(header=">load", goes=3),
     TableColumn(header=">slots", goes=1),
     TableColumn(header=">$/hour", goes=2),
-    TableColumn(header="jobs", goes=3),
-    TableColumn(header="why", shrinks_to=12, goes=4),
-    TableColumn(header=">trust", goes=5),
-    TableColumn(header="id", goes=6),
+    TableColumn(header="jobs", goes=4),
+    TableColumn(header="why", shrinks_to=12, goes=5),
+    TableColumn(header=">trust", goes=6),
+    TableColumn(header="id", goes=7),
 )
 HOUR_S = 3_600
 NodeArgument = Annotated[
@@ -41,7 +43,7 @@ app = typer.Typer(no_args_is_help=True)
 def list_nodes_command(
     server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """List the nodes that have joined, and what each is doing."""
+    """List the nodes that have joined, and what each is doing. `load` is that of its GPUs, or of its processor if it has none."""
     found = list(make_client(server, token).nodes.list())
     if output is Output.json:
         print_json(found)
@@ -51,6 +53,7 @@ def list_nodes_command(
             node.name,
             _phases(node) or node.state,
             node.gpu or "–",
+            load_text(node.gauges),
             str(node.slots),
             f"{node.price_usd_per_hour:.4f}" if node.price_known else "unknown",
             ", ".join(short(job.job) for job in node.jobs) or "–",
@@ -67,7 +70,8 @@ def list_nodes_command(
 def show_node_command(
     node: NodeArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Show a node: its jobs, its machine with strikes and quarantines, its probe, and what its provider knows of it."""
+    """Show a node: its jobs, its load, memory, disk and temperature, its machine with strikes and quarantines, its probe, and what its
+    provider knows of it."""
     client = make_client(server, token)
     _show(client.nodes.get(_find(client, node)), output)
 
@@ -155,7 +159,8 @@ def _show(node: NodeDetail, output: Output) -> None:
         "offer": node.offer,
         "instance": node.instance or "",
         "place": node.place,
-    } | _machine_facts(node.machine)
+    }
+    facts |= gauges_facts(node.gauges, node.gauges_history) | _machine_facts(node.machine)
     facts |= {f"job {short(job.job)}": f"{job.phase}, step {job.step}" for job in node.jobs}
     facts |= {f"cannot do {what}": why for what, why in node.problems.items()}
     facts |= node.capabilities

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gangline.core.fleet.gauges import GaugesPoint, GaugesView
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJob:
@@ -16,7 +18,7 @@ class NodeJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """A node. `jobs` has those of the key's project; `job` and `phase` are of the first, for programs that know of one job a node. If
-    `price_known` is false, `price_usd_per_hour` has no meaning."""
+    `price_known` is false, `price_usd_per_hour` has no meaning. `gauges` are what it measured last, null if it has sent none."""
 
     id: str
     name: str
@@ -33,6 +35,7 @@ class NodeView:
     phase: str | None = None
     jobs: tuple[NodeJob, ...] = ()
     seen_ms: int
+    gauges: GaugesView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,9 @@ class NodeDetail:
     """A node. `jobs` has those of the key's project. `machine` is null until it has joined.
 
     A rented node has a `rental`, the `offer` and the provider's `instance`, and the `place` that its provider shows, if it moves nodes.
-    If `refused`, it never existed, as the provider had no such offer; `because` says so in its words.
+    If `refused`, it never existed, as the provider had no such offer; `because` says so in its words. `gauges` are what it measured last,
+    null if it has sent none or is gone; `gauges_history` has a point for each minute of the last hour, and before that for each ten
+    minutes of the last day, by time.
     """
 
     id: str
@@ -80,6 +85,8 @@ class NodeDetail:
     jobs: tuple[NodeJob, ...]
     machine: MachineView | None
     refused: bool = False
+    gauges: GaugesView | None = None
+    gauges_history: tuple[GaugesPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

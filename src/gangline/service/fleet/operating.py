@@ -7,6 +7,7 @@ from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDet
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.measured.gauges import gauges_of, newest_gauges
 from gangline.service.fleet.nodes import gone, saying
 from gangline.service.fleet.scaling import give_back
 
@@ -41,6 +42,7 @@ def _node_view(row: Row, jobs: tuple[NodeJob, ...]) -> NodeView:
         phase=jobs[0].phase if jobs else None,
         jobs=jobs,
         seen_ms=row["seen_ms"],
+        gauges=newest_gauges(row),
     )
 
 
@@ -54,6 +56,7 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
     row = _node(deployment, node)
     known = deployment.store.load("machine", id=row["machine"])
     since_ms = now_ms - round(deployment.policy.strike_window_s * 1000)
+    gauges, history = (None, ()) if row["state"] == "gone" else gauges_of(deployment, row["id"], now_ms)
     jobs = [
         _node_job(lease)
         for lease in deployment.store.load("jobs_of_node", node=node)
@@ -84,6 +87,8 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
         jobs=tuple(jobs),
         machine=_machine_view(deployment, known[0], since_ms, now_ms) if known else None,
         refused=row["refused"] == 1,
+        gauges=gauges,
+        gauges_history=history,
     )
 
 

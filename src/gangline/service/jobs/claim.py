@@ -8,6 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from gangline.core.errors import BadInput
+from gangline.core.fleet.gauges import Gauges
 from gangline.core.job import Node
 from gangline.core.jobs.claim import NOTHING, Choice, ClaimCandidate, Nothing, by_fair_share, choose, refusal
 from gangline.core.money.budget import UNPRICED_MICRO_USD, Purse, reservation
@@ -21,6 +22,7 @@ from gangline.service.attempts import TRIES_MAX, end_overdue, event, load_node
 from gangline.service.content.inputs import checkpoints_to_resume, inputs_of, prepared_for, resumable
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.demand import expected_between_s
+from gangline.service.fleet.measured.gauges import keep_gauges
 from gangline.service.fleet.scaling import give_back
 from gangline.service.fleet.speed import turned_away
 from gangline.service.jobs.samples import may_render_steps
@@ -34,7 +36,10 @@ WITHHELD_MAX = 4
 CANDIDATE_COLUMNS = tuple(field.name for field in fields(ClaimCandidate) if field.name != "banned")
 
 
-def claim(deployment: Deployment, node_id: str, now_ms: int) -> Assignment | NoWork:
+def claim(deployment: Deployment, node_id: str, now_ms: int, gauges: Gauges | None = None) -> Assignment | NoWork:
+    """Give a node the job that comes first for it, or the reason why there is none. Keep the `gauges` that it sent with its request."""
+    if gauges:
+        keep_gauges(deployment, node_id, gauges, now_ms)
     if deployment.recent.is_time_to_reap(now_ms):
         end_overdue(deployment, now_ms)
     with deployment.recent.claiming():

@@ -5,6 +5,7 @@ from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import LOST, event, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.measured.gauges import keep_gauges
 from gangline.service.jobs import wishes
 from gangline.service.jobs.budget import out_of_money
 
@@ -24,6 +25,8 @@ def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int
     )
     if not held:
         return LOST
+    if beat.gauges:
+        keep_gauges(deployment, node, beat.gauges, now_ms)
     if beat.steps:
         deployment.store.apply(write("count_steps", attempt=hold.attempt, steps=beat.steps))
     save, finish = wishes.tell(deployment, hold, beat) if held[0]["wishes"] else (False, False)

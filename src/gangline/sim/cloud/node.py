@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gangline.ports.server import Join
 from gangline.sim.faults import Faults
+from gangline.sim.node.gauges import SimGauges
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.trainer import SimTrainer
 from gangline.sim.objects import SimObjects, SimTransfer
@@ -96,7 +97,8 @@ class SimNode:
         self.link = Link(self._world, around.service, around.faults, rng, given.token, given.pool)
         # What the agent draws decides nothing of what happens to its machine.
         own = around.world.rng(f"{here}, its agent")
-        edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=own)
+        gauges = SimGauges(machine, around.world.rng(f"{here}, its gauges"), lambda: self.is_busy)
+        edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=own, gauges=gauges.take)
         facts = {"slots": machine.slots, "gpu": machine.gpu, "gpu_memory_gb": machine.gpu_memory_gb}
         join = Join(machine=machine.id, name=given.name, node=given.name, place=given.place, **facts)
         self.agent = Agent(edges, join, patient=True, notice=lambda: self.notice)

@@ -53,8 +53,9 @@ WHERE node.id = :id
 -- name: nodes
 -- List the nodes that are not gone.
 SELECT node.id, node.machine, node.name, node.pool, node.state, node.because, node.gpu, node.slots, node.trust,
-       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, node.progress
-FROM node
+       node.price_micro_usd_per_hour, node.price_known, node.joined_ms, node.seen_ms, node.progress,
+       newest.gauges, newest.at_ms AS gauges_ms
+FROM node LEFT JOIN node_gauges AS newest ON newest.node = node.id AND newest.place = 0
 WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 

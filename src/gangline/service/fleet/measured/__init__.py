@@ -1,0 +1,1 @@
+"""What nodes measure of themselves."""

@@ -15,7 +15,9 @@ from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDet
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
+from gangline.core.jobs.queue.views import QueuedJob, QueueGroup, QueueView
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
+from gangline.core.reports.costs import BudgetsView, CostRow, CostsView, ExperimentBudget, FleetView, PoolSpending
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
@@ -66,9 +68,12 @@ __all__ = [
     "BatchLineView",
     "BestView",
     "BilledTime",
+    "BudgetsView",
     "CheckpointFilesView",
     "CheckpointView",
     "CloneView",
+    "CostRow",
+    "CostsView",
     "DatasetFileView",
     "DatasetFindings",
     "DatasetRemovalView",
@@ -80,6 +85,7 @@ __all__ = [
     "EndView",
     "EndpointView",
     "EventView",
+    "ExperimentBudget",
     "ExperimentPlanView",
     "ExperimentRunView",
     "ExperimentView",
@@ -88,6 +94,7 @@ __all__ = [
     "FactView",
     "File",
     "FittingNode",
+    "FleetView",
     "GoingView",
     "HalvingTerms",
     "Histogram",
@@ -121,11 +128,15 @@ __all__ = [
     "PerJob",
     "PhotoFinding",
     "PlacementView",
+    "PoolSpending",
     "PoolView",
     "ProgressView",
     "ProjectView",
     "PulledFiles",
     "PushedVersion",
+    "QueueGroup",
+    "QueueView",
+    "QueuedJob",
     "RateAt",
     "RemovalView",
     "RentableNode",

@@ -1,5 +1,6 @@
 """What a span of time cost: the ledger's sums agree by whatever they are asked for, on both stores, and each key sees its own project's."""
 
+from itertools import pairwise
 from random import Random
 from typing import Any, get_args
 
@@ -60,7 +61,12 @@ def ledger(service: Service) -> int:
     write_nodes_of_reports(service, 4)
     service.add_project("other")
     chance, total = Random(7), 0
-    for job, project in (("", ""), (service.submit(), PROJECT), (service.submit(), PROJECT), (service.submit("other"), "other")):
+    for job, project in (
+        ("", ""),
+        (service.submit(), PROJECT),
+        (service.submit(), PROJECT),
+        (service.submit("other"), "other"),
+    ):
         lines = list[tuple[str, int, int, int]]()
         for cause in get_args(Cause):
             for _ in range(6):
@@ -81,7 +87,11 @@ def test_the_sums_are_the_whole_ledger_by_whatever_they_are_asked_for(service: S
 
 def test_the_sums_of_any_span_agree_and_those_of_its_parts_add_up(service: Service, ledger: int) -> None:
     cuts = ["2026-01-01T00:00:00Z", "2026-02-03T04:05:06.789Z", "2026-02-03T18:00:00Z", "2026-07-01T00:00:00+02:00"]
-    spans = [{"until": cuts[0]}, *({"since": a, "until": b} for a, b in zip(cuts, cuts[1:], strict=False)), {"since": cuts[-1]}]
+    spans = [
+        {"until": cuts[0]},
+        *({"since": a, "until": b} for a, b in pairwise(cuts)),
+        {"since": cuts[-1]},
+    ]
     found = [{by: sums(ask(service, by=by, zone="Europe/Berlin", **span)) for by in KEYS} for span in spans]
     for of_span in found:
         assert all(each == of_span["cause"] for each in of_span.values())
@@ -90,7 +100,7 @@ def test_the_sums_of_any_span_agree_and_those_of_its_parts_add_up(service: Servi
 
 def test_a_line_costs_each_day_as_much_as_it_has_time_in_it(service: Service) -> None:
     """In Berlin the 29th of March 2026 has 23 hours."""
-    begins = NEW_YEAR_MS + 86 * DAY_MS + 23 * HOUR_MS  # the 28th begins there
+    begins = NEW_YEAR_MS + 85 * DAY_MS + 23 * HOUR_MS  # the 28th begins there
     write_lines(service, ("training", begins, begins + 71 * HOUR_MS, 71_000_000), ("correction", begins, begins, -5))
     rows = ask(service, by="day", zone="Europe/Berlin")["rows"]
     assert [row["key"] for row in rows] == ["2026-03-28", "2026-03-29", "2026-03-30"]
@@ -176,7 +186,7 @@ def test_the_sums_of_a_simulated_ledger_agree_and_are_what_projects_spent(servic
         found = {by: costs(deployment, project, by, 0) for by in KEYS}
         assert len({(each.usd, tuple(each.parts.items())) for each in found.values()}) == 1
         if project is None:
-            assert micro(found["day"].usd) == whole
+            assert micro(found["day"].usd) == whole > 0
         else:
             (known,) = deployment.store.load("project", id=project)
             assert micro(found["job"].usd - found["job"].parts.get("storage", 0)) == known["spent"]

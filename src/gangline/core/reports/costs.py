@@ -31,9 +31,9 @@ class CostsView:
     """What the time from `since_ms` until `until_ms` cost, by the ledger (null: from its first line, to its last).
 
     `rows` are in the order of time if `by` is `day`, else those that cost most come first; `others` sums the `others_count` rows that the
-    limit left out. The rows and `others` add up to `usd`, to the micro-dollar, and `usd` is the same for each `by`. Days are those of `zone`;
-    a line of the ledger that lies in two of them costs in each as much as it has time in it. `running_usd` is not in it: the time of
-    attempts that have not ended yet. `cost_lacks` lists the parts whose price is not known.
+    limit left out. The rows and `others` add up to `usd`, to the micro-dollar, and `usd` is the same for each `by`. A line of the ledger
+    that lies in two days of `zone` costs in each as much as it has time in it. `running_usd` is not in it: the time of attempts that have
+    not ended yet. `cost_lacks` lists the parts whose price is not known.
     """
 
     by: CostKey

@@ -20,7 +20,6 @@ class HeldBy:
     """What an experiment lets its jobs do; `budget` is in micro-dollars. None: no limit."""
 
     experiment: str
-    stopped: bool
     at_once: int | None
     budget: int | None
 
@@ -53,8 +52,6 @@ def turn_of(fit: Fit) -> str:
 
 def what_releases(held: HeldBy) -> tuple[str, ...]:
     """Return what would let an experiment release its jobs sooner."""
-    if held.stopped:
-        return (f"continue the experiment: `gangline experiments resume {held.experiment}`",)
     change = f"gangline experiments change {held.experiment}"
     more = [] if held.at_once is None else [f"let more run at once: `{change} --at-once {held.at_once + 1}`"]
     if held.budget is not None:

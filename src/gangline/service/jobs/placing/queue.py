@@ -172,12 +172,7 @@ class _Explained:
 def _why_unreleased(experiment: Row | None) -> Reason:
     if experiment is None:
         return "waits for its experiment", ()
-    held = HeldBy(
-        experiment=experiment["id"],
-        stopped=experiment["state"] == "stopped",
-        at_once=experiment["at_once"],
-        budget=experiment["budget"],
-    )
+    held = HeldBy(experiment=experiment["id"], at_once=experiment["at_once"], budget=experiment["budget"])
     return why_held(experiment), what_releases(held)
 
 

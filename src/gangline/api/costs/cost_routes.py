@@ -10,7 +10,8 @@ from gangline.api.lanes import ReportRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment, ViewerReach
 from gangline.core.jobs.lists.filters import parse_moment
 from gangline.core.reports.costs import BudgetsView, CostKey, CostsView, FleetView
-from gangline.service.reports import budgets, costs
+from gangline.service.experiments import budgets
+from gangline.service.reports import costs, spending
 
 router = APIRouter(prefix="/v1", tags=["costs"], route_class=UserRoute)
 of_many_lines = APIRouter(prefix="/v1", tags=["costs"], route_class=ReportRoute)
@@ -51,4 +52,4 @@ def show_budgets(deployment: ThisDeployment, now: Now, reach: ViewerReach) -> Bu
 @router.get("/fleet")
 def show_fleet(deployment: ThisDeployment, _: Operator) -> FleetView:
     """Show what the nodes of each pool cost an hour now, and of it what is idle or starts. Needs an operator's key."""
-    return budgets.fleet_spending(deployment)
+    return spending.fleet_spending(deployment)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from gangline.api.lanes import UserRoute
 from gangline.api.who import NUMBER_MAX, Now, ThisDeployment, ViewerReach
 from gangline.core.jobs.queue.views import QueueView
-from gangline.service.jobs.placing.queue import queue
+from gangline.service.jobs.placing.queue import queue_view
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
 
@@ -27,4 +27,4 @@ def show_queue(
 
     Repeat the request with `after` set to `next` of the answer for more. Jobs that render pictures are not listed.
     """
-    return queue(deployment, reach, now, limit=limit, after=after)
+    return queue_view(deployment, reach, now, limit=limit, after=after)

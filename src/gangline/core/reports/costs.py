@@ -98,8 +98,8 @@ class FleetView:
 
 def cost_row(key: str, label: str, micro_usd: Mapping[Cause, int]) -> CostRow:
     """Return the row of these costs, in micro-dollars by cause. Causes are in the order of the ledger."""
-    return CostRow(key=key, label=label, usd=sum(micro_usd.values()) / 1e6, parts=parts_of(micro_usd))
+    return CostRow(key=key, label=label, usd=sum(micro_usd.values()) / 1e6, parts=dollars_by_cause(micro_usd))
 
 
-def parts_of(micro_usd: Mapping[Cause, int]) -> dict[Cause, float]:
+def dollars_by_cause(micro_usd: Mapping[Cause, int]) -> dict[Cause, float]:
     return {cause: micro_usd[cause] / 1e6 for cause in CAUSES if micro_usd.get(cause)}

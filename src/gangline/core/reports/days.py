@@ -49,7 +49,7 @@ def offset_spans(from_ms: int, until_ms: int, zone: ZoneInfo) -> Iterator[Offset
 
 
 def name_of_day(number: int) -> str:
-    """Return the date of the day that is so many days after 1970-01-01, as ISO 8601 writes it."""
+    """Return the date of a day by its number, which counts from 1970-01-01, as ISO 8601 writes it."""
     return (EPOCH + timedelta(days=number)).isoformat()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from gangline.core.errors import BadInput
 from gangline.core.money.cost import DAY_MS, Cause, unknown_parts
-from gangline.core.reports.costs import CostKey, CostsView, cost_row, parts_of
+from gangline.core.reports.costs import CostKey, CostsView, cost_row, dollars_by_cause
 from gangline.core.reports.days import name_of_day, offset_spans, parse_zone
 from gangline.service.deployment import Deployment
 
@@ -51,7 +51,7 @@ def costs(
         others=None if others is None else cost_row("", f"{others_count} others", others),
         others_count=others_count,
         usd=sum(total.values()) / 1e6,
-        parts=parts_of(total),
+        parts=dollars_by_cause(total),
         running_usd=deployment.store.load("running_costs", **of, now=now_ms)[0]["micro_usd"] / 1e6,
         cost_lacks=unknown_parts(deployment.policy, node_time=bool(unpriced)),
     )

@@ -12,7 +12,7 @@ from gangline.core.policy import Policy
 from gangline.core.words import counted, listed
 
 NAMED_MAX = 3
-"""At most so many nodes or pools are named."""
+"""The most nodes or pools that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ GROUPS_MAX = 100
 """The most groups of one answer."""
 
 
-def queue(deployment: Deployment, project: str | None, now_ms: int, *, limit: int, after: int = 0) -> QueueView:
+def queue_view(deployment: Deployment, project: str | None, now_ms: int, *, limit: int, after: int = 0) -> QueueView:
     """Return the waiting jobs of a project (None: of all) in groups, and a page of at most `limit` of them, after `after` others."""
     counts = deployment.store.load("queue_counts")
     visible = [row for row in counts if project in (None, row["id"])]

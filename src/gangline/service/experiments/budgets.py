@@ -1,7 +1,7 @@
-"""Answer which budgets there are, and what the fleet costs an hour now."""
+"""Answer which budgets there are: those of projects, and those of their experiments."""
 
 from gangline.core.experiments.runs import spent_micro_usd
-from gangline.core.reports.costs import BudgetsView, ExperimentBudget, FleetView, PoolSpending
+from gangline.core.reports.costs import BudgetsView, ExperimentBudget
 from gangline.ports.store import Row
 from gangline.service.access.projects import project as project_view
 from gangline.service.access.projects import projects
@@ -31,25 +31,4 @@ def _budget(deployment: Deployment, row: Row, now_ms: int) -> ExperimentBudget:
         budget_usd=row["budget"] / 1e6,
         spent_usd=spent_micro_usd(load_experiment(deployment, row, now_ms).runs) / 1e6,
         because=row["because"],
-    )
-
-
-def fleet_spending(deployment: Deployment) -> FleetView:
-    """Return what the nodes of each pool cost an hour now, and of it what is idle or starts."""
-    rows = deployment.store.load("fleet_spending")
-    return FleetView(
-        pools=tuple(
-            PoolSpending(
-                **{name: row[name] for name in ("pool", "nodes", "slots", "slots_free", "unpriced")},
-                usd_per_hour=row["per_hour"] / 1e6,
-                idle_usd_per_hour=row["idle_per_hour"] / 1e6,
-                starting_usd_per_hour=row["starting_per_hour"] / 1e6,
-            )
-            for row in rows
-        ),
-        nodes=sum(row["nodes"] for row in rows),
-        unpriced=sum(row["unpriced"] for row in rows),
-        usd_per_hour=sum(row["per_hour"] for row in rows) / 1e6,
-        idle_usd_per_hour=sum(row["idle_per_hour"] for row in rows) / 1e6,
-        starting_usd_per_hour=sum(row["starting_per_hour"] for row in rows) / 1e6,
     )

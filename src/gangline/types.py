@@ -17,7 +17,15 @@ from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.jobs.queue.views import QueuedJob, QueueGroup, QueueView
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
-from gangline.core.reports.costs import BudgetsView, CostRow, CostsView, ExperimentBudget, FleetView, PoolSpending
+from gangline.core.reports.costs import (
+    BudgetsView,
+    CostRow,
+    CostsView,
+    ExperimentBudget,
+    FleetView,
+    PoolSpending,
+    ProjectBudget,
+)
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
@@ -131,6 +139,7 @@ __all__ = [
     "PoolSpending",
     "PoolView",
     "ProgressView",
+    "ProjectBudget",
     "ProjectView",
     "PulledFiles",
     "PushedVersion",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gangline.core.money.cost import Cause, CostPart
-from gangline.core.views import ProjectView
 
 CostKey = Literal["day", "pool", "job", "cause", "project", "node"]
 """What costs are summed by."""
@@ -50,6 +49,18 @@ class CostsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectBudget:
+    """The budget of a project (None: no limit), what its attempts that have ended have spent, and what is reserved for running ones.
+    `spent_usd` lacks the parts in `cost_lacks`."""
+
+    project: str
+    budget_usd: float | None
+    spent_usd: float
+    reserved_usd: float
+    cost_lacks: tuple[CostPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentBudget:
     """The budget of an experiment that has not ended, and what its jobs have cost so far."""
 
@@ -65,7 +76,7 @@ class ExperimentBudget:
 class BudgetsView:
     """The budgets of projects, and those of their newest experiments that have not ended, at most 50."""
 
-    projects: tuple[ProjectView, ...]
+    projects: tuple[ProjectBudget, ...]
     experiments: tuple[ExperimentBudget, ...]
 
 

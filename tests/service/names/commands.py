@@ -94,6 +94,14 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("-o csv", json=False),
         Run("-o html", json=False, shows="Time and money"),
     ),
+    "costs": (
+        Run("--by job", shows="sks"),
+        Run("--by node --since 7d"),
+        Run("--by job -o csv", json=False, shows="sks"),
+        Run("--zone {typed}", 2),
+        Run("--since {typed}", 2),
+    ),
+    "queue": (Run("", shows="sks"), Run("--limit 1 --after 1", json=False, shows="")),
     "jobs label": (
         Run("{queued} colour=[sks]", shows="colour=[sks]"),
         Run("{queued} {typed}", 2),

@@ -27,7 +27,7 @@ class Rentable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSeen:
     """A pool that starts nodes: it rents them, or runs them on this machine. `away` says why its offers are not known, else it is empty.
-    While it is `paused`, it starts none."""
+    While it is `paused`, it starts none. One of the server's own settings is not `editable`."""
 
     name: str
     rented: int
@@ -35,6 +35,8 @@ class PoolSeen:
     offers: tuple[Rentable, ...] = ()
     away: str = ""
     paused: bool = False
+    editable: bool = True
+    nodes_min: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +92,12 @@ def could_rent(job: ClaimCandidate, purse: Purse, supply: Supply, policy: Policy
     """Return the offers that may be started for a job, in pools that it may use and that have room."""
     may = [pool for pool in supply.pools if job.pool in ("", pool.name) and not pool.paused]
     pools = [pool for pool in may if pool.rented < pool.nodes_max]
-    fitting = [(pool, offer) for pool, offer in _fitting(job, pools) if not offer.exhausted]
+    fitting = [(pool, offer) for pool, offer in fitting_offers(job, pools) if not offer.exhausted]
     return [(pool, offer) for pool, offer in fitting if _is_affordable(job, purse, offer, policy)]
 
 
-def _fitting(job: ClaimCandidate, pools: Sequence[PoolSeen]) -> list[tuple[PoolSeen, Rentable]]:
+def fitting_offers(job: ClaimCandidate, pools: Sequence[PoolSeen]) -> list[tuple[PoolSeen, Rentable]]:
+    """Return the offers of these pools that meet all needs of a job, whatever they cost."""
     return [(pool, offer) for pool in pools for offer in pool.offers if not _lacks(job, [offer])]
 
 
@@ -105,7 +108,7 @@ def _is_affordable(job: ClaimCandidate, purse: Purse, offer: Rentable, policy: P
 
 def _why_not_rented(job: ClaimCandidate, purse: Purse, pools: Sequence[PoolSeen], policy: Policy) -> str:
     offers = [offer for pool in pools for offer in pool.offers]
-    fitting = _fitting(job, pools)
+    fitting = fitting_offers(job, pools)
     if not fitting:
         return _lacks(job, offers) or "no single offer of any pool meets all of its needs"
     accountable = [offer for _, offer in fitting if offer.price_known or purse.budget is None]

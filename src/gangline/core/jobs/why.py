@@ -51,12 +51,7 @@ def why_queued(
     """Return why the job waits. `said` is the reason from when it was queued."""
     if job.ready_ms > now_ms:
         return f"waits {(job.ready_ms - now_ms) / 1000:.0f} s before its next try: {said}"
-    # If no node fits, every node would cost something: an empty budget is then the reason, whatever a node costs.
-    least = min(
-        (reservation(price, job.download_bytes, policy) for price in fit.prices),
-        default=max(1, reservation(0, job.download_bytes, policy)),
-    )
-    too_much = over_budget(purse, least)
+    too_much = lacks_money(job, purse, fit, policy)
     if too_much:
         return too_much
     if fit.fitting:
@@ -66,6 +61,16 @@ def why_queued(
         return f"no node can take it: {_listed([why for why in nodes.values() if why])}; {helps}"
     asked = needs_of(job)
     return f"waits for a node: there is none{f', and it needs {asked}' if asked else ''}; {helps}"
+
+
+def lacks_money(job: ClaimCandidate, purse: Purse, fit: Fit, policy: Policy) -> str | None:
+    """Return why the project's budget does not allow the job on any node that fits, or None if it does."""
+    # If no node fits, every node would cost something: an empty budget is then the reason, whatever a node costs.
+    least = min(
+        (reservation(price, job.download_bytes, policy) for price in fit.prices),
+        default=max(1, reservation(0, job.download_bytes, policy)),
+    )
+    return over_budget(purse, least)
 
 
 def _why_not_there(fit: Fit, said: str) -> str:

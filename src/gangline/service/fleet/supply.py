@@ -21,8 +21,10 @@ def _seen(deployment: Deployment, name: str) -> PoolSeen:
     pool = PoolSeen(
         name=name,
         rented=deployment.store.load("rented_in_pool", pool=name)[0]["nodes"],
+        nodes_min=deployment.pools[name].limits.nodes_min,
         nodes_max=deployment.pools[name].limits.nodes_max,
         paused=deployment.pools[name].state != "active",
+        editable=deployment.pools[name].terms is not None,
     )
     found = deployment.recent.offers_of(name)
     if found is None or found.offers is None:

@@ -11,7 +11,7 @@ from gangline.wire.aio.datasets import AsyncDatasetCalls
 from gangline.wire.aio.endpoints import AsyncEndpointCalls
 from gangline.wire.aio.experiments import AsyncExperimentCalls
 from gangline.wire.aio.files import AsyncFileCalls
-from gangline.wire.aio.fleet import AsyncNodeCalls, AsyncPoolCalls
+from gangline.wire.aio.fleet import AsyncCostCalls, AsyncNodeCalls, AsyncPoolCalls, AsyncQueueCalls
 from gangline.wire.aio.http import AsyncHttp
 from gangline.wire.aio.jobs import AsyncJobCalls
 from gangline.wire.aio.runs import (
@@ -53,6 +53,8 @@ class AsyncApiClient:
         self.storage = AsyncStorageCalls(http)
         self.nodes = AsyncNodeCalls(http)
         self.pools = AsyncPoolCalls(http)
+        self.queue = AsyncQueueCalls(http)
+        self.costs = AsyncCostCalls(http)
         self.projects = AsyncProjectCalls(http)
         self.keys = AsyncKeyCalls(http)
         self.join_tokens = AsyncJoinTokenCalls(http)

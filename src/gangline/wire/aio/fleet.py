@@ -1,4 +1,4 @@
-"""The client's requests about nodes and pools."""
+"""The client's requests about nodes and pools, the queue, and what all of it costs."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -6,8 +6,10 @@ from uuid import uuid4
 
 from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
+from gangline.core.jobs.queue.views import QueueView
+from gangline.core.reports.costs import BudgetsView, CostKey, CostsView, FleetView
 from gangline.wire.aio.calls import AsyncCalls
-from gangline.wire.http import PROVIDER_TIMEOUT, path_of
+from gangline.wire.http import PROVIDER_TIMEOUT, REPORT_TIMEOUT, path_of
 
 
 class AsyncNodeCalls(AsyncCalls):
@@ -96,3 +98,37 @@ class AsyncPoolCalls(AsyncCalls):
         """Yield the pools."""
         for pool in await self._http.read(tuple[PoolView, ...], "GET", "/v1/pools"):
             yield pool
+
+
+class AsyncQueueCalls(AsyncCalls):
+    """The jobs that wait."""
+
+    async def get(self, *, limit: int = 50, after: int = 0) -> QueueView:
+        """Return who waits, in the order in which nodes would take the jobs, why, and what would help: all in groups, and a page of at
+        most `limit` jobs (200 at most) after `after` others. For the next page, ask again after the answer's `next`.
+        """
+        return await self._http.read(QueueView, "GET", "/v1/queue", params={"limit": limit, "after": after})
+
+
+class AsyncCostCalls(AsyncCalls):
+    """What the project costs; with an operator's key that names no project, what all of them cost."""
+
+    async def get(
+        self, by: CostKey = "day", *, since: str = "", until: str = "", zone: str = "UTC", limit: int = 200
+    ) -> CostsView:
+        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project or node, each with its causes.
+
+        Times are written as RFC 3339 has them; days are those of `zone`, an IANA name. At most `limit` rows are listed, those that cost
+        most, and the others are one row. Raise `BadInput` for a zone that does not exist, and for more than 1,000 days.
+        """
+        span = {name: value for name, value in (("since", since), ("until", until)) if value}
+        params = {"by": by, "zone": zone, "limit": limit} | span
+        return await self._http.read(CostsView, "GET", "/v1/costs", params=params, timeout=REPORT_TIMEOUT)
+
+    async def budgets(self) -> BudgetsView:
+        """Return the budgets of the project and of its experiments that have not ended."""
+        return await self._http.read(BudgetsView, "GET", "/v1/budgets")
+
+    async def fleet(self) -> FleetView:
+        """Return what the nodes of each pool cost an hour now, and of it what is idle or starts. Needs an operator's key."""
+        return await self._http.read(FleetView, "GET", "/v1/fleet")

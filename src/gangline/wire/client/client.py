@@ -12,7 +12,7 @@ from gangline.wire.client.datasets import DatasetCalls
 from gangline.wire.client.endpoints import EndpointCalls
 from gangline.wire.client.experiments import ExperimentCalls
 from gangline.wire.client.files import FileCalls
-from gangline.wire.client.fleet import NodeCalls, PoolCalls
+from gangline.wire.client.fleet import CostCalls, NodeCalls, PoolCalls, QueueCalls
 from gangline.wire.client.http import Http
 from gangline.wire.client.jobs import JobCalls
 from gangline.wire.client.runs import (
@@ -54,6 +54,8 @@ class ApiClient:
         self.storage = StorageCalls(http)
         self.nodes = NodeCalls(http)
         self.pools = PoolCalls(http)
+        self.queue = QueueCalls(http)
+        self.costs = CostCalls(http)
         self.projects = ProjectCalls(http)
         self.keys = KeyCalls(http)
         self.join_tokens = JoinTokenCalls(http)

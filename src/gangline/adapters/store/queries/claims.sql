@@ -165,3 +165,54 @@ SELECT (SELECT COUNT(*) FROM (SELECT id FROM job WHERE project = :project AND st
                               AND kind <> 'sample' AND priority >= :priority LIMIT :limit) AS fresh)
      + (SELECT COUNT(*) FROM (SELECT id FROM job WHERE state = 'queued' AND fencing > 0 AND fetching = 0 AND kind <> 'sample'
                               LIMIT :limit) AS again) AS jobs
+
+-- name: queue_counts
+-- Count the waiting jobs of each project by what they wait for: a node again, a node for the first time, or neither yet.
+SELECT project.id, project.share, project.usage, project.usage_ms, project.budget, project.spent, project.reserved,
+       waiting.again, waiting.fresh, waiting.unready
+FROM (SELECT project, CAST(SUM(CASE WHEN fetching = 0 AND fencing > 0 THEN 1 ELSE 0 END) AS BIGINT) AS again,
+             CAST(SUM(CASE WHEN fetching = 0 AND fencing = 0 THEN 1 ELSE 0 END) AS BIGINT) AS fresh,
+             CAST(SUM(CASE WHEN fetching = 0 THEN 0 ELSE 1 END) AS BIGINT) AS unready
+      FROM job WHERE state = 'queued' AND kind <> 'sample' GROUP BY project) AS waiting
+     JOIN project ON project.id = waiting.project
+
+-- name: queue_groups
+-- Count the waiting jobs of one project, or of all (''), by what decides why they wait. Jobs that machines are banned from are counted one by one.
+SELECT project, kind, wanted, gpu, gpu_memory_gb, pool, trust, numerics, slots, fetching, fencing, COUNT(*) AS jobs, MIN(id) AS id,
+       0 AS version, MAX(priority) AS priority, MIN(queued_ms) AS queued_ms, MIN(ready_ms) AS ready_ms, MIN(download_bytes) AS download_bytes,
+       '' AS base, '' AS begins_from
+FROM (SELECT job.id, job.project, job.kind, job.wanted, job.gpu, job.gpu_memory_gb, job.pool, job.trust, job.numerics, job.slots, job.fetching,
+             job.priority, job.queued_ms, job.ready_ms, job.input_bytes + job.checkpoint_bytes AS download_bytes,
+             CASE WHEN job.fencing > 0 THEN 1 ELSE 0 END AS fencing, CASE WHEN job.ready_ms > :now THEN 1 ELSE 0 END AS later,
+             CASE WHEN job.fencing > 0 AND EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id) THEN job.id ELSE '' END AS banned,
+             COALESCE(run.experiment, '') AS experiment
+      FROM job LEFT JOIN experiment_run AS run ON job.fetching = 2 AND run.job = job.id
+      WHERE job.state = 'queued' AND job.kind <> 'sample' AND (:project = '' OR job.project = :project)) AS waiting
+GROUP BY project, kind, wanted, gpu, gpu_memory_gb, pool, trust, numerics, slots, fetching, fencing, later, banned, experiment
+ORDER BY COUNT(*) DESC, MIN(queued_ms), MIN(id) LIMIT :limit
+
+-- name: queue_again
+-- List a page of the jobs that had an attempt before, in the order of the claim, each with its place among those of all projects.
+SELECT {waiting_job}, ordered.place
+FROM (SELECT id, project, ROW_NUMBER() OVER (ORDER BY priority DESC, queued_ms, id) AS place FROM job
+      WHERE state = 'queued' AND fencing > 0 AND fetching = 0 AND kind <> 'sample') AS ordered
+     JOIN job ON job.id = ordered.id
+WHERE :project = '' OR ordered.project = :project
+ORDER BY ordered.place LIMIT :limit OFFSET :passed
+
+-- name: queue_fresh
+-- List a page of a project's jobs without an attempt, in the order of the claim.
+SELECT {waiting_job} FROM job
+WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0 AND kind <> 'sample'
+ORDER BY priority DESC, submitted_ms, id LIMIT :limit OFFSET :passed
+
+-- name: queue_unready
+-- List a page of the jobs that wait for their photos or their experiment.
+SELECT {waiting_job} FROM job
+WHERE state = 'queued' AND fetching <> 0 AND kind <> 'sample' AND (:project = '' OR project = :project)
+ORDER BY queued_ms, id LIMIT :limit OFFSET :passed
+
+-- part: waiting_job
+job.id, job.name, job.project, job.kind, job.wanted, job.fencing, job.version, job.priority, job.queued_ms, job.ready_ms, job.base, job.slots,
+job.input_bytes + job.checkpoint_bytes AS download_bytes, job.gpu, job.gpu_memory_gb, job.pool, job.trust, job.numerics, job.begins_from,
+job.fetching

@@ -127,7 +127,7 @@ UPDATE experiment_run SET dropped = 1, because = :because WHERE job = :job
 
 -- name: experiments_of_jobs
 -- Find the experiment of each of these jobs, and what it waits for.
-SELECT run.job, experiment.id, experiment.name, experiment.because FROM {listed_ids}
+SELECT run.job, experiment.id, experiment.name, experiment.because, experiment.at_once, experiment.budget FROM {listed_ids}
     JOIN experiment_run AS run ON run.job = listed.id JOIN experiment ON experiment.id = run.experiment
 
 -- name: lock_experiment

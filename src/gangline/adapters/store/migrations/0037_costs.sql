@@ -1,0 +1,3 @@
+-- What a span of time cost is read from the lines that end in it or after it.
+
+CREATE INDEX ledger_time ON ledger (to_ms);

@@ -1,0 +1,1 @@
+"""The routes of money: costs, budgets and what the fleet costs an hour."""

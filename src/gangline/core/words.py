@@ -60,7 +60,7 @@ def usd_words(micro_usd: float) -> str:
     if not 0 < micro_usd < 10_000:
         return f"${micro_usd / 1e6:.2f}"
     digits = 2
-    while round(micro_usd / 1e6, digits) < 10 ** (1 - digits):
+    while micro_usd < 10 ** (7 - digits):
         digits += 1
     return f"${micro_usd / 1e6:.{digits}f}"
 

@@ -1,4 +1,4 @@
-"""Draw the timeline of one job as SVG for a page: a lane for its nodes, one for its phases, and one for marked moments.
+"""Draw the timeline of one job as SVG for a page: lanes for its nodes, its phases, marked moments, and its checkpoints.
 
 Nothing depends on colour alone: machines have letters, phases have patterns and, where there is room, their names; marks have shapes; and
 every part has its words in a `<title>`. There is no inline style, so a page with a strict content security policy shows it; text has the
@@ -14,10 +14,12 @@ from gangline.core.charts.phases import MARKS, PHASES, WAITING, TimelineMark, Ti
 from gangline.core.charts.timeline import TICK_SECONDS, TICKS_MAX
 from gangline.core.words import duration_words
 
-WIDTH, LEFT, RIGHT = 1000, 70, 10
-PLOT = WIDTH - LEFT - RIGHT
-NODES_Y, PHASES_Y, MARKS_Y, LANE, AXIS_Y = 4, 30, 56, 22, 84
-LEGEND_Y, LEGEND_LINE = 118, 18
+WIDTH, WIDTH_MIN, LEFT, RIGHT = 1000, 320, 50, 10
+NODES_Y, PHASES_Y, MARKS_Y, SAVED_Y, LANE, AXIS_Y = 4, 30, 54, 72, 22, 94
+LEGEND_Y, LEGEND_LINE = 124, 18
+LEGEND_MACHINES = 20
+MARK = 13
+"""The width of a mark, in pixels."""
 LETTER = 7.0
 """The width of a letter, in pixels, at the most."""
 
@@ -52,10 +54,14 @@ SHAPES: Mapping[str, str] = {
 
 
 def draw_job_timeline(
-    segments: Sequence[TimelineSegment], marks: Sequence[TimelineMark], title: str = "The job's timeline"
+    segments: Sequence[TimelineSegment],
+    marks: Sequence[TimelineMark],
+    title: str = "The job's timeline",
+    width: int = WIDTH,
 ) -> str:
-    """Return the SVG. It has no size of its own: it is as wide as its place on the page. Without a segment only the legend is drawn."""
-    return "\n".join(_JobDrawing(segments, marks, title).lines()) + "\n"
+    """Return the SVG. It has no size of its own: it is as wide as its place on the page, and its text has 11 pixels where that is `width`
+    pixels (at least 320)."""
+    return "\n".join(_JobDrawing(segments, marks, title, max(width, WIDTH_MIN)).lines()) + "\n"
 
 
 def machine_letters(segments: Sequence[TimelineSegment]) -> dict[str, str]:
@@ -70,7 +76,10 @@ def _letters(number: int) -> str:
 
 
 class _JobDrawing:
-    def __init__(self, segments: Sequence[TimelineSegment], marks: Sequence[TimelineMark], title: str) -> None:
+    def __init__(
+        self, segments: Sequence[TimelineSegment], marks: Sequence[TimelineMark], title: str, width: int
+    ) -> None:
+        self._width, self._plot = width, width - LEFT - RIGHT
         self._segments = segments
         self._marks = marks
         self._title = title
@@ -82,7 +91,7 @@ class _JobDrawing:
         legend = [*self._legend()]
         height = LEGEND_Y + LEGEND_LINE * max((line for line, _ in legend), default=0) + LEGEND_LINE
         yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="job-timeline" viewBox="0 0 {WIDTH} {height}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="job-timeline" viewBox="0 0 {self._width} {height}" role="img" '
             f'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
         )
         yield f"<title>{xml_text(self._title)}</title>"
@@ -91,7 +100,7 @@ class _JobDrawing:
             if drawn:
                 yield f'<pattern id="phase-{phase}" width="8" height="8" patternUnits="userSpaceOnUse">{drawn}</pattern>'
         yield "</defs>"
-        for name, y in (("node", NODES_Y), ("phase", PHASES_Y), ("marks", MARKS_Y)):
+        for name, y in (("node", NODES_Y), ("phase", PHASES_Y), ("marks", MARKS_Y), ("saved", SAVED_Y)):
             yield f'<text class="lane" x="{LEFT - 8}" y="{y + LANE - 7}" text-anchor="end">{name}</text>'
         yield from self._axis()
         yield from self._nodes()
@@ -101,12 +110,12 @@ class _JobDrawing:
         yield "</svg>"
 
     def _x(self, at_ms: int) -> float:
-        return LEFT + PLOT * min(max(at_ms - self._from_ms, 0), self._whole_ms) / self._whole_ms
+        return LEFT + self._plot * min(max(at_ms - self._from_ms, 0), self._whole_ms) / self._whole_ms
 
     def _axis(self) -> Iterator[str]:
-        whole_s = self._whole_ms // 1000
-        step_s = next((step for step in TICK_SECONDS if whole_s / step <= TICKS_MAX), 0)
-        step_s = step_s or 86_400 * max(1, round(whole_s / 86_400 / TICKS_MAX))
+        whole_s, ticks = self._whole_ms // 1000, TICKS_MAX * self._plot / (WIDTH - LEFT - RIGHT)
+        step_s = next((step for step in TICK_SECONDS if whole_s / step <= ticks), 0)
+        step_s = step_s or 86_400 * max(1, round(whole_s / 86_400 / ticks))
         yield '<g class="axis">'
         for at_s in range(0, whole_s + 1, step_s):
             x = self._x(self._from_ms + 1000 * at_s)
@@ -163,22 +172,30 @@ class _JobDrawing:
         yield "</g>"
 
     def _moments(self) -> Iterator[str]:
-        """Yield the marks; of equal ones that would lie on the same pixel only the last."""
+        """Yield the marks; of equal ones that would lie on one pixel only the last. One that would cover another moves to the right."""
 
         def where(mark: TimelineMark) -> tuple[str, int]:
             return mark.kind, round(self._x(mark.at_ms))
 
-        for mark in {where(mark): mark for mark in self._marks}.values():
-            shape = SHAPES.get(mark.kind, SHAPES["committed"])
-            step = f" step {mark.step}" if mark.step is not None else ""
-            place = f" on {mark.node_name}" if mark.node_name else ""
-            because = f": {mark.because}" if mark.because else ""
-            words = f"{mark.kind}{step}{place} after {_after(mark.at_ms - self._from_ms)}{because}"
-            yield (
-                f'<g class="mark {_class(mark.kind)}" transform="translate({self._x(mark.at_ms):.1f} {MARKS_Y + LANE / 2:.0f})">'
-                f'<title>{xml_text(words)}</title><path d="{shape}" fill="none" stroke="currentColor" '
-                f'stroke-width="1.5" pointer-events="bounding-box"/></g>'
-            )
+        free = 0.0
+        for mark in sorted({where(mark): mark for mark in self._marks}.values(), key=lambda mark: mark.at_ms):
+            if mark.kind == "committed":
+                yield self._mark(mark, self._x(mark.at_ms), SAVED_Y)
+            else:
+                x = min(max(self._x(mark.at_ms), free), self._width - RIGHT)
+                free = x + MARK
+                yield self._mark(mark, x, MARKS_Y)
+
+    def _mark(self, mark: TimelineMark, x: float, y: int) -> str:
+        step = f" step {mark.step}" if mark.step is not None else ""
+        place = f" on {mark.node_name}" if mark.node_name else ""
+        because = f": {mark.because}" if mark.because else ""
+        words = f"{mark.kind}{step}{place} after {_after(mark.at_ms - self._from_ms)}{because}"
+        return (
+            f'<g class="mark {_class(mark.kind)}" transform="translate({x:.1f} {y + LANE // 2})">'
+            f'<title>{xml_text(words)}</title><path d="{SHAPES.get(mark.kind, SHAPES["committed"])}" fill="none" '
+            f'stroke="currentColor" stroke-width="1.5" pointer-events="bounding-box"/></g>'
+        )
 
     def _legend(self) -> Iterator[tuple[int, str]]:
         """Yield what the letters, patterns and shapes mean, each with the number of its line: machines, phases, marks that occur."""
@@ -187,7 +204,7 @@ class _JobDrawing:
             line, x = line + 1, LEFT
             for words, draw in entries:
                 width = 22 + LETTER * len(words)
-                if x > LEFT and x + width > WIDTH - RIGHT:
+                if x > LEFT and x + width > self._width - RIGHT:
                     line, x = line + 1, LEFT
                 y = LEGEND_Y + LEGEND_LINE * line
                 text = f'<text x="{x + 16:.0f}" y="{y + 9}">{xml_text(words)}</text>'
@@ -196,8 +213,10 @@ class _JobDrawing:
 
     def _machine_entries(self) -> Iterator[tuple[str, Callable[[float, float], str]]]:
         named = {segment.machine: segment.node_name for segment in self._segments}
-        for machine, letter in self._letters.items():
+        for machine, letter in [*self._letters.items()][:LEGEND_MACHINES]:
             yield f"{letter} {named[machine][:24]}", lambda x, y, machine=machine: _square(x, y, colour(machine))
+        if len(self._letters) > LEGEND_MACHINES:
+            yield f"and {len(self._letters) - LEGEND_MACHINES} more machines", lambda _x, _y: ""
 
     def _phase_entries(self) -> Iterator[tuple[str, Callable[[float, float], str]]]:
         seen = {segment.phase for segment in self._segments}

@@ -31,7 +31,8 @@ from gangline.core.display import printable
 from gangline.core.jobs.story.band import PaceBand
 from gangline.core.jobs.story.views import TimelineView
 
-BAR_CELLS = 40
+BAR_CELLS_MAX, BAR_CELLS_MIN, OTHER_CELLS = 60, 10, 80
+"""A bar is as wide as the terminal allows beside the other columns."""
 WAIT, WORK = "░", "█"
 """What a bar is made of while the job waits, and while a node has it."""
 
@@ -61,11 +62,15 @@ def job_timeline_command(
 
 def timeline_page(found: TimelineView) -> Group:
     """Return the sentence about the job, a row for each phase, and one for each mark."""
-    about = [("cost", cost_in_words(found.spent[-1].usd, found.cost_lacks)), *(("pace", _pace(band)) for band in found.bands)]
+    about = [
+        ("cost", cost_in_words(found.spent[-1].usd, found.cost_lacks)),
+        *(("pace", _pace(band)) for band in found.bands),
+    ]
     return Group(Text(printable(found.verdict)), Text(), _phases(found), Text(), _marks(found), Text(), facts(*about))
 
 
 def _phases(found: TimelineView) -> Table:
+    cells = max(BAR_CELLS_MIN, min(BAR_CELLS_MAX, out.width - OTHER_CELLS))
     rows = table("since", ">for", "phase", "node", "", "ended")
     for segment in found.segments:
         rows.add_row(
@@ -73,19 +78,19 @@ def _phases(found: TimelineView) -> Table:
             duration((segment.to_ms - segment.from_ms) / 1000),
             segment.phase,
             segment.node_name,
-            bar(found, segment),
+            bar(found, segment, cells),
             segment.ended,
         )
     return rows
 
 
-def bar(found: TimelineView, segment: TimelineSegment) -> str:
-    """Return the place of a segment in the job's whole time; one that is short has a cell, too."""
+def bar(found: TimelineView, segment: TimelineSegment, cells: int) -> str:
+    """Return the place of a segment in the job's whole time, which takes `cells`; one that is short has a cell, too."""
     whole_ms = max(1, found.until_ms - found.from_ms)
-    first = min(BAR_CELLS * (segment.from_ms - found.from_ms) // whole_ms, BAR_CELLS - 1)
-    cells = max(1, -(-BAR_CELLS * (segment.to_ms - found.from_ms) // whole_ms) - first)
-    drawn = (WAIT if segment.phase in WAITING else WORK) * cells
-    return f"{' ' * first}{drawn}".ljust(BAR_CELLS)
+    first = min(cells * (segment.from_ms - found.from_ms) // whole_ms, cells - 1)
+    last = max(first + 1, -(-cells * (segment.to_ms - found.from_ms) // whole_ms))
+    drawn = (WAIT if segment.phase in WAITING else WORK) * (last - first)
+    return f"{' ' * first}{drawn}".ljust(cells)
 
 
 def _marks(found: TimelineView) -> Table:

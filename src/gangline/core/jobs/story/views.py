@@ -14,9 +14,8 @@ class TimelineView:
     """What happened to a job from its submission, at `from_ms`, until it ended, or until now.
 
     `segments` follow each other from `from_ms` to `until_ms` without gap or overlap; `marks` are moments. `spent` is the job's cost over
-    time, to be joined by straight lines; its last point is the cost so far, without
-    the parts in `cost_lacks`. `bands` say how fast the machines of each class of GPU that
-    worked on the job are at such work. `verdict` and `version` are those of the job.
+    time, to be joined by straight lines; its last point is the cost so far, without the parts in `cost_lacks`. `bands` say
+    how fast the machines of each class of GPU that worked on the job are at such work. `verdict` and `version` are those of the job.
     """
 
     job: str

@@ -23,7 +23,7 @@ from gangline.api.costs import cost_routes
 from gangline.api.datasets import dataset_routes
 from gangline.api.experiments import experiment_routes
 from gangline.api.install.routes import install_routes
-from gangline.api.jobs import list_routes, queue_routes, report_routes, submit_routes
+from gangline.api.jobs import list_routes, queue_routes, report_routes, submit_routes, timeline_routes
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.notices import notice_routes
@@ -88,6 +88,7 @@ def make_app(
     app.include_router(queue_routes.router)
     app.include_router(cost_routes.router)
     app.include_router(cost_routes.of_many_lines)
+    app.include_router(timeline_routes.router)
     app.include_router(submit_routes.router)
     app.include_router(user_routes.router)
     app.include_router(experiment_routes.router)

@@ -18,10 +18,11 @@ from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
-from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
 from gangline.core.errors import UserError
+from gangline.core.server.limits import Limits
 from gangline.ports.tracker import Tracker
 from gangline.service.content.deliver import deliver
 from gangline.service.content.imports import fetch_photos
@@ -81,7 +82,7 @@ def listen(host: str, port: int) -> socket.socket:
 class ApiServer(uvicorn.Server):
     """A uvicorn server that ends the streams before it waits for the remaining answers."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, *, end_streams: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -89,16 +90,24 @@ class ApiServer(uvicorn.Server):
                 log_config=None,  # its lines go to our handlers, which escape them
                 access_log=False,
                 server_header=False,
-                http=cast(Any, partial(TimedProtocol, headers_s=app.state.limits.headers_s)),
+                http=cast(Any, partial(TimedProtocol, headers_s=limits.headers_s)),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=5,
             )
         )
-        self._followers: Followers = app.state.followers
+        self._end_streams = end_streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._followers.close()
+        self._end_streams()
         await super().shutdown(sockets)
+
+
+def stopped_by_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set. Call it from the main thread."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def serve(
@@ -111,10 +120,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `stopping` is called while requests are still answered. Call it from the main thread."""
     _collect_seldom()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    server = ApiServer(app)
+    stop = stopped_by_signals()
+    server = ApiServer(app, app.state.limits, end_streams=app.state.followers.close)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)

@@ -65,7 +65,12 @@ def run_scenario_command(
             "--serve", help="Afterwards serve the run read-only on this machine, at any moment of it, until Ctrl-C."
         ),
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Serve on this port; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="With --serve, listen on this port (default: a free one).", show_default=False
+        ),
+    ] = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Simulate a scenario and report the outcome.
@@ -81,7 +86,9 @@ def run_scenario_command(
     asked = override_scenario(found, _parted(settings or []))
     if svg:
         check_place(svg, "--svg")
-    server = _ReplayServer(port) if serve else None
+    if port is not None and not serve:
+        raise BadInput("--port is for --serve", hint="add --serve")
+    server = _ReplayServer(port or 0) if serve else None
     ran = _simulate(asked, seed, server.record if server else None)
     report = make_report(ran, scenario)
     if svg:

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from gangline.api.answers.problems import of_our
-from gangline.api.app import make_app
+from gangline.api.app import make_app, over_another
 from gangline.api.lanes import json_response
 from gangline.api.object_routes import SAVED
 from gangline.core.errors import BadInput, GanglineError
@@ -84,6 +84,7 @@ class Replay:
         closed, live = AtOnce(ClosedPool()), of.service.deployment
         pools = {name: replace(pool, driving=closed) for name, pool in live.pools.items()}
         self._deployment = replace(live, objects=self._objects, pools=pools)
+        self._app = make_app(self._deployment, None)
         self._key = secrets.token_urlsafe()
         self._open: OrderedDict[int, OpenMoment] = OrderedDict()
 
@@ -147,7 +148,7 @@ class Replay:
         operator = recognize(deployment, self._key, "operator", snapshot.ms)
         note_use(deployment, operator, snapshot.ms)  # else the first request would
         store.freeze()
-        return make_app(deployment, None), store
+        return over_another(self._app, deployment), store
 
     def _as_asked(self, request: Request) -> Scope:
         """Return the scope of a request as the server of its moment gets it: with a key. Routes ignore parameters that they do not know."""

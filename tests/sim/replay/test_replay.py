@@ -29,7 +29,7 @@ from gangline.sim.replay.app import COOKIE, OPEN_MAX, Replay
 from gangline.sim.replay.objects import SIDE, ReplayObjects
 from gangline.sim.replay.recording import SNAPSHOTS_MAX, Recording
 from gangline.sim.replay.store import ReplayStore
-from gangline.sim.scenario import load_scenario, parse_scenario
+from gangline.sim.scenario import parse_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.store import SimStore
 from gangline.sim.world import START_MS, World
@@ -279,17 +279,6 @@ def test_a_snapshot_is_the_database_of_its_moment_to_the_byte(live: Live) -> Non
 def test_many_snapshots_take_little_more_memory_than_a_few_databases(live: Live) -> None:
     database = len(live.simulation.store.serialize())
     assert live.recording.bytes() < 3 * database < len(live.recording.snapshots) * database / 10
-
-
-@pytest.mark.nightly
-def test_a_thousand_jobs_on_forty_nodes_are_recorded_in_little_memory() -> None:
-    simulation = Simulation(load_scenario("salad_1000"), 0, checked=False)
-    recording = Recording(simulation.world, simulation.store)
-    simulation.after_event = recording.look
-    simulation.run()
-    recording.finish()
-    assert len(recording.snapshots) >= SNAPSHOTS_MAX / 2
-    assert recording.bytes() < 100_000_000
 
 
 def test_however_long_a_run_is_its_snapshots_are_bounded_and_regular() -> None:

@@ -8,7 +8,7 @@ from gangline.sim.store import SimStore
 from gangline.sim.world import World
 
 SNAPSHOTS_MAX = 200
-"""When there are so many, every second one is dropped and the interval doubles: between half of them and all are kept."""
+"""When there are more, every second one is dropped and the interval doubles: between half of them and all are kept."""
 INTERVAL_MS = 10_000
 """The first interval in virtual time. How long a scenario will take is known only at its end."""
 PAGE_BYTES = 4096

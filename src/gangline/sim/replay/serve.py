@@ -1,4 +1,4 @@
-"""Serve a replay on this machine until it is told to stop."""
+"""Serve a replay on this machine until Ctrl-C."""
 
 import socket
 import threading

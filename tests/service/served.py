@@ -15,7 +15,7 @@ class Served:
         self.port: int = listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.app = app
-        self._server = ApiServer(app, app.state.limits, end_streams=app.state.followers.close)
+        self._server = ApiServer(app)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]})
         self._thread.start()
 

@@ -121,6 +121,7 @@ def _set_deployment(app: FastAPI, deployment: Deployment) -> None:
     app.state.deployment = deployment
     app.state.remembered_nodes = nodes = RememberedNodes(deployment)
     app.state.followers = Followers(deployment, limits)
+    app.state.streams = [app.state.followers]  # what ends before the server does
     app.add_middleware(StraightWay, routes=ABOUT_ATTEMPTS)  # behind the door, which is added next
     app.add_middleware(
         Door,

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
 
+from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
 from gangline.core.errors import UserError
-from gangline.core.server.limits import Limits
 from gangline.ports.tracker import Tracker
 from gangline.service.content.deliver import deliver
 from gangline.service.content.imports import fetch_photos
@@ -79,10 +80,19 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class ServedApp(Protocol):
+    """An ASGI application. Its `state` has its `limits`, and its `streams`, which end by `close()`."""
+
+    @property
+    def state(self) -> State: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 class ApiServer(uvicorn.Server):
     """A uvicorn server that ends the streams before it waits for the remaining answers."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, *, end_streams: Callable[[], None]) -> None:
+    def __init__(self, app: ServedApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -90,15 +100,16 @@ class ApiServer(uvicorn.Server):
                 log_config=None,  # its lines go to our handlers, which escape them
                 access_log=False,
                 server_header=False,
-                http=cast(Any, partial(TimedProtocol, headers_s=limits.headers_s)),
+                http=cast(Any, partial(TimedProtocol, headers_s=app.state.limits.headers_s)),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=5,
             )
         )
-        self._end_streams = end_streams
+        self._streams: list[Followers] = app.state.streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._end_streams()
+        for each in self._streams:
+            each.close()
         await super().shutdown(sockets)
 
 
@@ -121,7 +132,7 @@ def serve(
     """Serve until SIGTERM or SIGINT. `stopping` is called while requests are still answered. Call it from the main thread."""
     _collect_seldom()
     stop = stopped_by_signals()
-    server = ApiServer(app, app.state.limits, end_streams=app.state.followers.close)
+    server = ApiServer(app)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)

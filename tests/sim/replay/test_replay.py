@@ -18,7 +18,6 @@ from pydantic_core import to_json
 from gangline.api.serve import ApiServer, listen
 from gangline.core.errors import Forbidden, Unreachable
 from gangline.core.jobs.lists.filters import JobFilters
-from gangline.core.server.limits import Limits
 from gangline.ports.store import write
 from gangline.service.access.projects import projects
 from gangline.service.fleet.operating import nodes
@@ -109,7 +108,7 @@ def replay(live: Live) -> Replay:
 @pytest.fixture
 def client(replay: Replay) -> Iterator[httpx.Client]:
     listening = listen("127.0.0.1", 0)
-    server = ApiServer(replay, Limits(), end_streams=replay.end_streams)
+    server = ApiServer(replay)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     answering.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=30) as asking:

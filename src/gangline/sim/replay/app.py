@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
+from starlette.datastructures import State
 from starlette.types import Receive, Scope, Send
 
 from gangline.api.answers.problems import of_our
@@ -21,7 +22,7 @@ from gangline.service.recent import Recent
 from gangline.sim.replay.closed_pool import ClosedPool
 from gangline.sim.replay.objects import ROUTE, ReplayObjects
 from gangline.sim.replay.recording import Recording, Snapshot
-from gangline.sim.replay.store import ReplayStore, refusal
+from gangline.sim.replay.store import ReplayStore, read_only_refusal
 
 if TYPE_CHECKING:
     from gangline.sim.simulation import Simulation
@@ -35,7 +36,7 @@ OPEN_MAX = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayView:
+class RecordedMoments:
     """The moments at which a replay can be looked at, in milliseconds UTC of virtual time, in order. The last one is the end."""
 
     title: str
@@ -54,8 +55,8 @@ class OpenMoment:
     left: bool = False
 
     def end_streams(self) -> None:
-        if self.opening.done():
-            self.opening.result()[0].state.followers.close()
+        for each in self.opening.result()[0].state.streams if self.opening.done() else ():
+            each.close()
 
     def close_if_unused(self) -> None:
         if self.left and not self.requests and self.opening.done():
@@ -67,13 +68,13 @@ class Replay:
 
     The query parameter `at`, else the cookie `gangline-at`, names a moment in milliseconds UTC of virtual time. The newest snapshot until
     then answers, by default the last one. No key is needed, as each request is given one of an operator, which may read every project;
-    methods that are not safe (RFC 9110, section 9.2.1) are refused. `GET /replay` answers `ReplayView`. It runs in one event loop.
+    methods that are not safe (RFC 9110, section 9.2.1) are refused. `GET /replay` answers `RecordedMoments`. It runs in one event loop.
     """
 
     def __init__(self, of: "Simulation", recording: Recording) -> None:
         self._snapshots = recording.snapshots
         self._moments_ms = tuple(snapshot.ms for snapshot in self._snapshots)
-        self._view = ReplayView(
+        self._view = RecordedMoments(
             title=of.scenario.title,
             seed=of.world.seed,
             start_ms=self._moments_ms[0],
@@ -85,6 +86,7 @@ class Replay:
         pools = {name: replace(pool, driving=closed) for name, pool in live.pools.items()}
         self._deployment = replace(live, objects=self._objects, pools=pools)
         self._app = make_app(self._deployment, None)
+        self.state = State({"limits": self._app.state.limits, "streams": [self]})
         self._key = secrets.token_urlsafe()
         self._open: OrderedDict[int, OpenMoment] = OrderedDict()
 
@@ -109,14 +111,15 @@ class Replay:
             moment.requests -= 1
             moment.close_if_unused()
 
-    def end_streams(self) -> None:
+    def close(self) -> None:
+        """End the streams of all moments."""
         for moment in self._open.values():
             moment.end_streams()
 
     def _answer(self, request: Request) -> Response | None:
         """Return the answer to what is the same at every moment; None if it depends on the moment. Raise `Forbidden` or `NotFound`."""
         if request.method not in SAFE:
-            raise refusal()
+            raise read_only_refusal()
         path: str = request.scope["path"]
         if path == MOMENTS:
             return json_response(self._view)

@@ -12,7 +12,7 @@ from gangline.core.errors import NotFound
 from gangline.core.files import Signed
 from gangline.ports.objects import UploadPart
 from gangline.sim.objects import SimObjects
-from gangline.sim.replay.store import refusal
+from gangline.sim.replay.store import read_only_refusal
 
 if TYPE_CHECKING:
     from gangline.sim.simulation import Simulation
@@ -44,22 +44,22 @@ class ReplayObjects(SimObjects):
         return found.content
 
     def write(self, key: str, content: bytes) -> None:
-        raise refusal()
+        raise read_only_refusal()
 
     def begin(self, key: str) -> str:
-        raise refusal()
+        raise read_only_refusal()
 
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> None:
-        raise refusal()
+        raise read_only_refusal()
 
     def complete(self, key: str, upload: str, parts: Sequence[UploadPart]) -> None:
-        raise refusal()
+        raise read_only_refusal()
 
     def abort(self, key: str, upload: str) -> None:
-        raise refusal()
+        raise read_only_refusal()
 
     def delete(self, keys: Sequence[str]) -> None:
-        raise refusal()
+        raise read_only_refusal()
 
 
 @lru_cache(1024)

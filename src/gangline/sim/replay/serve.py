@@ -5,14 +5,13 @@ import threading
 from collections.abc import Callable
 
 from gangline.api.serve import SIGNAL_S, ApiServer, stopped_by_signals
-from gangline.core.server.limits import Limits
 from gangline.sim.replay.app import Replay
 
 
 def serve_replay(replay: Replay, listening: socket.socket, *, ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` is called once requests are answered. Call it from the main thread."""
     stop = stopped_by_signals()
-    server = ApiServer(replay, Limits(), end_streams=replay.end_streams)
+    server = ApiServer(replay)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     answering.start()
     try:

@@ -8,7 +8,7 @@ from gangline.core.errors import Forbidden, Unreachable
 from gangline.ports.store import Row, Write
 
 
-def refusal() -> Forbidden:
+def read_only_refusal() -> Forbidden:
     """Return the error of everything that would change a replay."""
     return Forbidden("this is a replay: nothing can be changed", hint="`gangline up` starts a server of your own")
 
@@ -36,13 +36,13 @@ class ReplayStore:
     def apply(self, *writes: Write) -> bool:
         """Apply the writes that prepare the snapshot for its readers. Raise `Forbidden` once it is frozen."""
         if self._is_frozen:
-            raise refusal()
+            raise read_only_refusal()
         for write in writes:
             self._execute(write.name, write.values)
         return True
 
     def change(self, name: str, /, **values: object) -> list[Row]:
-        raise refusal()
+        raise read_only_refusal()
 
     def freeze(self) -> None:
         with self._turn:

@@ -2,12 +2,18 @@
 
 import json
 import logging
+import re
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 from gangline.adapters.store.statements import statements
+from gangline.api.serve import listen
 from gangline.sim import soak as soaking
 from gangline.sim.scenario import load_scenario, names
 from gangline.sim.simulation import Simulation
@@ -96,6 +102,36 @@ def test_the_timeline_is_drawn_into_a_file(gangline, tiny: str, tmp_path: Path) 
     code, _, said = gangline("run", tiny, "--svg", str(tmp_path / "t.svg"))
     assert (code, said.split()[-1]) == (0, str(tmp_path / "t.svg"))
     assert (tmp_path / "t.svg").read_text().startswith("<svg ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_is_reported_and_then_served_read_only_until_it_is_stopped(tiny: str, number: int) -> None:
+    command = [sys.executable, "-m", "gangline.cli.main", "sim", "run", tiny, "--serve", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout and serving.stderr
+            said = serving.stderr.readline()
+            url = re.search(r"served at (http://127\.0\.0\.1:\d+) ", said)
+            assert url, said
+            found = httpx.get(f"{url[1]}/replay").json()
+            states = [
+                [job["state"] for job in httpx.get(f"{url[1]}/v1/jobs", params={"at": ms}).json()["jobs"]]
+                for ms in (found["start_ms"], found["end_ms"])
+            ]
+            refused = httpx.post(f"{url[1]}/v1/jobs", json={})
+        finally:
+            serving.send_signal(number)
+        printed, rest = serving.communicate(timeout=30)
+    assert (found["title"], states, refused.status_code) == ("two jobs", [["queued"] * 2, ["succeeded"] * 2], 403)
+    assert (serving.returncode, rest, json.loads(printed)["jobs"]) == (0, "", {"succeeded": 2})
+
+
+def test_a_port_that_cannot_be_served_on_is_told_before_the_run(gangline, tiny: str) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        code, printed, said = gangline("run", tiny, "--serve", "--port", taken.getsockname()[1])
+    assert (code, printed) == (2, "") and "cannot listen on 127.0.0.1" in said
+    code, printed, said = gangline("run", tiny, "--port", 0)
+    assert (code, printed) == (2, "") and "--port is for --serve" in said
 
 
 def test_a_jobs_failure_is_no_failure_of_the_run(gangline, tmp_path: Path) -> None:

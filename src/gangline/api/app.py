@@ -1,8 +1,10 @@
 """Assemble the HTTP application."""
 
+from copy import copy
 from dataclasses import dataclass
 
 from fastapi import FastAPI
+from starlette.datastructures import State
 
 from gangline.api import (
     access_routes,
@@ -31,7 +33,7 @@ from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.object_routes import object_routes
 from gangline.api.pictures import picture_routes
 from gangline.api.retention import routes as retention_routes
-from gangline.api.who import RememberedNodes
+from gangline.api.who import RememberedNodes, ThisDeployment
 from gangline.core.server.limits import Limits
 from gangline.ports.install.package import Package
 from gangline.ports.object_server import ObjectServer
@@ -39,6 +41,8 @@ from gangline.service.access.access import recognize
 from gangline.service.deployment import Deployment
 from gangline.version import VERSION
 from gangline.wire import protocol
+
+ABOUT_ATTEMPTS = (*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +66,12 @@ def make_app(
     limits = limits or Limits()
     app = FastAPI(title="Gangline", version=VERSION, docs_url="/docs", redoc_url=None)
     app.router.route_class = OperationsRoute
-    app.state.deployment = deployment
-    app.state.remembered_nodes = nodes = RememberedNodes(deployment)
     app.state.limits = limits
     app.state.in_flight = InFlight()
     app.state.notice_tests = NoticeTests()
-    app.state.followers = Followers(deployment, limits)
-    app.state.streams = [app.state.followers]  # what ends before the server does
     problems.install(app)
-    about_attempts = [*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers]
-    app.add_middleware(StraightWay, routes=about_attempts)  # behind the door, which is added next
-    app.add_middleware(
-        Door,
-        limits=limits,
-        recognize_user=lambda secret, needed: recognize(deployment, secret, needed, deployment.store.now_ms()),
-        recognize_node=lambda secret, _: nodes.find(secret),
-        remembers_node=lambda secret: nodes.known(secret) is not None,
-    )
-    app.router.routes += about_attempts
+    _set_deployment(app, deployment)
+    app.router.routes += ABOUT_ATTEMPTS
     if objects:  # first, as routers are tried in order
         app.include_router(object_routes(objects, deployment.store))
     app.include_router(worker_routes.router)
@@ -109,10 +101,39 @@ def make_app(
         app.include_router(install_routes(package, url))
 
     @app.get("/healthz", tags=["operations"])
-    def healthz() -> Health:
+    def healthz(deployment: ThisDeployment) -> Health:
         """Check that the server and its database answer. Needs no key."""
         deployment.store.load("queue_length", limit=1)
         return Health(version=VERSION, protocol=protocol.VERSION)
 
     serve_document(app)
     return app
+
+
+def over_another(app: FastAPI, deployment: Deployment) -> FastAPI:
+    """Return an application with the same routes over another deployment. The object store that is served, and the package, stay the same.
+
+    FastAPI prepares a route at its first request, which takes up to 0.5 s; routes that applications share are prepared once.
+    """
+    other = copy(app)
+    other.state = State(dict(app.state._state))  # Starlette has no public way to copy it
+    other.user_middleware, other.middleware_stack = [], None
+    _set_deployment(other, deployment)
+    return other
+
+
+def _set_deployment(app: FastAPI, deployment: Deployment) -> None:
+    """Set all of an application that holds a deployment; routes get it from here."""
+    limits: Limits = app.state.limits
+    app.state.deployment = deployment
+    app.state.remembered_nodes = nodes = RememberedNodes(deployment)
+    app.state.followers = Followers(deployment, limits)
+    app.state.streams = [app.state.followers]  # what ends before the server does
+    app.add_middleware(StraightWay, routes=ABOUT_ATTEMPTS)  # behind the door, which is added next
+    app.add_middleware(
+        Door,
+        limits=limits,
+        recognize_user=lambda secret, needed: recognize(deployment, secret, needed, deployment.store.now_ms()),
+        recognize_node=lambda secret, _: nodes.find(secret),
+        remembers_node=lambda secret: nodes.known(secret) is not None,
+    )

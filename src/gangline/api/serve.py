@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.datastructures import State
+from starlette.types import Receive, Scope, Send
 
 from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
@@ -79,10 +81,19 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class ServedApp(Protocol):
+    """An ASGI application. Its `state` has its `limits`, and its `streams`, which end by `close()`."""
+
+    @property
+    def state(self) -> State: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
 class ApiServer(uvicorn.Server):
     """A uvicorn server that ends the streams before it waits for the remaining answers."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: ServedApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -103,6 +114,14 @@ class ApiServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def stopped_by_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set. Call it from the main thread."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
 def serve(
     app: FastAPI,
     deployment: Deployment,
@@ -113,9 +132,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `stopping` is called while requests are still answered. Call it from the main thread."""
     _collect_seldom()
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stopped_by_signals()
     server = ApiServer(app)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")

@@ -70,6 +70,8 @@ class Simulation:
         pools = self.cloud.pools()
         self.service = SimService(self.world, self.store, self.objects, self.faults, self.checks, self.policy, pools)
         self.cloud.serve(self.service, lambda index: self._models[index])
+        self.after_event: Callable[[], None] = lambda: None
+        """A function that is called after each event, between two transactions."""
         self.at_peace = False
         self.jobs: list[str] = []
         self._models: list[JobModel] = []
@@ -96,6 +98,7 @@ class Simulation:
             while self.world.step(until_ms=until_ms):
                 if self._checked:
                     self.checks.after_event()
+                self.after_event()
                 steps += 1
                 if steps % LOOK_EVERY == 0 and self.is_over():
                     break

@@ -48,6 +48,10 @@ class SimStore(SqliteStore):
         """Run a query for the checks, which faults do not affect."""
         return [tuple(row) for row in self._connection().execute(sql, values)]
 
+    def serialize(self) -> bytes:
+        """Return the database as a file of SQLite has it. No transaction may be open."""
+        return self._connection().serialize()
+
     def _before(self, writes: tuple[Write, ...]) -> None:
         self.meanwhile(writes)
         self._perhaps_die()

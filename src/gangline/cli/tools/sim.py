@@ -23,7 +23,7 @@ from gangline.cli.output import (
 )
 from gangline.cli.reports.rows import PER_JOB, counted_rows, first_try, per_job_text, percent, spent_rows, waited_rows
 from gangline.cli.tools.sim_map import map_choices_command, silence
-from gangline.compose.settings import read_policy
+from gangline.compose.settings import needing, read_policy
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 
@@ -59,6 +59,18 @@ def run_scenario_command(
         ),
     ] = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the timeline into this file.")] = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve", help="Afterwards serve the run read-only on this machine, at any moment of it, until Ctrl-C."
+        ),
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="With --serve, listen on this port (default: a free one).", show_default=False
+        ),
+    ] = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Simulate a scenario and report the outcome.
@@ -74,7 +86,10 @@ def run_scenario_command(
     asked = override_scenario(found, _parted(settings or []))
     if svg:
         check_place(svg, "--svg")
-    ran = _simulate(asked, seed)
+    if port is not None and not serve:
+        raise BadInput("--port is for --serve", hint="add --serve")
+    server = _ReplayServer(port or 0) if serve else None
+    ran = _simulate(asked, seed, server.record if server else None)
     report = make_report(ran, scenario)
     if svg:
         _draw(ran, svg)
@@ -86,6 +101,8 @@ def run_scenario_command(
         print_json({**asdict(report), "compare": other, "published": published or None})
     else:
         out.print(_as_page(report, other, published, asked))
+    if server:
+        server.serve(ran)
 
 
 @app.command("soak")
@@ -143,13 +160,15 @@ def _parted(settings: list[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in parts}
 
 
-def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
+def _simulate(scenario: "Scenario", seed: int, begins: "Callable[[Simulation], None] | None" = None) -> "Simulation":
     """Run to its end; the ledger and the invoice are compared where it came to one. A broken promise ends the command."""
     from gangline.sim.promises.violation import Violation
     from gangline.sim.simulation import Simulation
 
     with silence():
         simulation = Simulation(scenario, seed)
+        if begins:
+            begins(simulation)
         try:
             simulation.run()
             if simulation.is_over():
@@ -161,6 +180,31 @@ def _simulate(scenario: "Scenario", seed: int) -> "Simulation":
             )
             raise typer.Exit(EXIT_BROKEN_PROMISE) from None
     return simulation
+
+
+class _ReplayServer:
+    """What `--serve` does before, during and after a run. Raises `UserError` before it if libraries or the port are not to be had."""
+
+    def __init__(self, port: int) -> None:
+        with needing("server"):
+            from gangline.api.serve import listen
+        self._listening = listen("127.0.0.1", port)  # no other machine may read what needs no key
+
+    def record(self, simulation: "Simulation") -> None:
+        from gangline.sim.replay.recording import Recording
+
+        self._recording = Recording(simulation.world, simulation.store)
+        simulation.after_event = self._recording.look
+
+    def serve(self, simulation: "Simulation") -> None:
+        from gangline.sim.replay.app import Replay
+        from gangline.sim.replay.serve import serve_replay
+
+        self._recording.finish()
+        url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        count = len(self._recording.snapshots)
+        told = f"a replay of {count} moments is served at {url} (they are listed at {url}/replay). Ctrl-C stops it."
+        serve_replay(Replay(simulation, self._recording), self._listening, ready=lambda: say(told))
 
 
 def _draw(simulation: "Simulation", svg: Path) -> None:

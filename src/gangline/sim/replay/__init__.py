@@ -1,0 +1,1 @@
+"""Show a finished simulation at any moment of its virtual time: snapshots of its database, served read-only."""

@@ -1,0 +1,91 @@
+"""Take snapshots of a simulation's database while it runs. They share the pages that did not change, so hundreds fit into memory."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gangline.sim.store import SimStore
+from gangline.sim.world import World
+
+SNAPSHOTS_MAX = 200
+"""When there are more, every second one is dropped and the interval doubles: between half of them and all are kept."""
+INTERVAL_MS = 10_000
+"""The first interval in virtual time. How long a scenario will take is known only at its end."""
+PAGE_BYTES = 4096
+"""SQLite's default, which no store changes."""
+BLOCK_PAGES = 16
+"""Pages that are compared at once first, as most did not change."""
+COMPRESSION = 1
+"""zlib's fastest: a snapshot should cost a few milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The database at one moment of virtual time, as compressed pages in order. Other snapshots hold the same objects where they agree."""
+
+    ms: int
+    pages: tuple[bytes, ...]
+
+    def database(self) -> bytes:
+        """Return the database as a file of SQLite has it."""
+        return b"".join(map(zlib.decompress, self.pages))
+
+
+class Recording:
+    """The snapshots of a simulation, in order. Call `look` after each of its events, and `finish` at its end.
+
+    Recording draws no chance and adds no event, so a recorded simulation has the same trace as any other.
+    """
+
+    def __init__(self, world: World, store: SimStore) -> None:
+        self.snapshots: list[Snapshot] = []
+        self.interval_ms = INTERVAL_MS
+        self._world = world
+        self._store = store
+        self._due_ms = world.now_ms
+        self._last = b""
+        self._last_pages: tuple[bytes, ...] = ()
+
+    def look(self) -> None:
+        """Take a snapshot if one is due."""
+        if self._world.now_ms >= self._due_ms:
+            self._take()
+
+    def finish(self) -> None:
+        """Take the last snapshot. What was kept for comparing with the next one is freed."""
+        if self.snapshots and self.snapshots[-1].ms == self._world.now_ms:
+            self.snapshots.pop()  # more may have happened within this millisecond
+        self._take()
+        self._last, self._last_pages = b"", ()
+
+    def bytes(self) -> int:
+        """Return the bytes of the compressed pages, each counted once."""
+        pages = {id(page): len(page) for snapshot in self.snapshots for page in snapshot.pages}
+        return sum(pages.values())
+
+    def _take(self) -> None:
+        now_ms, database = self._world.now_ms, self._store.serialize()
+        pages = _pages(database, self._last, self._last_pages)
+        self.snapshots.append(Snapshot(now_ms, pages))
+        self._last, self._last_pages = database, pages
+        if len(self.snapshots) > SNAPSHOTS_MAX:
+            del self.snapshots[1::2]  # the first and the last of an odd number stay
+            self.interval_ms *= 2
+        self._due_ms = now_ms - now_ms % self.interval_ms + self.interval_ms
+
+
+def _pages(database: bytes, before: bytes, known: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return the compressed pages of a database. Those that are as they were `before` are the objects in `known`."""
+    pages = list[bytes]()
+    for first in range(0, len(database) // PAGE_BYTES, BLOCK_PAGES):
+        block = slice(first * PAGE_BYTES, (first + BLOCK_PAGES) * PAGE_BYTES)
+        of_block = known[first : first + BLOCK_PAGES]
+        same = database[block] == before[block]
+        pages += of_block if same else _pages_of_block(database[block], before[block], of_block)
+    return tuple(pages)
+
+
+def _pages_of_block(block: bytes, before: bytes, known: tuple[bytes, ...]) -> Iterator[bytes]:
+    for number, start in enumerate(range(0, len(block), PAGE_BYTES)):
+        page = block[start : start + PAGE_BYTES]
+        yield known[number] if page == before[start : start + PAGE_BYTES] else zlib.compress(page, COMPRESSION)

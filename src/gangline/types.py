@@ -1,6 +1,7 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
 from gangline.core.access import OwnerView
+from gangline.core.advice import Advice
 from gangline.core.charts.histogram import Histogram
 from gangline.core.charts.timeline import Bar
 from gangline.core.datasets.findings import DatasetFindings, LikePhotos, PhotoFinding
@@ -16,6 +17,10 @@ from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, O
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
+from gangline.core.plans.document import BaseFacts
+from gangline.core.plans.outlook import CardEstimate, CostEstimate, GpuMemory, TimeEstimate
+from gangline.core.plans.stored import CaptionCounts
+from gangline.core.plans.view import JobPlanView, PlanRowView
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
@@ -59,16 +64,21 @@ from gangline.core.views import (
 from gangline.wire.transfers import PulledFiles, PushedVersion, TransferProgress, UploadedFiles
 
 __all__ = [
+    "Advice",
     "ArtifactView",
     "AttemptView",
     "Bar",
+    "BaseFacts",
     "BaseView",
     "BatchLineView",
     "BestView",
     "BilledTime",
+    "CaptionCounts",
+    "CardEstimate",
     "CheckpointFilesView",
     "CheckpointView",
     "CloneView",
+    "CostEstimate",
     "DatasetFileView",
     "DatasetFindings",
     "DatasetRemovalView",
@@ -89,12 +99,14 @@ __all__ = [
     "File",
     "FittingNode",
     "GoingView",
+    "GpuMemory",
     "HalvingTerms",
     "Histogram",
     "InstanceView",
     "JobLine",
     "JobOffer",
     "JobOffers",
+    "JobPlanView",
     "JobSizeView",
     "JobSummary",
     "JobView",
@@ -121,6 +133,7 @@ __all__ = [
     "PerJob",
     "PhotoFinding",
     "PlacementView",
+    "PlanRowView",
     "PoolView",
     "ProgressView",
     "ProjectView",
@@ -140,6 +153,7 @@ __all__ = [
     "Spent",
     "StorageView",
     "StoredFileView",
+    "TimeEstimate",
     "Took",
     "TrackedView",
     "TransferProgress",

@@ -148,6 +148,7 @@ class Conversation:
         self.user.projects.set("default", share=2.0, budget_usd=50.0)
         spec = self.service.spec(photos=(file,))
         self.user.jobs.place(spec)
+        self.user.jobs.plan(spec)
         succeeds = self.user.jobs.submit(spec, name="recorded", key="once").summary.id
         self.node.join(
             Join(

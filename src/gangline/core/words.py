@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
 
 def counted(count: int, noun: str) -> str:
     """Return the count with its noun, such as `1 photo` or `2 photos`, for nouns whose plural ends in s."""
@@ -36,6 +38,18 @@ def size_words(count: int) -> str:
         if count >= of_it:
             return f"{count / of_it:.{digits}f} {unit}"
     return f"{count / 1e3:.0f} kB"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the largest unit, of a thousand each, that it fills, with one digit.
+
+    >>> size(6_940_000_000), size(7_740_000)
+    ('6.9 GB', '7.7 MB')
+    """
+    value, power = float(count), 0
+    while value >= 1000 and power < len(UNITS) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.1f} {UNITS[power]}" if power else f"{count} B"
 
 
 def one(noun: str) -> str:

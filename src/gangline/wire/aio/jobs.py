@@ -67,7 +67,8 @@ class AsyncJobCalls(AsyncCalls):
     async def plan(self, spec: Spec | Mapping[str, Any]) -> JobPlanView:
         """Return what a LoRA's training would do, where it could run, how long that takes and what it costs; nothing changes.
 
-        A spec may be JSON values whose `photos` name a data set. Raise `InvalidSpec` for settings that cannot be used, `BadInput` for another kind of job.
+        A spec may be JSON values whose `photos` name a data set. Raise `InvalidSpec` for settings that cannot be used, and `BadInput` for
+        another kind of job.
         """
         return await self._http.read(JobPlanView, "POST", "/v1/jobs/plan", {"spec": _as_json(spec)})
 

@@ -148,7 +148,6 @@ class Conversation:
         self.user.projects.set("default", share=2.0, budget_usd=50.0)
         spec = self.service.spec(photos=(file,))
         self.user.jobs.place(spec)
-        self.user.jobs.plan(spec)
         succeeds = self.user.jobs.submit(spec, name="recorded", key="once").summary.id
         self.node.join(
             Join(
@@ -168,7 +167,7 @@ class Conversation:
         self.administer()
         self.steer(spec, file)
         self.experiment(spec)
-        self.clean_up(succeeds)
+        self.clean_up(succeeds, spec)
         self.node.claim()
         self.node.notice(Notice(because="the provider will take this machine back"))
         self.node.leave()
@@ -355,7 +354,8 @@ class Conversation:
         self.user.experiments.resume(made)
         self.user.experiments.stop(made)
 
-    def clean_up(self, job: str) -> None:
+    def clean_up(self, job: str, spec: Any) -> None:
+        self.user.jobs.plan(spec)
         self.user.storage.get()
         self.user.jobs.report(include=["jobs"])
         self.user.jobs.removal(job)

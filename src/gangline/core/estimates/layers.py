@@ -64,15 +64,15 @@ class Attention:
 
 
 Op = Layer | Attention
-Given = ParamSpec("Given")
+_Given = ParamSpec("_Given")
 MODELS_MAX = 32
 """Models of one resolution whose layers are remembered: an estimate counts them many times, and those of SDXL are 2,000."""
 
 
-def _remembered(of: Callable[Given, Iterator[Op]]) -> Callable[Given, tuple[Op, ...]]:
+def _remembered(of: Callable[_Given, Iterator[Op]]) -> Callable[_Given, tuple[Op, ...]]:
     @lru_cache(maxsize=MODELS_MAX)
     @wraps(of)
-    def layers(*given: Given.args, **options: Given.kwargs) -> tuple[Op, ...]:
+    def layers(*given: _Given.args, **options: _Given.kwargs) -> tuple[Op, ...]:
         return tuple(of(*given, **options))
 
     return layers  # type: ignore[return-value]

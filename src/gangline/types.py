@@ -1,6 +1,7 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
 from gangline.core.access import OwnerView
+from gangline.core.advice import Advice
 from gangline.core.charts.histogram import Histogram
 from gangline.core.charts.phases import TimelineMark, TimelineSegment
 from gangline.core.charts.timeline import Bar
@@ -23,6 +24,10 @@ from gangline.core.jobs.story.views import TimelineView
 from gangline.core.money.spending import SpentPoint
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
 from gangline.core.pictures.views import PictureView, WinnerView
+from gangline.core.plans.document import BaseFacts
+from gangline.core.plans.outlook import CardEstimate, CostEstimate, GpuMemory, TimeEstimate
+from gangline.core.plans.stored import CaptionCounts
+from gangline.core.plans.view import JobPlanView, PlanRowView
 from gangline.core.reports.costs import (
     BudgetsView,
     CostRow,
@@ -75,17 +80,22 @@ from gangline.core.views import (
 from gangline.wire.transfers import PulledFiles, PushedVersion, TransferProgress, UploadedFiles
 
 __all__ = [
+    "Advice",
     "ArtifactView",
     "AttemptView",
     "Bar",
+    "BaseFacts",
     "BaseView",
     "BatchLineView",
     "BestView",
     "BilledTime",
     "BudgetsView",
+    "CaptionCounts",
+    "CardEstimate",
     "CheckpointFilesView",
     "CheckpointView",
     "CloneView",
+    "CostEstimate",
     "CostRow",
     "CostsView",
     "DatasetFileView",
@@ -113,12 +123,14 @@ __all__ = [
     "GaugesView",
     "GoingView",
     "GpuGauges",
+    "GpuMemory",
     "HalvingTerms",
     "Histogram",
     "InstanceView",
     "JobLine",
     "JobOffer",
     "JobOffers",
+    "JobPlanView",
     "JobSizeView",
     "JobSummary",
     "JobView",
@@ -147,6 +159,7 @@ __all__ = [
     "PhotoFinding",
     "PictureView",
     "PlacementView",
+    "PlanRowView",
     "PoolSpending",
     "PoolView",
     "ProgressView",
@@ -172,6 +185,7 @@ __all__ = [
     "SpentPoint",
     "StorageView",
     "StoredFileView",
+    "TimeEstimate",
     "TimelineMark",
     "TimelineSegment",
     "TimelineView",

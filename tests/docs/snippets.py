@@ -12,9 +12,10 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from gangline.cli import main as cli
-from gangline.cli.jobs.settings import NOTATIONS, offered_settings, option_name
+from gangline.cli.jobs.settings import NOTATIONS, option_name
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Needs
+from gangline.core.specs.form import offered_settings
 from gangline.core.specs.lora import LoraSpec
 from tests.conftest import ROOT
 

@@ -8,12 +8,13 @@ from gangline.adapters.pools.command import CommandSettings
 from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.cli.admin.settings import setting_text
-from gangline.cli.jobs.settings import offered_settings, option_name
+from gangline.cli.jobs.settings import option_name
 from gangline.core.server.merging import list_settings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
 from gangline.core.specs.caption import CaptionSpec
 from gangline.core.specs.command import CommandSpec
 from gangline.core.specs.fields import Needs
+from gangline.core.specs.form import offered_settings
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec

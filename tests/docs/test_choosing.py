@@ -1,12 +1,11 @@
 """docs/choosing.md has the values of the presets, and a picture for each of its sheets."""
 
 import re
-import tomllib
 
 import pytest
 from benchmarks.choosing import SHEETS
 
-from gangline.cli.bundled.recipes import presets
+from gangline.adapters.package import bundled_presets
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "choosing.md").read_text()
@@ -15,7 +14,7 @@ KINDS = ("face", "object", "style")
 
 def test_the_table_for_sdxl_has_the_values_of_the_presets() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (\S+) \| (\S+) \| .+ \|$", PAGE, re.MULTILINE)
-    known = {kind: tomllib.loads(presets()[kind].read_text()) for kind in KINDS}
+    known = {kind: bundled_presets()[kind].settings for kind in KINDS}
     assert {name for name, *_ in rows} == {name for of in known.values() for name in of} - {"alpha"}
     for name, *values in rows:
         shown = [str(known[kind].get(name, "–")).replace("True", "true").replace("False", "false") for kind in KINDS]

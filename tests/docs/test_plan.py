@@ -8,6 +8,7 @@ import pytest
 
 from gangline.cli.jobs.plan.lora import LoraDocument
 from gangline.cli.jobs.plan.scratch import ScratchDocument
+from gangline.core.plans.view import JobPlanView
 from tests.conftest import ROOT
 
 
@@ -22,7 +23,7 @@ def names(of: Any) -> Iterator[str]:
         yield from names(part)
 
 
-@pytest.mark.parametrize("document", [LoraDocument, ScratchDocument])
+@pytest.mark.parametrize("document", [LoraDocument, ScratchDocument, JobPlanView])
 def test_every_field_of_a_plan_is_on_the_page(document: type) -> None:
     page = (ROOT / "docs" / "training.md").read_text()
     section = page.partition("## The plan\n")[2].partition("\n## ")[0].replace("`seen_…`", "")

@@ -25,12 +25,12 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.store import open_store, sqlite
 from gangline.adapters.store.statements import migrations, split_statements
 from gangline.cli import main as cli
-from gangline.cli.jobs.settings import offered_settings
 from gangline.core.errors import GanglineError, Unreachable
 from gangline.core.models import families
 from gangline.core.models.recognition import recognise_file, recognise_folder
 from gangline.core.runs.contract import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STOPPED, Failure
 from gangline.core.runs.metrics import Reading
+from gangline.core.specs.form import offered_settings
 from gangline.core.specs.settings import SettingGroup, settings_of
 from gangline.data.making.conversion import Conversion, left_out_counts
 from gangline.data.making.convert import convert

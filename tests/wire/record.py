@@ -176,7 +176,7 @@ class Conversation:
         self.administer()
         self.steer(spec, file)
         self.experiment(spec)
-        self.clean_up(succeeds)
+        self.clean_up(succeeds, spec)
         self.node.claim(GAUGES)
         self.node.notice(Notice(because="the provider will take this machine back"))
         self.node.leave()
@@ -375,6 +375,9 @@ class Conversation:
 
     def clean_up(self, job: str) -> None:
         self.user.jobs.timeline(job)
+
+    def clean_up(self, job: str, spec: Any) -> None:
+        self.user.jobs.plan(spec)
         self.user.storage.get()
         self.user.jobs.report(include=["jobs"])
         self.user.queue.get(limit=10)

@@ -7,18 +7,21 @@ import base64
 import hashlib
 import os
 import threading
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from gangline.core.errors import NotFound
+from gangline.core.specs.templates import Preset, about_recipe
 from gangline.ports.install.package import Wheel
 
 NAME = "gangline"
 INSTALLED = Path(__file__).parents[1]
 """The folder of the package."""
 DOCS, RECIPES = "docs", "recipes"
+PRESETS = f"{RECIPES}/presets"
 FOLDERS = ("assets", DOCS, "examples", RECIPES)
 CONSTRAINTS = "constraints.txt"
 WHEEL = "Wheel-Version: 1.0\nGenerator: gangline\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -31,6 +34,14 @@ def bundled(*names: str) -> Path:
     """Return where a file or folder that comes with Gangline is, by its name in a checkout: `recipes/tiny_subject.toml`."""
     packed = INSTALLED / "share"
     return (packed if packed.is_dir() else INSTALLED.parents[1]).joinpath(*names)
+
+
+def bundled_presets() -> dict[str, Preset]:
+    """Return the presets that come with Gangline, by their names. Several can be combined."""
+    texts = {path.stem: path.read_text() for path in sorted(bundled(PRESETS).glob("*.toml"))}
+    return {
+        name: Preset(name=name, about=about_recipe(text), settings=tomllib.loads(text)) for name, text in texts.items()
+    }
 
 
 class InstalledPackage:

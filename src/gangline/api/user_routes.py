@@ -17,13 +17,14 @@ from gangline.core.fleet.explained import JobOffers
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.lists.labels import LABELS_MAX, LabelKey, LabelValue
 from gangline.core.jobs.placement import PlacementView
+from gangline.core.plans.view import JobPlanView
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.views import ArtifactView, BlobView, EventView, JobView, LogView
 from gangline.service.jobs import query, steer, submit, wishes
 from gangline.service.jobs.cloning import clone as cloning
 from gangline.service.jobs.extension import extend as extension
 from gangline.service.jobs.lists.labels import change_labels
-from gangline.service.jobs.placing import explaining, placement
+from gangline.service.jobs.placing import explaining, placement, planning
 from gangline.service.jobs.submit import Asker
 
 router = APIRouter(prefix="/v1", tags=["users"], route_class=UserRoute)
@@ -63,6 +64,16 @@ def place_job(deployment: ThisDeployment, now: Now, project: ViewerOf, question:
     Nothing is changed.
     """
     return placement.placement(deployment, project, question.spec, now)
+
+
+@router.post("/jobs/plan")
+def plan_job(deployment: ThisDeployment, now: Now, project: ViewerOf, question: Question) -> JobPlanView:
+    """Show what a LoRA's training would do, where it could run, how long that takes on each class of GPU and what it costs.
+
+    The spec is one as `POST /v1/jobs` takes; `photos` may be a version of a data set. Nothing is changed, and neither the hub nor a
+    provider is asked. 422 for settings that cannot be used, and for another kind of job.
+    """
+    return planning.planned(deployment, project, question.spec, now)
 
 
 @router.get("/jobs/{job}/offers")

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+UNITS = ("B", "kB", "MB", "GB", "TB")
+
 
 def counted(count: int, noun: str) -> str:
     """Return the count with its noun, such as `1 photo` or `2 photos`, for nouns whose plural ends in s."""
@@ -63,6 +65,18 @@ def usd_words(micro_usd: float) -> str:
     while micro_usd < 10 ** (7 - digits):
         digits += 1
     return f"${micro_usd / 1e6:.{digits}f}"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the largest unit, of a thousand each, that it fills, with one digit.
+
+    >>> size(6_940_000_000), size(7_740_000)
+    ('6.9 GB', '7.7 MB')
+    """
+    value, power = float(count), 0
+    while value >= 1000 and power < len(UNITS) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.1f} {UNITS[power]}" if power else f"{count} B"
 
 
 def one(noun: str) -> str:

@@ -70,6 +70,7 @@ ROUTES = {
     "GET /v1/project": Entry("viewer"),
     "POST /v1/blobs": Entry("member", body={"sha256": "0" * 64, "bytes": 1}),
     "POST /v1/plans": Entry("viewer", body="spec"),
+    "POST /v1/jobs/plan": Entry("viewer", body="spec"),
     "POST /v1/jobs": Entry("member", 201, body="spec"),
     "POST /v1/jobs/batch": Entry("member", body="spec"),
     "POST /v1/experiments": Entry("member", 201, body="experiment"),

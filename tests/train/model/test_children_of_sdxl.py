@@ -125,9 +125,9 @@ def plan_of(base: Path, photos: Path, **settings: Any) -> Any:
 
 
 def test_the_plan_says_what_is_trained_and_refuses_what_cannot_be(shapes: Shapes, tmp_path: Path) -> None:
-    from gangline.cli.jobs.plan.document import Answer
     from gangline.cli.jobs.plan.lora import lora_document
-    from gangline.cli.jobs.plan.rows import base_rows
+    from gangline.core.plans.document import Answer
+    from gangline.core.plans.rows import base_rows
 
     metadata = {"modelspec.license": "fair-ai-public-license-1.0-sd"}
     file = sparse(tmp_path / "noobaiXL.safetensors", shapes | MARKS, metadata)

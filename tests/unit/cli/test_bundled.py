@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+from gangline.adapters.package import bundled_presets
 from gangline.cli.bundled.examples import ABOUT
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.bundled.recipes import presets, read_presets
+from gangline.cli.bundled.recipes import read_presets
 from gangline.cli.main import COMMANDS, app
 from gangline.core.errors import BadInput, NotFound
 from tests.conftest import BASE, ROOT, SUBJECT
@@ -74,7 +75,7 @@ def plan(*words: str) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
-@pytest.mark.parametrize("preset", presets())
+@pytest.mark.parametrize("preset", bundled_presets())
 def test_a_preset_gives_no_cause_for_advice(preset: str, tmp_path: Path) -> None:
     for number in range(8):
         Image.new("RGB", (1200, 1600), (number, 0, 0)).save(tmp_path / f"{number}.jpg")

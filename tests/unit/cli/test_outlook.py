@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.document import Answer, shared, why_closed
-from gangline.cli.jobs.plan.outlook import CardEstimate, estimates
-from gangline.cli.jobs.plan.rows import outlook_rows
 from gangline.cli.jobs.plan.scratch import ScratchDocument
 from gangline.core.files import File
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
 from gangline.core.models import families
 from gangline.core.models.recognition import RecognisedModel
+from gangline.core.plans.base import KnownBase
+from gangline.core.plans.document import Answer, shared, why_closed
+from gangline.core.plans.outlook import CardEstimate, estimates
+from gangline.core.plans.rows import outlook_rows
 from gangline.core.specs.fields import HubBase, Needs
 from gangline.core.specs.lora import LoraSpec
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gangline.cli.jobs.plan.document import Answer
 from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.cli.jobs.plan.lora import CaptionCounts, LoraDocument, SizeCount, lora_document
 from gangline.cli.jobs.plan.make import JobInputs, LoraPlan, find_lora, make_plan
-from gangline.cli.jobs.plan.rows import base_rows
 from gangline.cli.jobs.train import plan_lora, read_recipe
 from gangline.core.errors import BadInput
 from gangline.core.models import families
 from gangline.core.models.recognition import RecognisedModel
 from gangline.core.parsing import InvalidSpec
+from gangline.core.plans.document import Answer
+from gangline.core.plans.rows import base_rows
 from gangline.core.specs.fields import FilesBase, HubBase
 from tests.conftest import BASE
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gangline.cli.jobs.plan.document import Answer
 from gangline.cli.jobs.plan.lora import lora_document
 from gangline.cli.jobs.plan.make import LoraPlan
 from gangline.cli.jobs.subjects import parse_subject
@@ -14,6 +13,7 @@ from gangline.cli.jobs.train import folder_of_subjects, plan_lora, read_recipe
 from gangline.cli.tools.estimate.computed import lora_of
 from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
+from gangline.core.plans.document import Answer
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import parse_spec
 

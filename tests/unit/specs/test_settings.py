@@ -7,8 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gangline.cli.jobs.settings import offered_settings, with_settings
+from gangline.cli.jobs.settings import with_settings
 from gangline.core.specs.fields import Needs
+from gangline.core.specs.form import offered_settings
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import DataRef, TrainingPhase, VaeLosses
 from gangline.core.specs.scratch import ScratchSpec

@@ -5,11 +5,9 @@ A checkout has them at its root, their one home. A wheel holds a copy under `gan
 from collections.abc import Callable
 from pathlib import Path
 
-from gangline.adapters.package import FOLDERS, RECIPES, bundled
+from gangline.adapters.package import FOLDERS, PRESETS, RECIPES, bundled
 from gangline.cli.output import say
 from gangline.core.errors import NotFound
-
-PRESETS = f"{RECIPES}/presets"
 
 
 def _say_note(sentence: str) -> None:

@@ -1,18 +1,17 @@
 """`gangline recipes`: settings that come with Gangline, to train with or to begin one's own from."""
 
 import tomllib
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from gangline.adapters.package import RECIPES, bundled
-from gangline.cli.bundled.place import PRESETS, find_recipe
+from gangline.adapters.package import PRESETS, RECIPES, bundled, bundled_presets
+from gangline.cli.bundled.place import find_recipe
 from gangline.cli.output import Output, OutputOption, out, print_json, table
-from gangline.core.errors import BadInput
 from gangline.core.specs.kinds import DEFAULT_KIND, KINDS
+from gangline.core.specs.templates import about_recipe, settings_of_presets
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -26,32 +25,20 @@ class Recipe:
     path: str
 
 
-def presets() -> dict[str, Path]:
-    """Return the recipes that ask for no base, prompt or photos, by their names. Several can be combined."""
-    return {path.stem: path for path in sorted(bundled(PRESETS).glob("*.toml"))}
-
-
 def complete_preset(incomplete: str) -> list[tuple[str, str]]:
     """Return what a shell offers."""
-    return [(name, _read(path).about) for name, path in presets().items() if name.startswith(incomplete)]
+    return [(name, each.about) for name, each in bundled_presets().items() if name.startswith(incomplete)]
 
 
 def read_presets(names: list[str]) -> dict[str, Any]:
     """Return their settings; where two set the same one, the later counts. Raises `BadInput`."""
-    known = presets()
-    settings: dict[str, Any] = {}
-    for name in names:
-        if name not in known:
-            hint = f"choose one of {', '.join(known)}; `gangline recipes show NAME` explains one"
-            raise BadInput(f"there is no preset {name}", hint=hint)
-        settings |= tomllib.loads(known[name].read_text())
-    return settings
+    return settings_of_presets(bundled_presets(), names)
 
 
 @app.command("ls")
 def list_recipes_command(output: OutputOption = Output.text) -> None:
     """List the recipes that come with Gangline."""
-    found = [_read(path) for path in (*sorted(bundled(RECIPES).glob("*.toml")), *presets().values())]
+    found = [_read(path) for folder in (RECIPES, PRESETS) for path in sorted(bundled(folder).glob("*.toml"))]
     if output is Output.json:
         print_json([asdict(recipe) for recipe in found])
         return
@@ -81,12 +68,4 @@ def _read(path: Path) -> Recipe:
     command = kind.command.replace("RECIPE", path.stem)
     if path.parent.name == Path(PRESETS).name:
         command = command.replace("--recipe", "--preset")
-    return Recipe(name=path.stem, command=command, about=" ".join(_first_comment(text)), path=str(path))
-
-
-def _first_comment(text: str) -> Iterator[str]:
-    """Yield the lines of the comment that a recipe begins with, up to its first empty line."""
-    for line in text.splitlines():
-        if not line.startswith("#") or not line.strip("# "):
-            return
-        yield line.strip("# ")
+    return Recipe(name=path.stem, command=command, about=about_recipe(text), path=str(path))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.core.datasets.roles import BESIDE
+from gangline.core.datasets.sidecars import own_files
 from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
 from gangline.data.images.captions import read_stated
 from gangline.data.images.photos import find_photos
-from gangline.data.images.sidecars import own_files
 from gangline.data.links import refuse_link_out
 
 if TYPE_CHECKING:

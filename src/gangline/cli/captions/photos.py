@@ -8,8 +8,9 @@ from gangline.cli.captions.folder import PhotoFolder
 from gangline.cli.captions.version import DatasetPhotos
 from gangline.cli.jobs.places.addresses import dataset_of
 from gangline.cli.output import Output, as_typed, print_json, say
+from gangline.core.datasets.roles import words_of_folder
 from gangline.core.words import counted
-from gangline.data.images.captions import TellUser, words_of_folder
+from gangline.data.images.captions import TellUser
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client

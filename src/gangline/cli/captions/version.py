@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from gangline.cli.output import say
 from gangline.core.datasets.roles import BESIDE
+from gangline.core.datasets.sidecars import own_files
 from gangline.core.datasets.views import DatasetFileView, DatasetVersionView
 from gangline.core.errors import BadInput
 from gangline.core.runs.kept import StoredFileView
 from gangline.data.images.captions import read_stated
-from gangline.data.images.sidecars import own_files
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client

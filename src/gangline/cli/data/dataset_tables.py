@@ -3,11 +3,10 @@
 import time
 from collections.abc import Sequence
 
-from gangline.cli.jobs.kept.storage import size
 from gangline.cli.output import duration, facts, format_time, out, say, table
 from gangline.core.datasets.findings import TINY_BELOW, DatasetFindings
 from gangline.core.datasets.views import DatasetRemovalView, DatasetVersionView, DatasetView
-from gangline.core.words import counted, listed
+from gangline.core.words import counted, listed, size
 
 NAMED_MAX = 3
 """Files of a finding that are named on the terminal; `-o json` has more."""

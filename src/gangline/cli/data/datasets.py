@@ -18,7 +18,6 @@ from gangline.cli.data.dataset_tables import (
     say_findings,
 )
 from gangline.cli.jobs.kept.removal import YesOption
-from gangline.cli.jobs.kept.storage import size
 from gangline.cli.output import (
     Output,
     OutputOption,
@@ -34,7 +33,7 @@ from gangline.cli.output import (
 from gangline.core.datasets.names import check_dataset_name, is_dataset_name, parse_dataset_reference
 from gangline.core.datasets.views import DatasetVersionView
 from gangline.core.errors import BadInput
-from gangline.core.words import counted
+from gangline.core.words import counted, size
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client

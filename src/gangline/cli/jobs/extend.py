@@ -4,9 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.outlook import CardEstimate, estimates
-from gangline.cli.jobs.plan.rows import estimate_rows
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,
@@ -22,6 +19,9 @@ from gangline.cli.output import (
     table,
 )
 from gangline.core.errors import GanglineError
+from gangline.core.plans.base import KnownBase
+from gangline.core.plans.outlook import CardEstimate, estimates
+from gangline.core.plans.rows import estimate_rows
 from gangline.core.runs.extension import ExtensionView, ExtensionWay, remaining
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.spec import parse_spec

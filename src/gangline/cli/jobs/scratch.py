@@ -28,10 +28,10 @@ from gangline.core.specs.templates import parse_variables
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
-    from gangline.cli.jobs.plan.base import KnownBase
     from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice
     from gangline.cli.jobs.plan.scratch import ScratchDocument
     from gangline.compose.client import Client
+    from gangline.core.plans.base import KnownBase
     from gangline.data.dataset import DataSet
 
 
@@ -288,8 +288,9 @@ def _begin(base: str, spec: ScratchSpec) -> "ModelChoice":
 
 
 def _known(given: str | Base, base: "ModelChoice") -> "KnownBase":
-    from gangline.cli.jobs.plan.base import of_content, of_files, of_hub
+    from gangline.cli.jobs.plan.base import of_files, of_hub
     from gangline.cli.jobs.plan.files import LocalFiles
+    from gangline.core.plans.base import of_content
 
     if isinstance(base, HubBase):
         return of_hub(base, whole=False)

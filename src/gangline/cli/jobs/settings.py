@@ -11,10 +11,10 @@ from rich.markup import escape
 from gangline.cli.jobs import subjects
 from gangline.cli.jobs.prompts import NOTATION, PROMPTS, PROMPTS_FILE, PromptsFileOption, given_prompts
 from gangline.core.specs.fields import Needs
+from gangline.core.specs.form import offered_settings
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.specs.settings import Setting, SettingGroup, default_of, groups_of
+from gangline.core.specs.settings import Setting, default_of
 
-NO_OPTIONS = ("needs", "command")
 NOTATIONS = {PROMPTS: NOTATION, subjects.SUBJECTS: subjects.NOTATION}
 
 
@@ -55,15 +55,6 @@ def _parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
 
 def _given(options: list[inspect.Parameter], given: dict[str, Any]) -> dict[str, Any]:
     return {option.name: given[option.name] for option in options if given[option.name] not in (None, [])}
-
-
-def offered_settings(of: type) -> dict[SettingGroup, dict[str, Setting]]:
-    """Return the settings that are options, by group: without those of files, without `needs`, whose own settings are options, and without
-    what has one value only."""
-    groups, fixed = groups_of(of).items(), {name for name, hint in _types(of).items() if _is_fixed(hint)}
-    left_out = {*NO_OPTIONS, *fixed}
-    shown = {group: {name: one for name, one in known.items() if name not in left_out} for group, known in groups}
-    return {group: settings for group, settings in shown.items() if group is not SettingGroup.FILES}
 
 
 def _options(of: type) -> list[inspect.Parameter]:
@@ -108,10 +99,6 @@ def option_name(of: type, name: str) -> str:
 @cache
 def _types(of: type) -> dict[str, Any]:
     return get_type_hints(of)
-
-
-def _is_fixed(hint: Any) -> bool:
-    return get_origin(hint) is Literal and len(get_args(hint)) == 1
 
 
 def _is_list(hint: Any) -> bool:

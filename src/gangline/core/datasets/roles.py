@@ -1,8 +1,10 @@
-"""What a file of photos is for, by its name alone: a photo, a caption beside it, or a mask."""
+"""What a file of photos is for, by its name alone: a photo, a caption beside it, or a mask; and what its folder's name says."""
 
 import re
 from pathlib import PurePath, PurePosixPath
 from typing import Literal
+
+from gangline.core.specs.sections.subjects import REPEATS_MAX
 
 FileRole = Literal["photo", "caption", "mask"]
 SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".apng", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif")
@@ -31,6 +33,23 @@ def role_of(path: str) -> FileRole | None:
 def photo_of_mask(path: str) -> str:
     """Return the path of a mask below the folder of masks: that of its photo, but for the suffix."""
     return path.removeprefix(f"{MASKS}/")
+
+
+def words_of_folder(photo: str) -> str:
+    """Return the caption that the name of a photo's folder states; "" if it states none."""
+    return _of_folder(photo)[1]
+
+
+def repeats_of_folder(photo: str) -> int:
+    """Return how often a pass over all photos includes this one, by the name of its folder."""
+    return _of_folder(photo)[0]
+
+
+def _of_folder(photo: str) -> tuple[int, str]:
+    counted = COUNTED.fullmatch(PurePosixPath(photo).parent.name)
+    if not counted or not 1 <= int(counted[1]) <= REPEATS_MAX:
+        return 1, ""
+    return int(counted[1]), counted[2].strip()
 
 
 def _may_be_photo(place: PurePosixPath) -> bool:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from gangline.core.estimates.layers import Layer
 from gangline.core.models.kronecker import factors_of
-from gangline.core.models.lora_layers import layer_rank
 from gangline.core.specs.sections.low_rank import LowRankSettings
 
 
@@ -18,14 +17,11 @@ class Added:
     kept: int = 0
 
 
-def added_to(layer: Layer, part: str, settings: LowRankSettings) -> Added | None:
-    """Return what training with these settings adds to a layer of a model; None if it leaves the layer out."""
-    found = None if layer.kind == "norm" else layer_rank(settings, part, layer.name, layer.kernel)
-    if found is None:
-        return None
+def added_to(layer: Layer, rank: int, settings: LowRankSettings) -> Added:
+    """Return what training with these settings adds to a layer that has this rank."""
     if settings.algorithm == "lokr":
-        return _of_product(layer, found.rank, settings)
-    weights = found.rank * (layer.inputs * layer.kernel**2 + layer.outputs)
+        return _of_product(layer, rank, settings)
+    weights = rank * (layer.inputs * layer.kernel**2 + layer.outputs)
     return Added(weights, 2 * weights * layer.places)
 
 

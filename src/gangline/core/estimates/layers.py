@@ -1,9 +1,10 @@
 """List the layers of a U-Net, a text encoder and a VAE by their names in diffusers and transformers, with their sizes for one sample. It
 is arithmetic without torch: tests compare it with the libraries' models."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache, wraps
+from typing import Literal, ParamSpec
 
 from gangline.core.models.architecture import Autoencoder, TextTransformer, UNet
 
@@ -63,6 +64,18 @@ class Attention:
 
 
 Op = Layer | Attention
+_Given = ParamSpec("_Given")
+MODELS_MAX = 32
+"""Models of one resolution whose layers are remembered: an estimate counts them many times, and those of SDXL are 2,000."""
+
+
+def _remembered(of: Callable[_Given, Iterator[Op]]) -> Callable[_Given, tuple[Op, ...]]:
+    @lru_cache(maxsize=MODELS_MAX)
+    @wraps(of)
+    def layers(*given: _Given.args, **options: _Given.kwargs) -> tuple[Op, ...]:
+        return tuple(of(*given, **options))
+
+    return layers  # type: ignore[return-value]
 
 
 def sides(resolution: int, channels: tuple[int, ...]) -> list[int]:
@@ -73,6 +86,7 @@ def sides(resolution: int, channels: tuple[int, ...]) -> list[int]:
     return found
 
 
+@_remembered
 def unet_layers(unet: UNet, resolution: int, tokens: int = 77) -> Iterator[Op]:
     """Yield a U-Net's layers for one square sample, in the order of computation."""
     heights = sides(resolution, unet.channels)
@@ -112,6 +126,7 @@ def unet_layers(unet: UNet, resolution: int, tokens: int = 77) -> Iterator[Op]:
     yield _conv("conv_out", width, unet.latent_channels, heights[0] ** 2, "conv_out")
 
 
+@_remembered
 def text_layers(text: TextTransformer, part: str = "text_model") -> Iterator[Op]:
     """Yield a text encoder's layers for one text of `text.tokens` tokens, without token and position embeddings, which are look-ups."""
     tokens = text.tokens
@@ -137,6 +152,7 @@ def embedding_weights(text: TextTransformer) -> int:
     return (text.words + text.tokens) * text.width
 
 
+@_remembered
 def encoder_layers(vae: Autoencoder, resolution: int) -> Iterator[Op]:
     """Yield the layers of a VAE's encoder for one square image."""
     side, width = resolution, vae.channels[0]
@@ -155,6 +171,7 @@ def encoder_layers(vae: Autoencoder, resolution: int) -> Iterator[Op]:
     yield _conv("quant_conv", 2 * vae.latent_channels, 2 * vae.latent_channels, side**2, "quant_conv", kernel=1)
 
 
+@_remembered
 def decoder_layers(vae: Autoencoder, resolution: int) -> Iterator[Op]:
     """Yield the layers of a VAE's decoder for one square image."""
     rising = vae.channels[::-1]

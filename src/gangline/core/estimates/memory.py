@@ -9,6 +9,7 @@ gradient checkpointing the input of each block is kept, and the activations of o
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from gangline.core.estimates.layers import (
@@ -21,13 +22,14 @@ from gangline.core.estimates.layers import (
     text_layers,
     unet_layers,
 )
-from gangline.core.estimates.work import Trained
+from gangline.core.estimates.work import REMEMBERED_MAX, Trained, low_rank_of, trained_by
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.sample import TrainingSpec
 from gangline.core.specs.scratch import ScratchSpec
+from gangline.core.specs.sections.low_rank import LowRankSettings
 from gangline.core.specs.sections.shared import IN_FLOAT32
 
 GB = 1e9
@@ -67,28 +69,49 @@ def lora_memory(spec: LoraSpec, family: Family, *, microbatch: int, resolution: 
     """Return the memory of training with `microbatch` samples at a time, or of the preparation before it if that needs more."""
     side = resolution or spec.resolution
     wide = FULL if spec.precision in IN_FLOAT32 else HALF
-    layers = list(unet_layers(family.unet, side))
-    trained = Trained(lora=spec, text_learns=spec.train_text_encoder)
-    learning = trained.weights(layers)
-    base = base_bytes(layers, spec.base_precision, wide)
-    autocast = spec.computed_under_autocast
-    sample = kept(layers, trained, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
-    if spec.train_text_encoder:
-        for encoder in family.text_encoders:
-            own = Trained(lora=spec, part=encoder.part, text_learns=True)
-            text = list(text_layers(encoder.shape))
-            learning += own.weights(text)
-            base += wide * (sum(layer.weights for layer in text) + embedding_weights(encoder.shape))
-            sample += kept(text, own, again=spec.gradient_checkpointing, wide=wide, autocast=autocast)
+    counted = _lora_bytes(
+        low_rank_of(spec),
+        family,
+        side,
+        spec.base_precision,
+        wide=wide,
+        again=spec.gradient_checkpointing,
+        autocast=spec.computed_under_autocast,
+    )
     each = 2 * FULL + HALF + MOMENTS[spec.optimizer] + FULL * copies_of_weights(spec)
     parts = {
-        "base": base / GB,
-        "what learns": each * learning / GB,
-        "activations": microbatch * sample / GB,
+        "base": counted.base / GB,
+        "what learns": each * counted.learning / GB,
+        "activations": microbatch * counted.sample / GB,
         "libraries": LIBRARIES_GB,
     }
-    before = _preparing(family, side, layers, base if spec.preserves_classes else 0)
+    before = _preparing(family, side, counted.base if spec.preserves_classes else 0)
     return _memory(parts, spec.gradient_checkpointing, before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """Bytes of the frozen base and of one sample's activations; the number of weights that learn."""
+
+    base: float
+    learning: int
+    sample: float
+
+
+@lru_cache(maxsize=REMEMBERED_MAX)
+def _lora_bytes(
+    lora: LowRankSettings, family: Family, side: int, base_precision: str, *, wide: int, again: bool, autocast: bool
+) -> _Counted:
+    layers, trained = unet_layers(family.unet, side), trained_by(lora)
+    learning = trained.weights(layers)
+    base = base_bytes(layers, base_precision, wide)
+    sample = kept(layers, trained, again=again, wide=wide, autocast=autocast)
+    for encoder in family.text_encoders if lora.train_text_encoder else ():
+        own, text = trained_by(lora, encoder.part), text_layers(encoder.shape)
+        learning += own.weights(text)
+        base += wide * (sum(layer.weights for layer in text) + embedding_weights(encoder.shape))
+        sample += kept(text, own, again=again, wide=wide, autocast=autocast)
+    return _Counted(base=base, learning=learning, sample=sample)
 
 
 def scratch_memory(spec: ScratchSpec, phase: TrainingPhase, family: Family, *, microbatch: int, gpus: int) -> Memory:
@@ -170,7 +193,8 @@ def _kept_by(layer: Op, trained: Trained, wide: int, autocast: bool) -> float:
     return own
 
 
-def _preparing(family: Family, side: int, unet: list[Op], base: float) -> float:
+@lru_cache(maxsize=REMEMBERED_MAX)
+def _preparing(family: Family, side: int, base: float) -> float:
     """Return the peak bytes while latents and embeddings are prepared, one after the other; class images need the whole base."""
     text = sum(
         HALF * (sum(layer.weights for layer in text_layers(encoder.shape)) + embedding_weights(encoder.shape))

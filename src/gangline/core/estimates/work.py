@@ -6,7 +6,8 @@ forward pass); the time of norms, activations and copies is in the achieved FLOP
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 
 from gangline.core.estimates.added import Added, added_to
 from gangline.core.estimates.layers import (
@@ -21,6 +22,7 @@ from gangline.core.estimates.layers import (
 )
 from gangline.core.models.architecture import PUBLISHED_VAE
 from gangline.core.models.families import Family
+from gangline.core.models.lora_layers import layer_rank
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.phases import TrainingPhase
 from gangline.core.specs.scratch import ScratchSpec
@@ -29,6 +31,8 @@ from gangline.core.specs.sections.low_rank import LowRankSettings
 BACKWARD_PASSES = 2
 """A backward pass launches about as many kernels as two forward passes: for the gradients of inputs, and of weights."""
 
+REMEMBERED_MAX = 64
+"""Settings whose counts are remembered: a plan is asked for again while somebody types, and for each class of cards."""
 CHECKPOINTED = (".resnets.", ".transformer_blocks.", ".encoder.layers.")
 """Parts of the names of blocks that diffusers and transformers recompute as one with gradient checkpointing."""
 
@@ -53,17 +57,25 @@ NOTHING = ComputeWork(flops=0.0, ops=0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
     """A choice of trained layers: all, or what `lora` adds to those of a model's `part`. `text_learns` says that gradients are needed for
-    the input of cross-attention, too."""
+    the input of cross-attention, too. The rank of each layer is looked up once: patterns of names take long."""
 
     lora: LowRankSettings | None = None
     part: str = "unet"
     text_learns: bool = False
+    _ranks: dict[tuple[str, int], int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def learns(self, layer: Layer) -> bool:
         return self.lora is None or self.added(layer) is not None
 
     def added(self, layer: Layer) -> Added | None:
-        return added_to(layer, self.part, self.lora) if self.lora else None
+        if self.lora is None or layer.kind == "norm":
+            return None
+        which = (layer.name, layer.kernel)
+        rank = self._ranks.get(which)
+        if rank is None:
+            found = layer_rank(self.lora, self.part, layer.name, layer.kernel)
+            rank = self._ranks[which] = found.rank if found else 0
+        return added_to(layer, rank, self.lora) if rank else None
 
     def weights(self, layers: Iterable[Op]) -> int:
         """Return the number of weights that the optimiser updates."""
@@ -71,6 +83,17 @@ class Trained:
             return sum(layer.weights for layer in layers)
         found = (self.added(layer) for layer in layers if isinstance(layer, Layer))
         return sum(added.weights for added in found if added)
+
+
+def low_rank_of(spec: LoraSpec) -> LowRankSettings:
+    """Return what decides the layers that a LoRA trains, and nothing else: what is counted of them is remembered under it."""
+    return LowRankSettings(**{each.name: getattr(spec, each.name) for each in fields(LowRankSettings)})
+
+
+@lru_cache(maxsize=REMEMBERED_MAX)
+def trained_by(lora: LowRankSettings, part: str = "unet") -> Trained:
+    """Return what a LoRA trains of a part of its model."""
+    return Trained(lora=lora, part=part, text_learns=lora.train_text_encoder)
 
 
 def forwards(layers: Iterable[Op]) -> ComputeWork:
@@ -151,14 +174,14 @@ def _other_learns(layer: Layer, trained: Trained) -> bool:
 
 def lora_sample(spec: LoraSpec, family: Family, resolution: int | None = None) -> ComputeWork:
     """Return the work of one sample in a LoRA's step; latents and, unless text encoders are trained, embeddings are precomputed."""
-    text_learns = spec.train_text_encoder
-    trained = Trained(lora=spec, text_learns=text_learns)
-    again = spec.gradient_checkpointing
-    found = training_work(unet_layers(family.unet, resolution or spec.resolution), trained, again=again)
-    if text_learns:
-        for encoder in family.text_encoders:
-            own = Trained(lora=spec, part=encoder.part, text_learns=True)
-            found += training_work(text_layers(encoder.shape), own, again=again)
+    return _lora_sample(low_rank_of(spec), family, resolution or spec.resolution, spec.gradient_checkpointing)
+
+
+@lru_cache(maxsize=REMEMBERED_MAX)
+def _lora_sample(lora: LowRankSettings, family: Family, side: int, again: bool) -> ComputeWork:
+    found = training_work(unet_layers(family.unet, side), trained_by(lora), again=again)
+    for encoder in family.text_encoders if lora.train_text_encoder else ():
+        found += training_work(text_layers(encoder.shape), trained_by(lora, encoder.part), again=again)
     return found
 
 
@@ -179,10 +202,12 @@ def scratch_sample(spec: ScratchSpec, phase: TrainingPhase, family: Family) -> C
     return found
 
 
+@lru_cache(maxsize=REMEMBERED_MAX)
 def encode_picture(family: Family, resolution: int) -> ComputeWork:
     return forwards(encoder_layers(PUBLISHED_VAE, resolution))
 
 
+@lru_cache(maxsize=REMEMBERED_MAX)
 def embed_text(family: Family) -> ComputeWork:
     found = NOTHING
     for encoder in family.text_encoders:
@@ -192,19 +217,25 @@ def embed_text(family: Family) -> ComputeWork:
 
 def denoise(family: Family, resolution: int, *, steps: int) -> ComputeWork:
     """Return the work of `steps` of a sampler for one image, with and without its prompt in one batch (classifier-free guidance)."""
-    once = forwards(unet_layers(family.unet, resolution))
+    once = _predict(family, resolution)
     return ComputeWork(flops=2 * steps * once.flops, ops=steps * once.ops)
 
 
+@lru_cache(maxsize=REMEMBERED_MAX)
+def _predict(family: Family, resolution: int) -> ComputeWork:
+    return forwards(unet_layers(family.unet, resolution))
+
+
+@lru_cache(maxsize=REMEMBERED_MAX)
 def decode_picture(family: Family, resolution: int) -> ComputeWork:
     return forwards(decoder_layers(PUBLISHED_VAE, resolution))
 
 
 def lora_weights(spec: LoraSpec, family: Family) -> int:
     """Return the number of weights that a LoRA's optimiser updates."""
-    texts = family.text_encoders if spec.train_text_encoder else ()
-    unet = Trained(lora=spec).weights(unet_layers(family.unet, family.resolution))
-    return unet + sum(Trained(lora=spec, part=text.part).weights(text_layers(text.shape)) for text in texts)
+    texts, lora = family.text_encoders if spec.train_text_encoder else (), low_rank_of(spec)
+    unet = trained_by(lora).weights(unet_layers(family.unet, family.resolution))
+    return unet + sum(trained_by(lora, text.part).weights(text_layers(text.shape)) for text in texts)
 
 
 def scratch_weights(spec: ScratchSpec, family: Family) -> int:

@@ -1,7 +1,11 @@
-"""A template is a recipe with variables: `[variables]` declares them, and `{name}` in any of its texts stands for the value of one."""
+"""Recipes as values: presets, and templates, which are recipes with variables.
+
+`[variables]` of a template declares them, and `{name}` in any of its texts stands for the value of one.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gangline.core.errors import BadInput
@@ -13,6 +17,38 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 COMMENT = re.compile(r"""\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')\s*#\s*(.+)""")
 BRACES = "write {{ and }} for braces that stand for themselves"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """A recipe without a base, a prompt and photos: the `settings` of a LoRA that suit a kind of subject, or of GPU. `about` says which."""
+
+    name: str
+    about: str
+    settings: Mapping[str, Any]
+
+
+def settings_of_presets(known: Mapping[str, Preset], names: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of some of the known presets; where two set the same one, the later counts. Raise `BadInput`."""
+    settings = dict[str, Any]()
+    for name in names:
+        if name not in known:
+            hint = f"choose one of {', '.join(known)}; `gangline recipes show NAME` explains one"
+            raise BadInput(f"there is no preset {name}", hint=hint)
+        settings |= known[name].settings
+    return settings
+
+
+def about_recipe(text: str) -> str:
+    """Return the first paragraph of the comment that a recipe begins with, given its TOML."""
+    return " ".join(_first_comment(text))
+
+
+def _first_comment(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        if not line.startswith("#") or not line.strip("# "):
+            return
+        yield line.strip("# ")
 
 
 def parse_variables(texts: list[str]) -> dict[str, str]:

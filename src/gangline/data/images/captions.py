@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from gangline.core.datasets.roles import BESIDE, COUNTED, METADATA, is_caption
+from gangline.core.datasets.roles import BESIDE, METADATA, is_caption, repeats_of_folder, words_of_folder
+from gangline.core.datasets.sidecars import sidecar_files, sidecar_folders
 from gangline.core.errors import BadInput
 from gangline.core.specs.sections.subjects import REPEATS_MAX
-from gangline.data.images.sidecars import sidecar_files, sidecar_folders
 from gangline.data.links import refuse_link_out
 
 if TYPE_CHECKING:
@@ -114,24 +114,11 @@ def with_choices(text: str, rng: "np.random.Generator | None" = None) -> str:
 def _caption(photo: str, own: CaptionText | None, line: CaptionText | None, prompt: str, tell: TellUser) -> Caption:
     if own and line and own.text and line.text not in ("", own.text):
         tell(f"{photo} has two captions: the one in {own.file} is used, not the one in {line.file}")
-    repeats, words = _of_folder(photo)
     texts = [said.text for said in (own, line) if said and said.text]
-    return Caption(text=next(iter(texts), words or prompt), repeats=(line and line.repeats) or repeats)
-
-
-def words_of_folder(photo: str) -> str:
-    return _of_folder(photo)[1]
-
-
-def repeats_of_folder(photo: str) -> int:
-    return _of_folder(photo)[0]
-
-
-def _of_folder(photo: str) -> tuple[int, str]:
-    counted = COUNTED.fullmatch(PurePosixPath(photo).parent.name)
-    if not counted or not 1 <= int(counted[1]) <= REPEATS_MAX:
-        return 1, ""
-    return int(counted[1]), counted[2].strip()
+    return Caption(
+        text=next(iter(texts), words_of_folder(photo) or prompt),
+        repeats=(line and line.repeats) or repeats_of_folder(photo),
+    )
 
 
 def _files(folder: Path, photos: list[str]) -> list[str]:

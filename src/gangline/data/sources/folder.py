@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gangline.core.datasets.roles import BESIDE, SUFFIXES, is_caption
+from gangline.core.datasets.roles import BESIDE, SUFFIXES, is_caption, words_of_folder
+from gangline.core.datasets.sidecars import sidecar_files
 from gangline.core.errors import BadInput
 from gangline.core.words import counted
-from gangline.data.images.captions import BYTES_MAX, text_of, words_of_folder
-from gangline.data.images.sidecars import sidecar_files
+from gangline.data.images.captions import BYTES_MAX, text_of
 from gangline.data.links import refuse_link_out
 from gangline.data.place import DataPlace, Entry
 from gangline.data.sources.columns import CAPTIONS, NO_OBJECT, Split, captions_in, captions_of, inferred, object_in

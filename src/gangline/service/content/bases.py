@@ -96,6 +96,12 @@ def bases_of(deployment: Deployment, project: str) -> list[BaseView]:
     return [_view(deployment, project, row) for row in deployment.store.load("bases", project=project)]
 
 
+def base_of_content(deployment: Deployment, project: str, base: str) -> BaseView | None:
+    """Return the first base of the list, by name, whose content has this id; None if there is none."""
+    rows = deployment.store.load("bases", project=project)
+    return next((_view(deployment, project, row) for row in rows if row["base_id"] == base), None)
+
+
 def get_base(deployment: Deployment, project: str, name: str) -> BaseView:
     """Return the base of this name. Raise `NotFound` if there is none."""
     rows = deployment.store.load("base", project=project, name=name)

@@ -6,12 +6,11 @@ from gangline.core.experiments.halving import rungs_of
 from gangline.core.experiments.terms import ExperimentAsked
 from gangline.core.experiments.views import ExperimentPlanView
 from gangline.core.jobs.placement import PlacementView
-from gangline.core.parsing import to_json
 from gangline.core.specs.spec import Spec, workload
 from gangline.core.words import counted, times_in_words
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.submit import PlannedExperiment, plan_runs
-from gangline.service.jobs.placing.placement import placement
+from gangline.service.jobs.placing.placement import place_spec
 
 WORKS_MAX = 20
 """At most this many kinds of work are looked up for one plan: each takes some milliseconds, and drawn settings make hundreds."""
@@ -76,7 +75,7 @@ def _widest(ranges: list[tuple[float, float] | None]) -> tuple[float, float] | N
 
 
 def _range(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> _Range:
-    found = placement(deployment, project, to_json(spec), now_ms)
+    found = place_spec(deployment, project, spec, now_ms)
     paces = [seconds for took in found.took for seconds in took.seconds_per_step]
     usd = [seconds * price / 3600 for gpu, price in _prices(found) for seconds in _paces_of(found, gpu)]
     return _Range(

@@ -95,6 +95,14 @@ def read_submission(
 
     Raise as `submit` does.
     """
+    wanted, places = with_inputs_named(deployment, project, value)
+    return pinned(deployment, project, parse(wanted)), places
+
+
+def with_inputs_named(
+    deployment: Deployment, project: str, value: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[PhotoPlace, ...]]:
+    """Return the spec with its base resolved, and the places of its photos, as `read_submission`, without asking the hub."""
     places = places_of(deployment, project, value["photos"]) if names_places(value.get("photos")) else ()
     if places and value.get("captions"):
         raise BadInput(
@@ -103,8 +111,7 @@ def read_submission(
         )
     if places and value.get("subjects"):
         raise BadInput("subjects: the server fetches photos of one subject only", hint="upload the photos of several")
-    wanted = with_base_named(deployment, project, value | ({"photos": [to_json(STAND_IN)]} if places else {}))
-    return pinned(deployment, project, parse(wanted)), places
+    return with_base_named(deployment, project, value | ({"photos": [to_json(STAND_IN)]} if places else {})), places
 
 
 def queue(

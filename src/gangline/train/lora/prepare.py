@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gangline.core.datasets.sidecars import sidecar_files
 from gangline.core.errors import BadInput
 from gangline.core.files import File
 from gangline.core.specs.lora import LoraSpec
@@ -21,7 +22,6 @@ from gangline.data.images.buckets import Size, View, nearest, targets, views
 from gangline.data.images.captions import Caption, read_captions, shuffled, tags_of, thinned, with_choices
 from gangline.data.images.decoding import Asked, DecodedView
 from gangline.data.images.pixels import upright_size
-from gangline.data.images.sidecars import sidecar_files
 from gangline.train.model.base import LoadedBase
 
 

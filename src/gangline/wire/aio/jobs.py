@@ -17,6 +17,7 @@ from gangline.core.jobs.placement import PlacementView
 from gangline.core.jobs.retry import retry_s
 from gangline.core.jobs.story.views import TimelineView
 from gangline.core.parsing import to_json
+from gangline.core.plans.view import JobPlanView
 from gangline.core.reports.view import ReportView
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
 from gangline.core.runs.kept import RemovalView
@@ -63,6 +64,14 @@ class AsyncJobCalls(AsyncCalls):
     async def place(self, spec: Spec) -> PlacementView:
         """Return where a job could run if it was submitted now. Its files need not be uploaded, and nothing changes."""
         return await self._http.read(PlacementView, "POST", "/v1/plans", {"spec": to_json(spec)})
+
+    async def plan(self, spec: Spec | Mapping[str, Any]) -> JobPlanView:
+        """Return what a LoRA's training would do, where it could run, how long that takes and what it costs; nothing changes.
+
+        A spec may be JSON values whose `photos` name a data set. Raise `InvalidSpec` for settings that cannot be used, and `BadInput` for
+        another kind of job.
+        """
+        return await self._http.read(JobPlanView, "POST", "/v1/jobs/plan", {"spec": _as_json(spec)})
 
     async def get(self, job: str, *, waiting: Waiting | None = None) -> JobView:
         """Return a job, given its id. Raise `NotFound`. With `waiting`, ask again while the server does not answer; call it each time."""

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.jobs.kept.storage import size
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,
@@ -21,6 +20,7 @@ from gangline.cli.output import (
 )
 from gangline.compose.settings import existing
 from gangline.core.runs.kept import CheckpointView
+from gangline.core.words import size
 
 StepArgument = Annotated[int, typer.Argument(help="Name the checkpoint by its step.", show_default=False)]
 app = typer.Typer(no_args_is_help=True)

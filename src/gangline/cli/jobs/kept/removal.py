@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.jobs.kept.storage import CALLED, size
+from gangline.cli.jobs.kept.storage import CALLED
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,
@@ -18,7 +18,7 @@ from gangline.cli.output import (
     table,
 )
 from gangline.core.runs.kept import RemovalView
-from gangline.core.words import counted
+from gangline.core.words import counted, size
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking for confirmation.")]
 

@@ -14,6 +14,7 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.core.runs.kept import KeptKind, StorageView
+from gangline.core.words import size
 
 CALLED: dict[KeptKind, str] = {
     "uploads": "uploaded files (photos, data sets, bases)",
@@ -23,7 +24,6 @@ CALLED: dict[KeptKind, str] = {
     "previews": "previews (pictures of steps)",
     "logs": "logs",
 }
-UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def storage_command(server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text) -> None:
@@ -66,15 +66,3 @@ def _show_largest(found: StorageView) -> None:
 
 def _cost(usd_per_month: float | None) -> str:
     return "cost unknown" if usd_per_month is None else usd(usd_per_month)
-
-
-def size(count: int) -> str:
-    """In the largest unit, of a thousand each, that it fills.
-
-    >>> size(6_940_000_000), size(7_740_000)
-    ('6.9 GB', '7.7 MB')
-    """
-    value, power = float(count), 0
-    while value >= 1000 and power < len(UNITS) - 1:
-        value, power = value / 1000, power + 1
-    return f"{value:.1f} {UNITS[power]}" if power else f"{count} B"

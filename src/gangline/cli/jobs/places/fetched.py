@@ -1,39 +1,35 @@
 """The plan of a LoRA's training whose photos the server has or fetches: as data, on the terminal, and as it is submitted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from gangline.cli.bundled.place import here_or_bundled
-from gangline.cli.jobs.places.stored_photos import StoredPhotos, stored_photos
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, no_base
-from gangline.cli.jobs.plan.lora import CaptionCounts
 from gangline.cli.jobs.plan.make import (
     ALONE,
     LocalInputs,
-    class_row,
     count_files,
     find_lora,
     find_models,
     joined_files,
-    lora_row,
     spec_of_settings,
     spec_with_files,
-    with_model,
 )
-from gangline.cli.jobs.plan.outlook import estimates
 from gangline.cli.jobs.plan.photos import find_class_photos
 from gangline.core.datasets.roles import MASKS, FileRole
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.models.bases import ModelRole
 from gangline.core.parsing import to_json
+from gangline.core.plans.base import KnownBase, with_model
+from gangline.core.plans.document import Answer
+from gangline.core.plans.rows import PlanRow
+from gangline.core.plans.stored import stored_photos
+from gangline.core.plans.view import JobPlanView, PlannedPhotos, fetched_from, job_plan, work_rows
 from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.words import counted
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -43,42 +39,20 @@ if TYPE_CHECKING:
 NEED_A_FOLDER = {"masks": "--masks", "hold_out": "--hold-out", "subjects": "--subject"}
 OF_A_DATASET = {"masks": "--masks", "subjects": "--subject"}
 LIE_HERE = ("base", "vae", "init_lora", "class_photos", "class_captions")
-NOTE = (
-    "the number of photos is known once they are fetched; until then the time includes the reading and encoding of "
-    "one photo"
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FetchedDocument(PlanDocument):
-    """`photos`: the addresses that the server fetches from, or the version of a data set. How many are trained
-    on and held out is None for those that are fetched; their captions and how often they are seen also if a metadata.jsonl may state it."""
-
-    photos: tuple[str, ...]
-    trained_on: int | None
-    held_out: int | None
-    captions: CaptionCounts | None
-    seen_least: int | None
-    seen_most: int | None
-    steps: int
-    batch_size: int
-    rank: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPlan:
     """`spec` with a stand-in for photos that are fetched; `settings` are those that were given.
 
-    `photos`, and `held_out` if photos of a data set are, are what the server completes; `shown` says what the photos are, and
-    `stored` what is known of those of a data set.
+    `photos`, and `held_out` if photos of a data set are, are what the server completes; `planned` is what is known of them.
     """
 
     spec: LoraSpec
     settings: tuple[str, ...]
     photos: list[dict[str, Any]] | str
     held_out: tuple[str, ...] = ()
-    shown: str
-    stored: StoredPhotos | None = None
+    planned: PlannedPhotos
     files: LocalInputs
     models: dict[ModelRole, ModelChoice]
     known: KnownBase
@@ -89,12 +63,8 @@ class FetchedPlan:
     def files_count(self) -> int:
         return count_files(self.files, self.models)
 
-    def rows(self) -> list[tuple[str, str]]:
-        spec = self.spec
-        unseen = [("photos", self.shown), ("steps", f"{counted(spec.steps, 'step')}, batch size {spec.batch_size}")]
-        rows = self.stored.rows(spec, self.shown) if self.stored else unseen
-        rows = [*rows, ("LoRA", lora_row(spec))]
-        return rows + ([("class", class_row(spec.all_subjects[0]))] if spec.class_prompt else [])
+    def rows(self) -> list[PlanRow]:
+        return work_rows(self.spec, self.planned)
 
     def upload(self, client: "Client", progress: "ProgressCallback | None" = None) -> dict[str, Any]:
         """Upload what lies here, and return the spec for the server to complete."""
@@ -107,17 +77,11 @@ class FetchedPlan:
         held_out = {"held_out": list(self.held_out)} if self.held_out else {}
         return {"kind": "lora"} | {name: read[name] for name in named} | {"photos": self.photos} | held_out
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return (self.photos,) if isinstance(self.photos, str) else tuple(place["url"] for place in self.photos)
-
 
 def fetched_plan(settings: dict[str, Any], photos: list[dict[str, Any]]) -> FetchedPlan:
     """Check all that can be known without the photos. Raises `BadInput`."""
-    more = len(photos) - 1
-    shown = f"{photos[0]['url']}{f' and {more} more' * (more > 0)}: the server fetches and checks them"
     _refuse(settings, NEED_A_FOLDER)
-    return _plan(settings, photos, shown, ALONE, (NOTE,))
+    return _plan(settings, photos, ALONE, lambda spec: fetched_from([place["url"] for place in photos]))
 
 
 def dataset_plan(
@@ -142,8 +106,13 @@ def dataset_plan(
     if of_role["mask"] and settings.get("mask", "files") == "files":
         stand_ins["masks"] = _as_files(of_role["mask"])
         settings = settings | {"mask": "files"}
-    plan = _plan(settings, version.reference, version.reference, stand_ins, ())
-    return replace(plan, held_out=held_out, stored=stored_photos(kept, of_role["caption"], plan.spec))
+    sizes = {file.sha256: (file.width, file.height) for file in kept if file.width}
+
+    def planned(spec: LoraSpec) -> PlannedPhotos:
+        reference = version.reference
+        return PlannedPhotos(addresses=(reference,), shown=reference, stored=stored_photos(spec, sizes))
+
+    return replace(_plan(settings, version.reference, stand_ins, planned), held_out=held_out)
 
 
 def plan_of_dataset(client: "Client", settings: dict[str, Any], version: "DatasetVersionView") -> FetchedPlan:
@@ -167,9 +136,8 @@ def _as_files(found: "Sequence[DatasetFileView]") -> tuple[File, ...]:
 def _plan(
     settings: dict[str, Any],
     photos: list[dict[str, Any]] | str,
-    shown: str,
     stand_ins: Mapping[str, tuple[File, ...]],
-    about: tuple[str, ...],
+    planned: Callable[[LoraSpec], PlannedPhotos],
 ) -> FetchedPlan:
     if not settings.get("base"):
         raise no_base()
@@ -190,12 +158,12 @@ def _plan(
         spec=spec_with_files(spec, files, models, LocalFiles.unsent),
         settings=(*rest, *(["base_licence"] if spec.base_licence else [])),
         photos=photos,
-        shown=shown,
+        planned=planned(spec),
         files=files,
         models=models,
         known=known["base"],
         known_vae=known.get("vae"),
-        notes=(*notes, *about),
+        notes=tuple(notes),
     )
 
 
@@ -203,20 +171,5 @@ def _here(model: str | Base, notes: list[str]) -> str | Base:
     return here_or_bundled(model, notes.append) if isinstance(model, str) else model
 
 
-def fetched_document(plan: FetchedPlan, answer: Answer) -> FetchedDocument:
-    spec, stored = plan.spec, plan.stored
-    found = estimates(spec, plan.known, answer.placed)
-    tips = stored.advice(spec, plan.known) if stored else ()
-    least, most = (stored.seen(spec) if stored else None) or (None, None)
-    return FetchedDocument(
-        **shared(spec, plan.known, plan.known_vae, answer, found, notes=plan.notes, tips=tips),
-        photos=plan.addresses,
-        trained_on=len(stored.pictures) if stored else None,
-        held_out=len(spec.held_out) if stored else None,
-        captions=stored.counts if stored else None,
-        seen_least=least,
-        seen_most=most,
-        steps=spec.steps,
-        batch_size=spec.batch_size,
-        rank=spec.rank,
-    )
+def fetched_document(plan: FetchedPlan, answer: Answer) -> JobPlanView:
+    return job_plan(plan.spec, plan.planned, plan.known, plan.known_vae, answer, plan.notes)

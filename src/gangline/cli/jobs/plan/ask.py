@@ -3,12 +3,11 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.document import Answer
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice
 from gangline.cli.output import say
 from gangline.core.errors import GanglineError, NotFound
-from gangline.core.models.families import FAMILIES
+from gangline.core.plans.base import KnownBase, of_named
+from gangline.core.plans.document import Answer
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
@@ -39,8 +38,7 @@ def as_named(client: "Client", base: ModelChoice, known: KnownBase) -> KnownBase
         view = next((each for each in client.bases.list() if each.id == base.id), None)
     except GanglineError:
         return known
-    family = next((family for family in FAMILIES.values() if view and family.name == view.family), None)
-    return replace(known, name=view.name, licence=view.licence, family=family) if view else known
+    return of_named(base, view) if view else known
 
 
 def exactly(base: ModelChoice, known: KnownBase) -> Base:

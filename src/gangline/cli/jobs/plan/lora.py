@@ -3,9 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
 from gangline.cli.jobs.plan.make import LoraPlan, sizes_of
-from gangline.cli.jobs.plan.outlook import estimates
+from gangline.core.plans.document import Answer, PlanDocument, shared
+from gangline.core.plans.outlook import estimates
+from gangline.core.plans.stored import CaptionCounts
+from gangline.core.plans.work import times_seen_of
 from gangline.core.specs.sections.subjects import Subject
 
 
@@ -14,14 +16,6 @@ class SizeCount:
     width: int
     height: int
     photos: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptionCounts:
-    """Photos with a caption of their own, and those for which the prompt stands."""
-
-    own: int
-    prompt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +36,7 @@ class SubjectCounts:
     seen_most: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoraDocument(PlanDocument):
     """`sizes`: what photos are cut to, empty where that depends on the base. `seen_least` and `seen_most`: how often a photo is seen.
     `subjects` is empty if there is only one."""
@@ -82,7 +76,7 @@ def lora_document(plan: LoraPlan, answer: Answer) -> LoraDocument:
 
 
 def _counts(plan: LoraPlan, subject: Subject) -> SubjectCounts:
-    least, most = plan.seen_of(subject.number)
+    least, most = times_seen_of(plan.spec, plan.pictures, subject.number)
     return SubjectCounts(
         folder=subject.folder,
         prompt=subject.prompt,

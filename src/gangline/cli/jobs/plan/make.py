@@ -7,22 +7,29 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from gangline.cli.jobs.plan.base import KnownBase, LookUp, check_objective, of_content, of_files, of_hub
+from gangline.cli.jobs.plan.base import LookUp, of_files, of_hub
 from gangline.cli.jobs.plan.files import LocalFiles, ModelChoice, find_base, find_vae
 from gangline.cli.jobs.plan.photos import SubjectInputs, find_subject, held_out_of
 from gangline.compose.hub import look_up_for_user
 from gangline.core.advice import Advice, PhotoFacts, advise
-from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput
 from gangline.core.files import STAND_IN, File
 from gangline.core.models import recognition
 from gangline.core.models.bases import ModelRole
-from gangline.core.models.families import check_clip_skip
 from gangline.core.models.recognition import check_lora
 from gangline.core.parsing import to_json
+from gangline.core.plans.base import KnownBase, of_content, with_model
+from gangline.core.plans.work import (
+    captions_row,
+    class_row,
+    lora_row,
+    photos_row,
+    seen_words,
+    subject_rows,
+    times_seen,
+)
 from gangline.core.specs.fields import Base, FilesBase, HubBase
 from gangline.core.specs.lora import LoraSpec, parse_lora, refuse_idle_gpus
-from gangline.core.specs.sections.subjects import Subject
 from gangline.core.words import counted
 from gangline.data.images.buckets import STEP, STEPS_LEAST, Size, nearest, targets
 from gangline.data.safetensors_header import read_header
@@ -73,7 +80,7 @@ class LoraPlan:
         """Return what a user should know before the job begins."""
         spec, own = self.spec, sum(picture.own for picture in self.pictures)
         rows = [
-            *self._subjects(),
+            *subject_rows(spec, self.pictures),
             ("photos", photos_row(self.pictures, len(spec.held_out))),
             ("captions", captions_row(own, len(self.pictures) - own)),
             ("cut to", _sizes(spec, self.pictures) + _views(spec)),
@@ -85,15 +92,6 @@ class LoraPlan:
         if spec.mask != "none":
             rows.append(("masks", _masks(spec, self.pictures)))
         return rows
-
-    def _subjects(self) -> list[tuple[str, str]]:
-        subjects = self.spec.all_subjects if self.spec.subjects else ()
-        return [(f"subjects.{each.number}", subject_row(each, self.seen_of(each.number))) for each in subjects]
-
-    def seen_of(self, subject: int) -> tuple[int, int]:
-        """Return how often the least and the most frequent photo of a subject are seen."""
-        of_subject = [picture.repeats for picture in self.pictures if picture.subject == subject]
-        return _times(self.spec, self.pictures, min(of_subject)), _times(self.spec, self.pictures, max(of_subject))
 
     @property
     def seen(self) -> tuple[int, int]:
@@ -199,16 +197,6 @@ def _known(role: ModelRole, given: str | Base, model: ModelChoice, look_up: Look
     return of_files(Path(str(given)), model.paths, role=role) if isinstance(model, LocalFiles) else of_content(model)
 
 
-def with_model(spec: LoraSpec, known: KnownBase, *, own_vae: bool) -> LoraSpec:
-    """Return the settings with the base's licence. Raises `BadInput` if they do not suit the base, or if no VAE is there."""
-    check_objective(spec, known.model)
-    if known.model:
-        check_clip_skip(known.model.family, spec.clip_skip)
-        if not known.model.has_vae and not own_vae:
-            raise BadInput(f"{known.name} has no VAE", hint="give one with --vae")
-    return replace(spec, base_licence=spec.base_licence or printable(known.licence)[:NAME_MAX])
-
-
 def joined_files(of_subjects: Iterable[dict[str, LocalFiles]]) -> LocalInputs:
     found: dict[str, list[LocalFiles]] = {}
     for files in of_subjects:
@@ -242,29 +230,6 @@ def find_lora(path: Path, base: recognition.RecognisedModel | None) -> LocalFile
     return LocalFiles(path.parent, [path])
 
 
-def times_seen(spec: LoraSpec, pictures: Sequence[PhotoFacts]) -> tuple[int, int]:
-    """Return how often the least and the most frequent of these photos are seen."""
-    repeats = [picture.repeats for picture in pictures]
-    return _times(spec, pictures, min(repeats)), _times(spec, pictures, max(repeats))
-
-
-def _times(spec: LoraSpec, pictures: Sequence[PhotoFacts], repeats: int) -> int:
-    return round(spec.steps * spec.batch_size * repeats / sum(picture.repeats for picture in pictures))
-
-
-def photos_row(pictures: Sequence[PhotoFacts], held_out: int) -> str:
-    """Describe how many photos are trained on."""
-    return f"{len(pictures)} to train on" + (f", {held_out} held out" if held_out else "")
-
-
-def captions_row(own: int, prompted: int) -> str:
-    """Describe which captions photos have."""
-    return " and ".join(
-        [f"their own for {counted(own, 'photo')}"] * bool(own)
-        + [f"the prompt for {counted(prompted, 'photo')}"] * bool(prompted)
-    )
-
-
 def sizes_of(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> list[Size] | None:
     """Return the size that each photo is cut to, in order. From 512 pixels on the buckets are the same for every base;
     below that return None."""
@@ -281,30 +246,6 @@ def _sizes(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
     return ", ".join(f"{size} ({count})" for size, count in sorted(Counter(sizes).items()))
 
 
-def lora_row(spec: LoraSpec) -> str:
-    convolutions = f", {spec.conv_rank} in convolutions" if spec.conv_rank else ""
-    others = ", other ranks where block_ranks match" * bool(spec.block_ranks)
-    kind = "LoKr, " if spec.algorithm == "lokr" else ""
-    return (
-        f"{kind}rank {spec.rank} in the U-Net{' and the text encoders' * spec.train_text_encoder}{convolutions}{others}"
-    )
-
-
-def class_row(subject: Subject) -> str:
-    """Describe the user's photos of a subject's class, and the pictures that the base draws of it."""
-    own = [counted(len(subject.class_photos), "photo") + " of your own"] if subject.class_photos else []
-    drawn = [f"{counted(subject.class_images_drawn, 'picture')} that the base makes of '{subject.class_prompt}'"]
-    return " and ".join(own + (drawn if subject.class_images_drawn else []))
-
-
-def subject_row(subject: Subject, seen: tuple[int, int]) -> str:
-    """Describe one of several subjects."""
-    weight = f", weight {subject.weight:g}" if subject.weight != 1 else ""
-    of_class = f"; class: {class_row(subject)}" if subject.class_prompt else ""
-    photos = f"{counted(len(subject.photos), 'photo')} in {subject.folder}"
-    return f"'{subject.prompt}': {photos}, {seen_words(*seen)}{weight}{of_class}"
-
-
 def _masks(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
     return "the photos' transparency" if spec.mask == "alpha" else f"{len(spec.masks)} for {len(pictures)} photos"
 
@@ -312,10 +253,3 @@ def _masks(spec: LoraSpec, pictures: tuple[PhotoFacts, ...]) -> str:
 def _views(spec: LoraSpec) -> str:
     random = f"; {spec.crops} random places of each" if spec.crop == "random" else ""
     return random + (", mirrored too" if spec.flip else "")
-
-
-def seen_words(least: int, most: int) -> str:
-    """Return how often photos are seen, in words."""
-    return (
-        f"each photo is seen {counted(least, 'time')}" if least == most else f"photos are seen {least} to {most} times"
-    )

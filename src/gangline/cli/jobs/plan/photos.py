@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gangline.cli.jobs.plan.files import LocalFiles
 from gangline.core.advice import PhotoFacts
+from gangline.core.datasets.sidecars import sidecar_files, sidecar_folders
 from gangline.core.errors import BadInput
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.sections.subjects import Subject
@@ -14,7 +15,6 @@ from gangline.data.images.captions import Caption, TellUser, find_captions, read
 from gangline.data.images.masks import check_fits
 from gangline.data.images.photos import READERS, find_photos, read_each
 from gangline.data.images.pixels import read_alpha, read_photo
-from gangline.data.images.sidecars import sidecar_files, sidecar_folders
 from gangline.data.links import refuse_link_out
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.document import Answer, PlanDocument, shared
-from gangline.cli.jobs.plan.outlook import estimates
+from gangline.core.plans.base import KnownBase
+from gangline.core.plans.document import Answer, PlanDocument, shared
+from gangline.core.plans.outlook import estimates
 from gangline.core.specs.scratch import ScratchSpec
 
 
@@ -30,7 +30,7 @@ class PhaseFacts:
     where: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchDocument(PlanDocument):
     """`trains`: unet or vae; `new`: the parts that begin random; `gpus` of one node, which share each batch."""
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from gangline.cli.jobs.plan.document import PlanDocument
-from gangline.cli.jobs.plan.rows import PlanRow, base_rows, outlook_rows
 from gangline.cli.output import err, facts, say
+from gangline.core.plans.document import PlanDocument
+from gangline.core.plans.rows import PlanRow, plan_rows
 
 
 def show_plan(plan: PlanDocument, work: Sequence[PlanRow], *, of: str = "") -> None:
     """Show what the job starts from, the `work` that it will do, where and for how much, then warnings, notes and
     tips. `of` says which of several jobs it is."""
-    err.print(facts(*([("plan of", of)] if of else []), *base_rows(plan), *work, *outlook_rows(plan)))
+    err.print(facts(*([("plan of", of)] if of else []), *plan_rows(plan, work)))
     for sentence in plan.notes:
         say(f"note: {sentence}")
     for sentence in plan.warnings:

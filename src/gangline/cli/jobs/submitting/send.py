@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gangline.cli.jobs.follow import follow_job, tell_end, watching
-from gangline.cli.jobs.kept.storage import size
 from gangline.cli.jobs.submitting.experiment import show_experiment_plan, submit_experiment_and_watch
 from gangline.cli.output import Output, as_typed, out, print_json, say
 from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.words import counted
+from gangline.core.words import counted, size
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.places.fetched import FetchedPlan
-    from gangline.cli.jobs.plan.document import PlanDocument
     from gangline.cli.jobs.plan.make import LoraPlan
     from gangline.compose.client import Client
+    from gangline.core.plans.document import PlanDocument
     from gangline.core.specs.spec import Spec
     from gangline.wire.transfers import TransferProgress
 
@@ -93,7 +92,7 @@ def ask_and_show_plan(client: "Client", plan: "Planned", base: Base | None = Non
 
 def check_open(plan: "PlanDocument") -> None:
     """Raise `BadInput` before anything is sent if no node could read what the job starts from."""
-    from gangline.cli.jobs.plan.document import why_closed
+    from gangline.core.plans.document import why_closed
 
     for model in (plan.base, plan.vae):
         if model and (closed := why_closed(model, asked=plan.asked is None)):

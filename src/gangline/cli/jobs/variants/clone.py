@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.outlook import CardEstimate, estimates
-from gangline.cli.jobs.plan.rows import estimate_rows
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import (
     Output,
@@ -23,6 +20,9 @@ from gangline.cli.output import (
 )
 from gangline.core.errors import GanglineError
 from gangline.core.jobs.clone import CloneView
+from gangline.core.plans.base import KnownBase
+from gangline.core.plans.outlook import CardEstimate, estimates
+from gangline.core.plans.rows import estimate_rows
 from gangline.core.specs.changes import SettingChange, parse_changes_of
 from gangline.core.specs.kinds import DEFAULT_KIND
 from gangline.core.specs.sample import TrainingSpec

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangline.core.datasets.roles import MASKS, SUFFIXES
+from gangline.core.datasets.sidecars import sidecar_files, sidecar_folders
 from gangline.core.errors import BadInput
 from gangline.core.files import is_safe_path
 from gangline.data.images.captions import find_captions
 from gangline.data.images.photos import SkippedFile, photo_entries, why_no_photo
 from gangline.data.images.pixels import printable_path
-from gangline.data.images.sidecars import sidecar_files, sidecar_folders
 from gangline.data.links import refuse_link_out
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from PIL import Image, ImageFilter, ImageStat
 
+from gangline.core.datasets.sidecars import sidecar_files
 from gangline.core.errors import BadInput
 from gangline.data.images.buckets import Size
 from gangline.data.images.captions import read_captions
 from gangline.data.images.masks import check_fits
 from gangline.data.images.pixels import Unreadable, as_seen, loaded
-from gangline.data.images.sidecars import sidecar_files
 
 MEMORY_BYTES_MAX = 4 * 2**30
 CPU_S_MAX = 240

@@ -26,7 +26,11 @@ PACES_MAX = 1000
 
 def placement(deployment: Deployment, project: str, value: dict[str, object], now_ms: int) -> PlacementView:
     """Return where the job could run. Its files need not be uploaded. Raise `InvalidSpec` if the spec is invalid."""
-    spec = parse_spec(with_dataset_named(deployment, project, value)[0])
+    return place_spec(deployment, project, parse_spec(with_dataset_named(deployment, project, value)[0]), now_ms)
+
+
+def place_spec(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> PlacementView:
+    """As `placement`, of a spec that was read already."""
     nodes = [Node(**row) for row in deployment.store.load("nodes_here")]
     known = deployment.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
     ahead = deployment.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]

@@ -89,6 +89,12 @@ WHERE EXISTS (SELECT 1 FROM photo WHERE photo.project = :project AND photo.sha25
    OR EXISTS (SELECT 1 FROM dataset_file JOIN dataset_version ON dataset_version.id = dataset_file.version
               WHERE dataset_file.project = :project AND dataset_file.sha256 = listed.id AND dataset_version.state <> 'going')
 
+-- name: photo_sizes
+-- List the width and height in pixels of those of these pictures that were looked at, and can be used.
+SELECT photo.sha256, photo.width, photo.height
+FROM {listed_ids} JOIN photo ON photo.project = :project AND photo.sha256 = listed.id
+WHERE photo.because = ''
+
 -- name: stored_thumbnails
 SELECT COUNT(*) AS files, CAST(COALESCE(SUM(thumbnail_bytes), 0) AS BIGINT) AS bytes FROM photo
 WHERE project = :project AND thumbnail_bytes > 0

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from gangline.cli.jobs.plan.base import KnownBase
-from gangline.cli.jobs.plan.outlook import CardEstimate, GpuMemory, Time, Usd
 from gangline.core.advice import Advice
 from gangline.core.gpus import kind_of_device
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, UnfitNode
 from gangline.core.models.families import FamilyName
+from gangline.core.plans.base import KnownBase
+from gangline.core.plans.outlook import CardEstimate, CostEstimate, GpuMemory, TimeEstimate
 from gangline.core.specs.fields import Needs
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
@@ -36,7 +36,7 @@ class BaseFacts:
     unknown: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
     """What every kind of job has. `asked` is None where a server said where the job could run, else why none did. `why_none` says why no
     node takes the job at once; `estimates` has one entry for each class of card, and `time`, `usd` and `gpu_memory_gb` are the first's.
@@ -54,8 +54,8 @@ class PlanDocument:
     ahead: int
     budget_left_usd: float | None
     estimates: tuple[CardEstimate, ...]
-    time: Time | None
-    usd: Usd | None
+    time: TimeEstimate | None
+    usd: CostEstimate | None
     gpu_memory_gb: GpuMemory | None
     warnings: tuple[str, ...]
     notes: tuple[str, ...]

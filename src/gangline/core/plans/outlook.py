@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gangline.cli.jobs.plan.base import KnownBase
 from gangline.core.estimates.forecast import Forecast, MeasuredPace, forecast, remembered, uncounted
 from gangline.core.estimates.memory import Memory
 from gangline.core.gpus import GpuKind, kind_of_device
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took
+from gangline.core.plans.base import KnownBase
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.scratch import ScratchSpec
 from gangline.core.words import one
@@ -18,7 +18,7 @@ CPU = "CPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Time:
+class TimeEstimate:
     """Seconds on one node, from the first photo that is prepared to the last picture; downloads and starts are not in it."""
 
     low_s: float
@@ -29,7 +29,7 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usd:
+class CostEstimate:
     low: float
     middle: float
     high: float
@@ -55,8 +55,8 @@ class CardEstimate:
     nodes: int
     pool: str
     price_usd_per_hour: float | None
-    time: Time | None
-    usd: Usd | None
+    time: TimeEstimate | None
+    usd: CostEstimate | None
     memory: GpuMemory | None
     unknown: str = ""
 
@@ -152,20 +152,20 @@ def _nothing(spec: LoraSpec | ScratchSpec) -> Forecast:
     return replace(uncounted(spec, None, none, none, 1), because=())
 
 
-def _time(found: Forecast) -> Time | None:
+def _time(found: Forecast) -> TimeEstimate | None:
     seconds = found.seconds
     if seconds is None or found.how == "unknown":
         return None
-    return Time(
+    return TimeEstimate(
         low_s=seconds.low, middle_s=seconds.middle, high_s=seconds.high, how=found.how, because=tuple(found.because)
     )
 
 
-def _usd(found: Forecast, price_usd_per_hour: float | None) -> Usd | None:
+def _usd(found: Forecast, price_usd_per_hour: float | None) -> CostEstimate | None:
     cost = found.usd(price_usd_per_hour) if price_usd_per_hour is not None else None
     if cost is None or price_usd_per_hour is None:
         return None
-    return Usd(low=cost.low, middle=cost.middle, high=cost.high, price_usd_per_hour=price_usd_per_hour)
+    return CostEstimate(low=cost.low, middle=cost.middle, high=cost.high, price_usd_per_hour=price_usd_per_hour)
 
 
 def _memory(counted: Forecast, card: Class) -> GpuMemory:

@@ -1,17 +1,22 @@
-"""A plan on the terminal: a row for each thing to know, made of nothing but the document that `-o json` prints."""
+"""A plan in words: a row for each thing to know, made of nothing but the document that `-o json` prints."""
 
 from collections.abc import Sequence
 
-from gangline.cli.jobs.kept.storage import size
-from gangline.cli.jobs.plan.document import BaseFacts, PlanDocument
-from gangline.cli.jobs.plan.outlook import CPU, CardEstimate
 from gangline.core.jobs.placement import FittingNode
 from gangline.core.models.families import FAMILIES
-from gangline.core.words import counted, one
+from gangline.core.plans.document import BaseFacts, PlanDocument
+from gangline.core.plans.outlook import CPU, CardEstimate
+from gangline.core.words import counted, one, size
 
 NAMED_MAX = 3
 CLASSES_MAX = 3
 PlanRow = tuple[str, str]
+"""A label and a text; a row without a label belongs to the one before it."""
+
+
+def plan_rows(plan: PlanDocument, work: Sequence[PlanRow]) -> list[PlanRow]:
+    """Return what the job starts from, the `work` that it will do, where and for how much."""
+    return [*base_rows(plan), *work, *outlook_rows(plan)]
 
 
 def base_rows(plan: PlanDocument) -> list[PlanRow]:
@@ -163,9 +168,10 @@ def _cost(each: CardEstimate) -> str:
 
 
 def time_span(low_s: float, high_s: float) -> str:
-    """
-    >>> span(20, 50), span(1380, 2460), span(5400, 9000), span(4000, 4001)
-    ('20 to 50 s', '23 to 41 min', '1.5 to 2.5 h', '67 min')
+    """Return a span of time in the unit that suits it.
+
+    >>> time_span(20, 50), time_span(1380, 2460), time_span(5400, 9000), time_span(10000, 10001)
+    ('20 to 50 s', '23 to 41 min', '1.5 to 2.5 h', '2.8 h')
     """
     unit, name = (1, "s") if high_s < 90 else (60, "min") if high_s < 2 * 3600 else (3600, "h")
     low, high = (f"{seconds / unit:.0f}" if unit < 3600 else f"{seconds / unit:.1f}" for seconds in (low_s, high_s))
@@ -173,7 +179,8 @@ def time_span(low_s: float, high_s: float) -> str:
 
 
 def dollars(low: float, high: float) -> str:
-    """
+    """Return a span of money, with as many digits as it needs.
+
     >>> dollars(0.0512, 0.09), dollars(0.001, 0.002), dollars(3, 3)
     ('$0.05 to $0.09', '$0.0010 to $0.0020', '$3.00')
     """

@@ -2,6 +2,7 @@
 
 from gangline.core.access import OwnerView
 from gangline.core.charts.histogram import Histogram
+from gangline.core.charts.phases import TimelineMark, TimelineSegment
 from gangline.core.charts.timeline import Bar
 from gangline.core.datasets.findings import DatasetFindings, LikePhotos, PhotoFinding
 from gangline.core.datasets.views import DatasetFileView, DatasetRemovalView, DatasetVersionView, DatasetView
@@ -15,6 +16,9 @@ from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDet
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
+from gangline.core.jobs.story.band import PaceBand
+from gangline.core.jobs.story.views import TimelineView
+from gangline.core.money.spending import SpentPoint
 from gangline.core.notices.views import EndpointView, NewEndpoint, NoticeTestView, NoticeView, ReplayView
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
 from gangline.core.reports.view import JobLine, ReportView
@@ -118,6 +122,7 @@ __all__ = [
     "NoticeView",
     "OfferView",
     "OwnerView",
+    "PaceBand",
     "PerJob",
     "PhotoFinding",
     "PlacementView",
@@ -138,8 +143,12 @@ __all__ = [
     "SecretView",
     "SettingChange",
     "Spent",
+    "SpentPoint",
     "StorageView",
     "StoredFileView",
+    "TimelineMark",
+    "TimelineSegment",
+    "TimelineView",
     "Took",
     "TrackedView",
     "TransferProgress",

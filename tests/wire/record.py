@@ -355,6 +355,7 @@ class Conversation:
         self.user.experiments.stop(made)
 
     def clean_up(self, job: str) -> None:
+        self.user.jobs.timeline(job)
         self.user.storage.get()
         self.user.jobs.report(include=["jobs"])
         self.user.jobs.removal(job)

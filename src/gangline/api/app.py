@@ -22,7 +22,7 @@ from gangline.api.by_hand import StraightWay
 from gangline.api.datasets import dataset_routes
 from gangline.api.experiments import experiment_routes
 from gangline.api.install.routes import install_routes
-from gangline.api.jobs import list_routes, report_routes, submit_routes
+from gangline.api.jobs import list_routes, report_routes, submit_routes, timeline_routes
 from gangline.api.lanes import OperationsRoute
 from gangline.api.limits.door import Door
 from gangline.api.notices import notice_routes
@@ -83,6 +83,7 @@ def make_app(
     app.include_router(worker_routes.router)
     app.include_router(list_routes.router)
     app.include_router(report_routes.router)
+    app.include_router(timeline_routes.router)
     app.include_router(submit_routes.router)
     app.include_router(user_routes.router)
     app.include_router(experiment_routes.router)

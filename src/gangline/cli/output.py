@@ -20,7 +20,7 @@ from rich.text import Text
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.money.cost import CostPart
-from gangline.core.words import listed
+from gangline.core.words import duration_words, listed
 
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells have it: 128 + SIGINT."""
@@ -196,13 +196,7 @@ def cost_in_words(amount: float, lacks: Sequence[CostPart]) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return "–" if seconds is None else duration_words(seconds)
 
 
 def clock(seconds: float | None) -> str:

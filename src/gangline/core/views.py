@@ -106,7 +106,8 @@ class DeliveryView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """A job. `dataset` is the version that its photos are, such as `timber@3`, if it named a data set. `asked` is what its owner asked of
-    it that is not done yet. `version` rises with every change of its state, its reason and its labels, but not with its progress."""
+    it that is not done yet. `version` rises with every change of its state, its reason and its labels, but not with its progress. `verdict`
+    says in one sentence how the job stands (empty: the server is older). `seconds_lost` were lost to interruptions; a pause is none."""
 
     summary: JobSummary
     spec: dict[str, object]
@@ -118,6 +119,7 @@ class JobView:
     dataset: str = ""
     asked: tuple[WishKind, ...] = ()
     version: int = 0
+    verdict: str = ""
 
     @property
     def id(self) -> str:
@@ -156,12 +158,7 @@ class JobPage:
 FAILURES = markdown_list({kind: f"{meaning.says}. {meaning.sentence}" for kind, meaning in MEANING.items()})
 
 
-JobStateAfter = Annotated[
-    str,
-    Described(
-        "The state of the job after it: a failed attempt has ended the job if this is `failed`. Empty if it was not recorded."
-    ),
-]
+JobStateAfter = Annotated[str, Described("The job's state after it: `failed` if this ended it. Empty: not recorded.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

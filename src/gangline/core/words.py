@@ -38,6 +38,33 @@ def size_words(count: int) -> str:
     return f"{count / 1e3:.0f} kB"
 
 
+def duration_words(seconds: float) -> str:
+    """Return a duration, to the second if it is less than an hour.
+
+    >>> duration_words(7.4), duration_words(860), duration_words(8040)
+    ('7 s', '14 min 20 s', '2 h 14 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def usd_words(micro_usd: float) -> str:
+    """Return an amount of micro-dollars in cents; if it is less than a cent, with two digits that are not 0.
+
+    >>> usd_words(310_000), usd_words(2_140), usd_words(12), usd_words(0)
+    ('$0.31', '$0.0021', '$0.000012', '$0.00')
+    """
+    if not 0 < micro_usd < 10_000:
+        return f"${micro_usd / 1e6:.2f}"
+    digits = 2
+    while micro_usd < 10 ** (7 - digits):
+        digits += 1
+    return f"${micro_usd / 1e6:.{digits}f}"
+
+
 def one(noun: str) -> str:
     """Return the noun with its indefinite article, chosen by pronunciation: an abbreviation is read letter by letter.
 

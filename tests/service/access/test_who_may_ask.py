@@ -44,6 +44,7 @@ ROUTES = {
     "GET /v1/report": Entry("viewer"),
     "GET /v1/jobs/{job}": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/events": Entry("viewer", elsewhere=404),
+    "GET /v1/jobs/{job}/timeline": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/logs": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/metrics": Entry("viewer", elsewhere=404),
     "GET /v1/jobs/{job}/artifacts": Entry("viewer", elsewhere=404),

@@ -120,6 +120,13 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{typed} --set seed=7", 2),
     ),
     "jobs diff": (Run("{failed} {running}"), Run("{failed} {typed}", 2), Run("{typed} {failed}", 2)),
+    "jobs timeline": (
+        Run("{failed}"),
+        Run("{running}"),
+        Run("{queued}"),
+        Run("{failed} --svg {nowhere}", 2),
+        Run("{typed}", 2),
+    ),
     "jobs rm": (
         Run("{failed}", 2),
         Run("{unwanted} --yes", shows="is deleted", json=False),

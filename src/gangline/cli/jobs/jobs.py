@@ -15,6 +15,7 @@ from gangline.cli.jobs.kept.removal import remove_job_command
 from gangline.cli.jobs.lists.labels import label_job_command, labels_in_words
 from gangline.cli.jobs.lists.ls import list_jobs_command
 from gangline.cli.jobs.samples import samples_standing
+from gangline.cli.jobs.story.timeline import job_timeline_command
 from gangline.cli.jobs.variants.clone import clone_job_command
 from gangline.cli.jobs.variants.diff import diff_jobs_command
 from gangline.cli.jobs.which import JobArgument, client_and_job
@@ -34,6 +35,7 @@ from gangline.cli.output import (
     say,
     table,
 )
+from gangline.core.display import printable
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import DeliveryView, EventView, JobSummary, JobView
 
@@ -115,6 +117,7 @@ app.command("finish")(finish_job_command)
 app.command("extend")(extend_job_command)
 app.command("clone")(clone_job_command)
 app.command("diff")(diff_jobs_command)
+app.command("timeline")(job_timeline_command)
 app.command("checkpoints")(job_checkpoints_command)
 app.command("rm")(remove_job_command)
 
@@ -131,7 +134,8 @@ def job_page(job: JobView, events: list[EventView], points: tuple[Measured, ...]
     for event in events:
         happened.add_row(format_time(event.at_ms), event.kind, event.because)
     measured = (Text(), metrics.as_table(points)) if points else ()
-    return Group(_head(job.summary, job), *measured, Text(), attempts_table(job), Text(), happened)
+    said = (Text(printable(job.verdict)), Text()) if job.verdict else ()
+    return Group(*said, _head(job.summary, job), *measured, Text(), attempts_table(job), Text(), happened)
 
 
 def attempts_table(job: JobView) -> Table:

@@ -1,8 +1,8 @@
 """Find slow nodes by comparing seconds per step within one workload and GPU class. A move must save more than it costs.
 
-The default rule works on logarithms: paces are ratios ("half as fast"), and on the log a machine that is twice as slow is as far from the
-centre as one that is twice as fast. Median and MAD, not mean and deviation, because the slow machine that is looked for would itself pull
-the mean and widen the deviation: among five machines, one slow outlier can hide inside two sigma for ever.
+The default rule works on logarithms, by median and MAD (`gangline.core.jobs.story.band`), not by mean and deviation, because the slow
+machine that is looked for would itself pull the mean and widen the deviation: among five machines, one slow outlier can hide inside two
+sigma for ever.
 """
 
 import math
@@ -10,12 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from statistics import mean, median, pstdev
+from statistics import mean, pstdev
 
+from gangline.core.jobs.story.band import centre_and_spread
 from gangline.core.policy import Policy
-
-MAD_TO_SIGMA = 1.4826
-"""The median absolute deviation of a normal distribution times this is its standard deviation (Hampel 1974)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +31,7 @@ def compare_paces(paces: Sequence[float], policy: Policy) -> Peers | None:
         return None
     if policy.slow_rule == "two_sigma":
         return Peers(machines=len(paces), usual=mean(paces), slow=mean(paces) + 2 * pstdev(paces))
-    logs = sorted(math.log(pace) for pace in paces)
-    centre = median(logs)
-    sigma = MAD_TO_SIGMA * median(abs(value - centre) for value in logs)
+    centre, sigma = centre_and_spread(paces)
     # Equal machines have a MAD near 0, so that the least deviation would count: the ratio has a floor.
     ratio = max(policy.slow_ratio_min, math.exp(policy.slow_mads * sigma))
     return Peers(machines=len(paces), usual=math.exp(centre), slow=math.exp(centre) * ratio)

@@ -1,7 +1,9 @@
 """Answer what users ask about one job. Writes nothing."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, fields
+from typing import Protocol, TypeVar
 
 from gangline.core.errors import NotFound, Unreachable
 from gangline.core.money.cost import CostPart, lost, time_cost_micro_usd
@@ -15,18 +17,34 @@ from gangline.service.datasets.named import version_of_job
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import samples
 from gangline.service.jobs.lists.summaries import summaries
+from gangline.service.jobs.story.verdict import verdict_of
 
 LOG_PAGE_BYTES = 1_000_000
 
 
-def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
-    """Return the job as it was at one moment: it is read again if it moved on meanwhile. Raise `NotFound`, or `Unreachable` if it never
+class Versioned(Protocol):
+    """What was read of a job, with the version that its row had."""
+
+    @property
+    def version(self) -> int: ...
+
+
+V = TypeVar("V", bound=Versioned)
+
+
+def at_one_moment(deployment: Deployment, job_id: str, read: Callable[[], V]) -> V:
+    """Return what is read of a job as it was at one moment: it is read again if the job moved on meanwhile. Raise `Unreachable` if it never
     stands still."""
     for _ in range(TRIES_MAX):
-        found = _read(deployment, project, job_id, now_ms)
+        found = read()
         if [row["version"] for row in deployment.store.load("job_version", id=job_id)] == [found.version]:
             return found
     raise Unreachable(f"{job_id} changed {TRIES_MAX} times while it was read; try again")
+
+
+def job(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
+    """Return the job as it was at one moment. Raise `NotFound`, or `Unreachable` if it never stands still."""
+    return at_one_moment(deployment, job_id, lambda: _read(deployment, project, job_id, now_ms))
 
 
 def _read(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobView:
@@ -35,13 +53,15 @@ def _read(deployment: Deployment, project: str, job_id: str, now_ms: int) -> Job
     if row["imported"]:
         spec |= {"photos": without_keys(spec["photos"])}
     attempts = deployment.store.load("attempts", job=job_id)
-    cost_of_interruptions = lost([as_attempt(attempt) for attempt in attempts])
+    summary = summaries(deployment, project, [job_id], now_ms)[0]
+    said, interruptions = verdict_of(deployment, row, summary, attempts, now_ms)
     return JobView(
-        summary=summaries(deployment, project, [job_id], now_ms)[0],
+        summary=summary,
+        verdict=said,
         spec=spec,
         attempts=tuple(_attempt(attempt, now_ms) for attempt in attempts),
-        steps_redone=cost_of_interruptions.steps_redone,
-        seconds_lost=round(cost_of_interruptions.ms / 1000, 3),
+        steps_redone=lost([as_attempt(attempt) for attempt in attempts]).steps_redone,
+        seconds_lost=round(interruptions.ms / 1000, 3),
         samples=samples.samples_view(deployment, job_id),
         delivery=deliver.delivery_view(deployment, job_id) if spec.get("deliver") else None,
         dataset=str(version_of_job(deployment, job_id) or ""),

@@ -164,6 +164,7 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
         yield write("sweep_attempt_again", attempt=attempt)
         yield write("remove_attempt", id=attempt)
         yield write("remove_metrics", attempt=attempt)
+        yield write("remove_phases", attempt=attempt)
         yield write("drop_log_chunks", attempt=attempt)
     yield guard("remove_job", id=job, version=found.job["version"], now=now_ms)
     yield write("remove_sample", job=job)

@@ -15,6 +15,7 @@ from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.naming import LAST, SHOWN_MAX, is_job_id, the_one
 from gangline.core.jobs.placement import PlacementView
 from gangline.core.jobs.retry import retry_s
+from gangline.core.jobs.story.views import TimelineView
 from gangline.core.parsing import to_json
 from gangline.core.reports.view import ReportView
 from gangline.core.runs.extension import ExtensionSchedule, ExtensionView
@@ -237,6 +238,10 @@ class AsyncJobCalls(AsyncCalls):
     async def offers(self, job: str) -> JobOffers:
         """Return the offers of all pools for a job, those first on which a step is expected to cost least."""
         return await self._http.read(JobOffers, "GET", path_of("jobs", job, "offers"))
+
+    async def timeline(self, job: str) -> TimelineView:
+        """Return what happened to a job: the phases of its whole time, marked moments, and its cost over time. Raise `NotFound`."""
+        return await self._http.read(TimelineView, "GET", path_of("jobs", job, "timeline"))
 
     async def removal(self, job: str) -> RemovalView:
         """Return what `remove` would delete."""

@@ -4,13 +4,26 @@
 -- Record a heartbeat. The holder of an overdue lease may renew it as long as it was not taken away. If a trainer restarts within its
 -- attempt, its first step gets the full time again, counted from when it trains.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
+       phase_ms = CASE WHEN phase <> :phase THEN :now ELSE phase_ms END,
        loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
        training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
                           WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
        stepped_ms = CASE WHEN :step > step OR phase <> 'training' THEN :now ELSE stepped_ms END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
-RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms,
+RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, started_ms, phase_ms,
           CAST((SELECT COUNT(*) FROM attempt AS own JOIN wish ON wish.job = own.job WHERE own.id = lease.attempt) AS BIGINT) AS wishes
+
+-- name: add_phase
+-- Record that an attempt went into another phase, while it has its lease. A beat that is repeated within the same millisecond adds nothing.
+INSERT INTO attempt_phase (attempt, at_ms, phase)
+SELECT attempt, phase_ms, phase FROM lease WHERE attempt = :attempt AND rank = :rank AND phase_ms = :at_ms
+ON CONFLICT (attempt, at_ms) DO NOTHING
+
+-- name: phases_of_job
+-- List when each attempt of a job went into which phase.
+SELECT attempt_phase.attempt, attempt_phase.at_ms, attempt_phase.phase
+FROM attempt JOIN attempt_phase ON attempt_phase.attempt = attempt.id
+WHERE attempt.job = :job ORDER BY attempt.fencing, attempt_phase.at_ms
 
 -- name: count_steps
 -- Record how many steps a command says that it has.
@@ -139,6 +152,10 @@ SELECT attempt.id, attempt.job, attempt.node, attempt.machine, node.name AS node
 FROM attempt JOIN node ON node.id = attempt.node
      LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
 WHERE attempt.job = :job ORDER BY attempt.fencing
+
+-- name: attempts_paused
+-- List the attempts of a job that ended as its owner paused it: no interruption lost their time.
+SELECT attempt FROM event WHERE job = :job AND state = 'paused' AND attempt IS NOT NULL
 
 -- name: earlier_attempts
 -- List earlier attempts, newest first, as many as any rule needs.

@@ -17,6 +17,12 @@ FROM checkpoint JOIN attempt ON attempt.id = checkpoint.attempt JOIN job ON job.
 WHERE checkpoint.job = :job AND checkpoint.state = 'committed'
 ORDER BY checkpoint.step DESC, attempt.fencing DESC
 
+-- name: commits_of_job
+-- List every checkpoint that attempts of a job committed, those that are deleted or were rejected among them.
+SELECT checkpoint.attempt, checkpoint.step, checkpoint.committed_ms
+FROM attempt JOIN checkpoint ON checkpoint.attempt = attempt.id
+WHERE attempt.job = :job ORDER BY checkpoint.committed_ms, checkpoint.step
+
 -- name: checkpoints_to_verify
 -- List the newest checkpoint of each job if the object store did not attest it; the longest waiting is first.
 SELECT checkpoint.id, checkpoint.job, checkpoint.attempt, checkpoint.step, checkpoint.prefix, checkpoint.manifest

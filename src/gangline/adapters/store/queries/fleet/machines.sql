@@ -52,6 +52,13 @@ WHERE node.state = 'quarantined' AND node.proof_failed = 0 AND machine.quarantin
 INSERT INTO strike (attempt, machine, job, workload, gpu, kind, quarters, at_ms)
 VALUES (:attempt, :machine, :job, :workload, :gpu, :kind, :quarters, :now)
 
+-- name: strikes_of_job
+SELECT strike.attempt, strike.kind, strike.quarters, strike.at_ms FROM attempt JOIN strike ON strike.attempt = attempt.id
+WHERE attempt.job = :job ORDER BY strike.at_ms, strike.attempt
+
+-- name: bans_of_job
+SELECT machine, because, at_ms FROM ban WHERE job = :job ORDER BY at_ms, machine
+
 -- name: forgive_strikes
 -- Delete the strikes that a job has caused: it turned out to be at fault itself.
 DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHERE job = :job)

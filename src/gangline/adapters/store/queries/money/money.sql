@@ -33,6 +33,14 @@ WHERE id = :id
 INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd)
 VALUES (:node, :attempt, :cause, :from_ms, :to_ms, :job, :project, :micro_usd)
 
+-- name: ledger_of_job
+SELECT attempt, cause, from_ms, to_ms, micro_usd FROM ledger WHERE job = :job ORDER BY from_ms, attempt, cause
+
+-- name: expenses_of_attempts
+-- Sum what each attempt of a job took to begin, and what of its work was lost.
+SELECT attempt, cause, CAST(SUM(micro_usd) AS BIGINT) AS micro_usd FROM ledger
+WHERE job = :job AND cause IN ('download', 'redone steps') GROUP BY attempt, cause
+
 -- name: unpriced
 -- Return whether a project ever had an attempt of unknown price.
 SELECT EXISTS (SELECT 1 FROM attempt JOIN job ON job.id = attempt.job

@@ -19,6 +19,9 @@ DELETE FROM event WHERE job = :job
 -- name: remove_metrics
 DELETE FROM metric WHERE attempt = :attempt
 
+-- name: remove_phases
+DELETE FROM attempt_phase WHERE attempt = :attempt
+
 -- name: remove_bans
 DELETE FROM ban WHERE job = :job
 

@@ -1,0 +1,1 @@
+"""Show what happened to one job."""

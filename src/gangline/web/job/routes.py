@@ -51,6 +51,7 @@ def show_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
 @router.get("/live/jobs/{job}", **like(*READS))
 async def follow_job(
     request: Request,
+    deployment: ThisDeployment,
     look: LookingLater,
     job: str,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
@@ -59,6 +60,7 @@ async def follow_job(
     seen = await USERS.run(look.get)
     hub: Hub = request.app.state.hub
     may = seen.may("member")
+    await USERS.run(lambda: query.owned(deployment, seen.project, job))
     return await hub.follow(
         ("job", seen.project, job, may),
         lambda: JobScreen(seen.project, job, may=may),

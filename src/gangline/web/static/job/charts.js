@@ -17,7 +17,7 @@ const GROUPS = [
   { title: "Dollars", of: ["dollars"], zero: true },
 ];
 const HIDDEN = ["smoothed_loss", "held_out_loss_noise", "held_out_psnr_noise"]; // shown otherwise, or in the table alone
-const COLOURS = ["--series-1", "--series-2", "--series-3", "--series-4"];
+const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
 const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
@@ -112,7 +112,11 @@ function groups() {
   return [...GROUPS, ...others].map((each) => ({ ...each, of: each.of.filter((name) => names.has(name)) })).filter((each) => each.of.length);
 }
 
-const figure = (value) => value == null ? "–" : Math.abs(value) >= 1e5 || (value && Math.abs(value) < 1e-3) ? value.toExponential(3) : String(+value.toPrecision(5));
+function figure(value, digits = 5) {
+  if (value == null) return "–";
+  const short = +value.toPrecision(digits), size = Math.abs(short);
+  return size >= 1e5 || (size && size < 1e-3) ? short.toExponential() : String(short);
+}
 
 function draw() {
   const x = xs(), found = groups();
@@ -142,10 +146,10 @@ function chartOf(group) {
   const shown = group.of.map((name, at) => {
     const entry = document.createElement("span"), value = document.createElement("span"), swatch = document.createElement("i");
     entry.className = "entry";
-    swatch.style.borderTop = `3px ${at % 2 ? "dashed" : "solid"} ${colour(lineOf(name, at))}`;
+    swatch.style.borderTop = `3px ${at % 2 && !group.large ? "dashed" : "solid"} ${colour(lineOf(name, at))}`;
     value.className = "value";
     entry.append(swatch, group.of.length > 1 ? ` ${reduced[name] ?? name} ` : "", value);
-    head.append(entry);
+    group.large ? head.firstChild.after(entry) : head.append(entry); // what counts most is drawn last, and named first
     return value;
   });
   const where = Object.assign(document.createElement("span"), { className: "where" });
@@ -165,9 +169,9 @@ function chartOf(group) {
     cursor: { sync: { key: "job", scales: ["x", null], setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time: overTime() }, y: { distr: log ? 3 : 1, range: log ? undefined : (_, low, high) => bounds(low, high, group) } },
     axes: [{ ...axis, size: 32, values: overTime() ? undefined : (_, splits) => splits.map((value) => Number.isInteger(value) ? value.toLocaleString() : "") },
-      { ...axis, size: 64, values: (_, splits) => splits.map((value) => (value == null ? "" : figure(value))) }],
+      { ...axis, size: 64, values: (_, splits) => splits.map((value) => (value == null ? "" : figure(value, 3))) }],
     series: [{}, ...group.of.map((name, at) => ({
-      label: name, stroke: colour(lineOf(name, at)), spanGaps: true, dash: THIN[name] ? [] : DASHES[at % DASHES.length],
+      label: name, stroke: colour(lineOf(name, at)), spanGaps: true, dash: group.large ? [] : DASHES[at % DASHES.length],
       width: name === "held_out_loss" ? 2.5 : THIN[name] ? 1 : 1.8, points: { show: name.startsWith("held_out") ? true : undefined, size: 6, fill: colour(lineOf(name, at)) },
     }))],
     hooks: {

@@ -11,7 +11,7 @@ const STYLED = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-
 
 let logs = []; // of each attempt: its fencing number, and its bytes
 let first = null, next = null; // what is loaded: from the one up to the other
-let loading = Promise.resolve(), opened = 0, held = "";
+let loading = Promise.resolve(), opened = 0, held = "", size = 0;
 
 function extents() {
   return by("job-pulse").dataset.logs.split(",").filter(Boolean).map((each) => {
@@ -68,6 +68,7 @@ function open() {
   opened++;
   first = next = null;
   held = "";
+  size = 0;
   box.replaceChildren();
   found = [];
   const last = chosen().at(-1);
@@ -101,11 +102,15 @@ function add(text) {
   held = whole.slice(cut + 1); // a line that is not at its end yet
   if (cut >= 0) box.append(blocks(readable(whole.slice(0, cut))));
   if (held) box.append(Object.assign(document.createElement("div"), { className: "block begun", textContent: readable(held) }));
-  while (box.children.length > 3 && sizes() > KEPT) box.firstElementChild.remove();
+  size += text.length;
+  while (box.children.length > 3 && size > KEPT) {
+    size -= box.firstElementChild.textContent.length;
+    box.firstElementChild.remove();
+    first = null; // what is above is not known by a cursor any more
+  }
   if (stays) toEnd();
   if (search.value) look();
 }
-const sizes = () => [...box.children].reduce((sum, each) => sum + each.textContent.length, 0);
 
 function before() { // where the part before what is loaded begins and ends; null if there is none
   if (!first) return null;
@@ -116,19 +121,22 @@ function before() { // where the part before what is loaded begins and ends; nul
 
 async function older() {
   const part = before(), mine = opened;
-  if (!part) return false;
+  if (!part || size > KEPT) return false;
   const { text } = await piece(`${part.fencing}.${part.from}`, part.end);
   if (mine !== opened) return false;
   first = { fencing: part.fencing, byte: part.from };
   if (text) {
+    size += text.length;
     const below = box.scrollHeight - box.scrollTop, old = box.firstElementChild;
     const made = blocks(readable(text.endsWith("\n") ? text.slice(0, -1) : text));
-    if (!text.endsWith("\n") && old && part.from + PIECE >= 0 && old.firstChild && part.end.split(".")[1] !== "0") {
+    if (!text.endsWith("\n") && old?.firstChild && part.end.split(".")[1] !== "0") {
       made.lastChild.append(old.textContent); // a line that the border of two parts went through
       old.remove();
     }
+    const fresh = [...made.children];
     box.prepend(made);
     box.scrollTop = box.scrollHeight - below;
+    if (search.value) found = [...matches(search.value.toLowerCase(), fresh), ...found.filter((each) => each.block !== old || old.isConnected)];
   }
   return true;
 }
@@ -148,9 +156,9 @@ box.addEventListener("scroll", () => {
 let found = [], at = -1, looking = 0;
 const marks = window.Highlight && CSS.highlights;
 
-function matches(words) {
+function matches(words, blocks = box.querySelectorAll(".block")) {
   const ranges = [];
-  for (const block of box.querySelectorAll(".block")) {
+  for (const block of blocks) {
     const node = block.firstChild;
     if (!node) continue;
     const text = block.textContent.toLowerCase();
@@ -199,14 +207,14 @@ async function go(step) {
   by("log-follow").checked = false;
   const mine = ++looking;
   if (!found.length) look();
-  const beyond = at >= 0 && at + step < 0;
-  while ((!found.length || beyond && mine === looking) && before()) {
+  const now = found[at], beyond = at >= 0 && at + step < 0;
+  while ((!found.length || beyond && mine === looking) && before() && size <= KEPT) {
     const had = found.length;
     say(" – reading older parts…");
     await then(older);
     await new Promise(requestAnimationFrame); // the page stays usable
     if (mine !== looking) return;
-    look();
+    at = had && found.length > had ? found.indexOf(now) : at;
     if (found.length > had) break;
   }
   if (!found.length) return say();

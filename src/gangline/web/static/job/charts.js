@@ -80,10 +80,21 @@ function smoothed(weight) {
   });
 }
 
+function times() { // a message has several points, and came with the last: those before it were as much earlier as their steps took
+  const found = points.map((each) => each.at_ms);
+  for (let at = points.length - 2; at >= 0; at--) {
+    if (points[at].at_ms !== points[at + 1].at_ms) continue;
+    const took = (points[at + 1].step - points[at].step) * (points[at + 1].values.seconds_per_step ?? 0) * 1000;
+    found[at] = found[at + 1] - took;
+  }
+  for (let at = 1; at < found.length; at++) found[at] = Math.max(found[at], found[at - 1] + 1);
+  return found;
+}
+
 function dollars() {
   const spent = timeline?.spent ?? [];
   let at = 0;
-  return points.map(({ at_ms }) => {
+  return times().map((at_ms) => {
     while (at < spent.length && spent[at].at_ms <= at_ms) at++;
     const [one, other] = [spent[at - 1], spent[at]];
     if (!one || !other) return one?.usd ?? null;
@@ -99,8 +110,7 @@ function column(name) {
 
 function xs() {
   if (!overTime()) return points.map((each) => each.step);
-  let last = 0; // several points may have come with one message: each stands a little after the one before
-  return points.map((each) => (last = Math.max(each.at_ms / 1000, last + 0.001)));
+  return times().map((each) => each / 1000);
 }
 
 function groups() {
@@ -166,9 +176,9 @@ function chartOf(group) {
   const plot = new uPlot({
     width: Math.max(200, box.clientWidth), height: group.large ? 280 : 180,
     legend: { show: false },
-    cursor: { sync: { key: "job", scales: ["x", null], setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
+    cursor: { y: false, sync: { key: "job", scales: ["x", null], setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time: overTime() }, y: { distr: log ? 3 : 1, range: log ? undefined : (_, low, high) => bounds(low, high, group) } },
-    axes: [{ ...axis, size: 32, values: overTime() ? undefined : (_, splits) => splits.map((value) => Number.isInteger(value) ? value.toLocaleString() : "") },
+    axes: [{ ...axis, size: 32, space: 76, values: (u, splits) => overTime() ? clocks(u, splits) : splits.map((value) => Number.isInteger(value) ? value.toLocaleString() : "") },
       { ...axis, size: 64, values: (_, splits) => splits.map((value) => (value == null ? "" : figure(value, 3))) }],
     series: [{}, ...group.of.map((name, at) => ({
       label: name, stroke: colour(lineOf(name, at)), spanGaps: true, dash: group.large ? [] : DASHES[at % DASHES.length],
@@ -184,6 +194,13 @@ function chartOf(group) {
   plot.over.addEventListener("dblclick", () => zoomTo(null));
   place.addEventListener("keydown", (event) => keys(event, plot));
   return Object.assign(chart, { plot });
+}
+
+function clocks({ scales: { x } }, splits) {
+  const shown = x.max - x.min;
+  const style = shown > 2 * 86400 ? { month: "2-digit", day: "2-digit", hour: "2-digit" } : { hour: "2-digit", minute: "2-digit", ...(shown < 900 && { second: "2-digit" }) };
+  const format = new Intl.DateTimeFormat(undefined, { ...style, hourCycle: "h23" });
+  return splits.map((value) => format.format(value * 1000));
 }
 
 const lineOf = (name, at) => THIN[name] ?? (name === "held_out_loss" ? "--series-1" : name === "smoothed" ? "--series-2" : COLOURS[at % COLOURS.length]);

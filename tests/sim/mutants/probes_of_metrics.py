@@ -46,6 +46,17 @@ def nothing_is_measured_after_the_lease_is_lost(bench: Bench) -> None:
 
 
 @probe()
+def a_phase_is_written_once_with_the_beat_that_brought_it(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    for phase in ("preparing", "preparing", "training", "training"):
+        bench.beat(node, hold, phase=phase)
+        bench.beat(node, hold, phase=phase)  # again within the same millisecond
+        bench.wait(1)
+    assert bench.look("SELECT phase FROM attempt_phase ORDER BY at_ms") == ["preparing", "training"]
+
+
+@probe()
 def batches_follow_each_other_and_one_that_comes_twice_is_kept_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)

@@ -10,7 +10,7 @@ from gangline.core.jobs.failure import MEANING
 from gangline.core.jobs.story.verdict import (
     REMEDIES,
     RETRY,
-    Standing,
+    JobStanding,
     interruptions_of,
     lost_micro_usd,
     verdict,
@@ -20,7 +20,7 @@ from tests.unit.examples import ATTEMPT
 
 NONE = Lost(interruptions=0, steps_redone=0, ms=0)
 TWO = Lost(interruptions=2, steps_redone=40, ms=220_000)
-STANDING = Standing(
+STANDING = JobStanding(
     state="succeeded",
     because="finished on node-3",
     steps=500,

@@ -25,7 +25,7 @@ def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int
     if not held:
         return LOST
     if held[0]["phase_ms"] == now_ms:
-        deployment.store.apply(write("add_phase", attempt=hold.attempt, rank=hold.rank, at_ms=now_ms))
+        deployment.store.apply(write("add_phase", attempt=hold.attempt))
     if beat.steps:
         deployment.store.apply(write("count_steps", attempt=hold.attempt, steps=beat.steps))
     save, finish = wishes.tell(deployment, hold, beat) if held[0]["wishes"] else (False, False)

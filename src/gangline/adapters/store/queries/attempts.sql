@@ -16,7 +16,7 @@ RETURNING attempt, stop, reserved, downloaded_bytes, price_micro_usd_per_hour, s
 -- name: add_phase
 -- Record that an attempt went into another phase, while it has its lease. A beat that is repeated within the same millisecond adds nothing.
 INSERT INTO attempt_phase (attempt, at_ms, phase)
-SELECT attempt, phase_ms, phase FROM lease WHERE attempt = :attempt AND rank = :rank AND phase_ms = :at_ms
+SELECT attempt, phase_ms, phase FROM lease WHERE attempt = :attempt
 ON CONFLICT (attempt, at_ms) DO NOTHING
 
 -- name: phases_of_job

@@ -78,13 +78,13 @@ def _phases(found: TimelineView) -> Table:
             duration((segment.to_ms - segment.from_ms) / 1000),
             segment.phase,
             segment.node_name,
-            bar(found, segment, cells),
+            _bar(found, segment, cells),
             segment.ended,
         )
     return rows
 
 
-def bar(found: TimelineView, segment: TimelineSegment, cells: int) -> str:
+def _bar(found: TimelineView, segment: TimelineSegment, cells: int) -> str:
     """Return the place of a segment in the job's whole time, which takes `cells`; one that is short has a cell, too."""
     whole_ms = max(1, found.until_ms - found.from_ms)
     first = min(cells * (segment.from_ms - found.from_ms) // whole_ms, cells - 1)

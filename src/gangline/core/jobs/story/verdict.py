@@ -34,7 +34,7 @@ RETRY = "Look at the reason, and retry the job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JobStanding:
     """How a job stands. `step` and `committed_step` are as in its summary, `phase` is what its node is doing, `busy_ms` how long nodes have
     had it, `failure` the kind of its last failure, `since_ms` when it came into its state. `lost_micro_usd` is what the interruptions of
     `lost` cost."""
@@ -85,7 +85,7 @@ def lost_micro_usd(
     return total
 
 
-def verdict(job: Standing, now_ms: int) -> str:
+def verdict(job: JobStanding, now_ms: int) -> str:
     """Return the sentence. After a failure a second one says what to do."""
     match job.state:
         case "queued":
@@ -112,13 +112,13 @@ def _said(state: str, what: str, because: str) -> str:
     return f"{state}{what}: {reason}" if by == reason else f"{state} by {by}{what}"
 
 
-def _queued(job: Standing, now_ms: int) -> str:
+def _queued(job: JobStanding, now_ms: int) -> str:
     waited = f"Queued for {_since(job, now_ms)}"
     because = _cut(job.because)
     return f"{waited}; it {because}" if because.startswith("waits ") else f"{waited}: {because}"
 
 
-def _running(job: Standing) -> str:
+def _running(job: JobStanding) -> str:
     doing = (job.phase or "running").capitalize()
     where = f" on {job.node_name}" if job.node_name else ""
     step = f", step {_of(job.step, job.steps)}" if job.step else ""
@@ -126,7 +126,7 @@ def _running(job: Standing) -> str:
     return f"{doing}{where}{step}{left}"
 
 
-def _took(job: Standing, preposition: str) -> str:
+def _took(job: JobStanding, preposition: str) -> str:
     """Return how long a job took from its submission to its end, and what it cost."""
     whole_ms = (job.submitted_ms if job.ended_ms is None else job.ended_ms) - job.submitted_ms
     waited_ms = whole_ms - job.busy_ms
@@ -136,7 +136,7 @@ def _took(job: Standing, preposition: str) -> str:
     return f" {preposition} {duration_words(whole_ms / 1000)}{waited}{spent}"
 
 
-def _interruptions(job: Standing, so_far: str = "") -> str:
+def _interruptions(job: JobStanding, so_far: str = "") -> str:
     count = job.lost.interruptions
     if not count:
         return ""
@@ -146,7 +146,7 @@ def _interruptions(job: Standing, so_far: str = "") -> str:
     return f"; {number} interruption{'s' * (count != 1)} cost {costs}{so_far}"
 
 
-def _reached(job: Standing) -> str:
+def _reached(job: JobStanding) -> str:
     return f" {_at_step(job.step, job.steps)}" if job.step else ""
 
 
@@ -158,7 +158,7 @@ def _of(step: int, steps: int) -> str:
     return f"{step} of {steps}" if steps else str(step)
 
 
-def _since(job: Standing, now_ms: int) -> str:
+def _since(job: JobStanding, now_ms: int) -> str:
     return duration_words(max(0, now_ms - job.since_ms) / 1000)
 
 

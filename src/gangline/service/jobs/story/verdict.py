@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gangline.core.jobs.story.verdict import Standing, interruptions_of, lost_micro_usd, verdict
+from gangline.core.jobs.story.verdict import JobStanding, interruptions_of, lost_micro_usd, verdict
 from gangline.core.money.cost import Lost
 from gangline.core.views import JobSummary
 from gangline.ports.store import Row
@@ -24,7 +24,7 @@ def verdict_of(
     rows = deployment.store.load("expenses_of_attempts", job=job["id"]) if handed_back else []
     expenses = {(row["attempt"], row["cause"]): row["micro_usd"] for row in rows}
     lost = interruptions_of(tried, paused)
-    standing = Standing(
+    standing = JobStanding(
         **{name: getattr(summary, name) for name in ("state", "because", "steps", "step", "committed_step", "phase")},
         **{name: getattr(summary, name) for name in ("node_name", "eta_s", "submitted_ms", "ended_ms", "cost_lacks")},
         since_ms=job["queued_ms"],

@@ -1,5 +1,5 @@
 // The screen of a job: its dialogs, what is copied, and its spec as JSON.
-import { ask, say } from "../page.js";
+import { ask, reload, say } from "../page.js";
 
 const job = document.getElementById("job").dataset.job;
 
@@ -9,14 +9,34 @@ document.addEventListener("click", (event) => {
     const dialog = document.getElementById(`dialog-${opens.dataset.opens}`);
     if (!dialog) return;
     dialog.querySelectorAll(".error[role=alert]").forEach((each) => (each.hidden = true));
-    if (opens.dataset.from) dialog.querySelector("[name=from]").value = opens.dataset.from;
+    if (opens.dataset.from) begin(dialog.querySelector("[name=from]"), opens.dataset.from);
     dialog.showModal();
-    dialog.dispatchEvent(new Event("opened"));
+    preview(dialog);
   }
   event.target.closest?.("[data-closes]")?.closest("dialog").close();
   const copies = event.target.closest?.("[data-copy]");
   if (copies) copy(copies.dataset.copy);
 });
+
+function begin(select, step) { // a checkpoint may have come after the page was loaded
+  if (![...select.options].some((each) => each.value === step)) select.add(new Option(`from the checkpoint of step ${step}`, step));
+  select.value = step;
+}
+
+// What a form would do is shown while one types.
+
+let typed = 0;
+document.addEventListener("input", (event) => {
+  const dialog = event.target.closest?.("dialog");
+  clearTimeout(typed);
+  if (dialog) typed = setTimeout(() => preview(dialog), 350);
+});
+
+function preview(dialog) {
+  if (dialog.open) dialog.querySelector("[data-preview]")?.dispatchEvent(new Event("preview"));
+}
+
+// What was done shows at once: labels and pins are no events, which the stream would bring.
 
 document.body.addEventListener("toast", () => {
   for (const dialog of document.querySelectorAll("main dialog[open]")) {
@@ -24,6 +44,7 @@ document.body.addEventListener("toast", () => {
     if (before) before.value = dialog.querySelector("[name=labels]").value; // what is there now
     dialog.close();
   }
+  reload();
 });
 
 document.body.addEventListener("gone", () => {

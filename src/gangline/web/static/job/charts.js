@@ -162,6 +162,7 @@ function chartOf(group) {
     group.large ? head.firstChild.after(entry) : head.append(entry); // what counts most is drawn last, and named first
     return value;
   });
+  if (group.band && timeline?.bands?.length) head.append(Object.assign(document.createElement("span"), { className: "entry", textContent: others() }));
   const where = Object.assign(document.createElement("span"), { className: "where" });
   head.append(where);
   place.tabIndex = 0;
@@ -208,9 +209,12 @@ const lineOf = (name, at) => THIN[name] ?? (name === "held_out_loss" ? "--series
 function bounds(low, high, group) {
   if (low == null) return [0, 1];
   if (group.zero) low = Math.min(0, low);
+  for (const band of group.band ? timeline?.bands ?? [] : []) [low, high] = [Math.min(low, band.low), Math.max(high, band.high)];
   const room = (high - low || Math.abs(high) || 1) * 0.05;
   return [group.zero && low === 0 ? 0 : low - room, high + room];
 }
+
+const others = () => "shaded: most machines, " + timeline.bands.map((each) => `${each.gpu || "CPU"} ${figure(each.low, 3)} to ${figure(each.high, 3)}`).join(", ");
 
 function bandOf(u) { // how fast most machines of its kind are at such work
   const bands = timeline?.bands ?? [];

@@ -34,7 +34,7 @@ class WantedExtension:
 
 
 @router.post("/jobs/{job}/labels", **like("PATCH /v1/jobs/{job}/labels"))
-def relabel(deployment: ThisDeployment, project: MemberOf, job: str, sent: Sent) -> Response:
+def submit_labels(deployment: ThisDeployment, project: MemberOf, job: str, sent: Sent) -> Response:
     """Set the labels of the form, one `key=value` in each line, and remove those that its reader took away."""
     query.owned(deployment, project, job)
     before, wanted = _labels(sent.text("before")), _labels(sent.text("labels"))
@@ -44,21 +44,23 @@ def relabel(deployment: ThisDeployment, project: MemberOf, job: str, sent: Sent)
 
 
 @router.post("/jobs/{job}/checkpoints/{step}/pin", **like("PUT /v1/jobs/{job}/checkpoints/{step}/pin"))
-def pin_one(deployment: ThisDeployment, project: MemberOf, job: str, step: CheckpointStep) -> Response:
+def submit_pin(deployment: ThisDeployment, project: MemberOf, job: str, step: CheckpointStep) -> Response:
     """Keep a checkpoint until it is unpinned."""
     storage.pin(deployment, query.owned(deployment, project, job), step, pinned=True)
     return toast(f"The checkpoint of step {step} is kept until you unpin it")
 
 
 @router.post("/jobs/{job}/checkpoints/{step}/unpin", **like("DELETE /v1/jobs/{job}/checkpoints/{step}/pin"))
-def unpin_one(deployment: ThisDeployment, project: MemberOf, job: str, step: CheckpointStep) -> Response:
+def submit_unpin(deployment: ThisDeployment, project: MemberOf, job: str, step: CheckpointStep) -> Response:
     """Let a checkpoint go by age again."""
     storage.pin(deployment, query.owned(deployment, project, job), step, pinned=False)
     return toast(f"The checkpoint of step {step} goes by age again")
 
 
 @router.post("/jobs/{job}/retry", **like("POST /v1/jobs/{ended}/retry"))
-def retry(deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent) -> Response:
+def submit_retry(
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent
+) -> Response:
     """Submit the same again: from its beginning, from the newest checkpoint, or from that of a step."""
     query.owned(deployment, project, job)
     begin = sent.text("from")
@@ -75,7 +77,7 @@ def retry(deployment: ThisDeployment, now: Now, project: MemberOf, member: Membe
 
 
 @router.get("/jobs/{job}/extension", **like("GET /v1/jobs/{ended}/extension"))
-def show_extension(
+def preview_extension(
     deployment: ThisDeployment, project: ViewerOf, job: str, steps: StepsInAll, schedule: ExtensionSchedule = "stretch"
 ) -> Response:
     """Show what extending the job would do."""
@@ -84,7 +86,9 @@ def show_extension(
 
 
 @router.post("/jobs/{job}/extend", **like("POST /v1/jobs/{ended}/extend"))
-def extend(deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent) -> Response:
+def submit_extension(
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent
+) -> Response:
     """Submit the job that continues this one."""
     old = query.owned(deployment, project, job)
     wanted = parse_as(WantedExtension, {name: sent.text(name) for name in ("steps", "schedule")}, options=True)
@@ -94,7 +98,7 @@ def extend(deployment: ThisDeployment, now: Now, project: MemberOf, member: Memb
 
 
 @router.post("/jobs/{job}/clone/plan", **like("POST /v1/jobs/{job}/clone/plan", "POST /v1/plans"))
-def plan_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, sent: Sent) -> Response:
+def preview_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, sent: Sent) -> Response:
     """Show what the clone would be, and whether a node could take it."""
     old = query.owned(deployment, project, job)
     wanted = _wanted(old["kind"], sent)
@@ -103,7 +107,9 @@ def plan_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str
 
 
 @router.post("/jobs/{job}/clone", **like("POST /v1/jobs/{job}/clone"))
-def clone(deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent) -> Response:
+def submit_clone(
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent
+) -> Response:
     """Submit the clone."""
     old, asker = query.owned(deployment, project, job), Asker(owner=member.id)
     wanted = _wanted(old["kind"], sent)
@@ -112,14 +118,14 @@ def clone(deployment: ThisDeployment, now: Now, project: MemberOf, member: Membe
 
 
 @router.get("/jobs/{job}/removal", **like("GET /v1/jobs/{ended}/removal"))
-def show_removal(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> Response:
+def preview_removal(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> Response:
     """Show what would be deleted with the job."""
     found = removal.what_goes(deployment, query.owned(deployment, project, job), now)
     return part("job/removal.html", found=found)
 
 
 @router.post("/jobs/{job}/delete", **like("DELETE /v1/jobs/{job}"))
-def delete(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> Response:
+def submit_removal(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> Response:
     """Delete the job, and go back to the list."""
     query.owned(deployment, project, job)
     removal.remove(deployment, job, now)

@@ -4,16 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gangline.core.job import ENDED
-from gangline.core.jobs.wishes import WishKind
 from gangline.core.specs.kinds import KINDS
 from gangline.core.views import JobView
-
-ASKED_FOR: dict[WishKind, str] = {
-    "finish": "will finish",
-    "sample": "will show pictures",
-    "save": "will save",
-}
-"""What is said of a wish that is not fulfilled yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

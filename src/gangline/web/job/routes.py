@@ -36,7 +36,7 @@ READS = (
 
 
 @router.get("/jobs/{job}", **like(*READS, "GET /v1/jobs/{job}/metrics"))
-def show_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
+def open_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
     """Show a job."""
     return screen(
         look,
@@ -49,7 +49,7 @@ def show_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
 
 
 @router.get("/live/jobs/{job}", **like(*READS))
-async def follow_job(
+async def stream_job(
     request: Request,
     deployment: ThisDeployment,
     look: LookingLater,
@@ -70,7 +70,7 @@ async def follow_job(
 
 
 @router.get("/jobs/{job}/events", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/events"))
-def show_events(deployment: ThisDeployment, look: Looking, job: str) -> Response:
+def open_events(deployment: ThisDeployment, look: Looking, job: str) -> Response:
     """Show all events of a job, the newest first."""
     found = query.job(deployment, look.project, job, look.now_ms)
     events = query.events_after(deployment, look.project, job, 0)[::-1]
@@ -88,7 +88,7 @@ def open_file(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str,
 
 
 @router.get("/jobs/{job}/checkpoints/{step}", **like("GET /v1/jobs/{job}/checkpoints/{step}"))
-def show_checkpoint_files(
+def list_checkpoint_files(
     deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, step: CheckpointStep
 ) -> Response:
     """Show the files of a checkpoint, to download."""
@@ -99,7 +99,7 @@ def show_checkpoint_files(
 @router.get(
     "/jobs/{job}/diff", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/metrics", "GET /v1/jobs/{job}/artifacts")
 )
-def compare_with(
+def open_comparison(
     deployment: ThisDeployment,
     look: Looking,
     job: str,

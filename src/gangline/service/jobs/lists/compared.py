@@ -29,12 +29,11 @@ def compared_jobs(deployment: Deployment, project: str, first: str, second: str,
 
 def _find(deployment: Deployment, project: str, named: str, now_ms: int) -> str:
     found = page_of_jobs(deployment, project, JobFilters(named=named), now_ms, limit=2).jobs
-    exact = [job for job in found if job.id == named]
-    if not (exact or found):
+    if not found:
         raise NotFound(f"there is no job {named}", hint="write its id, or its name")
-    if not exact and len(found) > 1:
+    if len(found) > 1 and named not in {job.id for job in found}:
         raise BadInput(f"several jobs are called {named}", hint="write the id of one of them")
-    return (exact or found)[0].id
+    return next((job.id for job in found if job.id == named), found[0].id)
 
 
 def _compared(deployment: Deployment, view: JobView, now_ms: int) -> ComparedJob:

@@ -21,7 +21,7 @@ const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
 const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
-let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "";
+let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "", told = 0;
 const by = (id) => document.getElementById(id);
 
 function colour(name, probe = list) {
@@ -41,12 +41,16 @@ async function read() {
   try {
     for (let wanted = null; wanted !== asked; ) {
       wanted = asked;
-      const [metrics, story] = await Promise.all([ask("GET", `/v1/jobs/${job}/metrics?after=${next}`), ask("GET", `/v1/jobs/${job}/timeline`)]);
+      const old = !timeline || Date.now() - told > 30_000; // money rises with time, and the band hardly moves
+      const [metrics, story] = await Promise.all([ask("GET", `/v1/jobs/${job}/metrics?after=${next}`), old && ask("GET", `/v1/jobs/${job}/timeline`)]);
       if (!metrics.ok) return;
+      if (story.ok) {
+        timeline = await story.json();
+        told = Date.now();
+      }
       const found = await metrics.json();
       points = points.filter((each) => each.step <= next).concat(found.points);
       next = found.next;
-      timeline = story.ok ? await story.json() : timeline;
       draw();
     }
   } catch { // the stream says that the server is away; the next pulse reads again

@@ -28,12 +28,12 @@ def compared_jobs(deployment: Deployment, project: str, first: str, second: str,
 
 
 def _find(deployment: Deployment, project: str, named: str, now_ms: int) -> str:
-    found = page_of_jobs(deployment, project, JobFilters(named=named), now_ms, limit=2).jobs
+    found = [job.id for job in page_of_jobs(deployment, project, JobFilters(named=named), now_ms, limit=2).jobs]
     if not found:
         raise NotFound(f"there is no job {named}", hint="write its id, or its name")
-    if len(found) > 1 and named not in {job.id for job in found}:
+    if len(found) > 1 and named not in found:
         raise BadInput(f"several jobs are called {named}", hint="write the id of one of them")
-    return next((job.id for job in found if job.id == named), found[0].id)
+    return named if named in found else found[0]
 
 
 def _compared(deployment: Deployment, view: JobView, now_ms: int) -> ComparedJob:

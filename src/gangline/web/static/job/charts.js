@@ -166,7 +166,7 @@ function chartOf(group) {
     group.large ? head.firstChild.after(entry) : head.append(entry); // what counts most is drawn last, and named first
     return value;
   });
-  if (group.band && timeline?.bands?.length) head.append(Object.assign(document.createElement("span"), { className: "entry", textContent: others() }));
+  if (group.band && timeline?.bands?.length) head.append(Object.assign(document.createElement("span"), { className: "entry others", textContent: others() }));
   const where = Object.assign(document.createElement("span"), { className: "where" });
   head.append(where);
   place.tabIndex = 0;

@@ -257,6 +257,6 @@ function pulse() {
   if (!had || next === null) open();
   else then(newer);
 }
-document.body.addEventListener("htmx:sse:after:message", pulse);
+for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
 pulse();
 if (!logs.length) note("Nothing was printed yet.");

@@ -78,16 +78,16 @@ BAD: dict[str, Any] = {
         (AT_WORK | {"step": 0, "phase": "downloading", "eta_s": None}, "Downloading on node-3."),
         (
             WAITS | {"because": "no node can take it: node-1 has 16 GB and it needs 24; a pool starts one"},
-            "Queued for 4 min 00 s: no node can take it: node-1 has 16 GB and it needs 24; a pool starts one.",
+            "Queued for 4 min: no node can take it: node-1 has 16 GB and it needs 24; a pool starts one.",
         ),
-        (WAITS | {"because": "waits for a node"}, "Queued for 4 min 00 s; it waits for a node."),
+        (WAITS | {"because": "waits for a node"}, "Queued for 4 min; it waits for a node."),
         (
             WAITS | {"state": "paused", "because": "paused by its owner", "committed_step": 100},
-            "Paused by its owner for 4 min 00 s, at step 100 of 500.",
+            "Paused by its owner for 4 min, at step 100 of 500.",
         ),
         (
             WAITS | {"state": "paused", "because": "its checkpoint is older", "committed_step": 0},
-            "Paused for 4 min 00 s: its checkpoint is older.",
+            "Paused for 4 min: its checkpoint is older.",
         ),
         (
             {"state": "canceled", "because": "canceled by its owner", "step": 120},
@@ -110,6 +110,14 @@ BAD: dict[str, Any] = {
 )
 def test_the_sentence_says_how_a_job_stands(changes: dict[str, Any], sentence: str) -> None:
     assert verdict(replace(STANDING, **changes), now_ms=860_000) == sentence
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "words"), [(0, "less than a minute"), (59, "less than a minute"), (60, "1 min"), (4000, "1 h 06 min")]
+)
+def test_a_wait_is_said_to_the_minute(waited_s: int, words: str) -> None:
+    job = replace(STANDING, **(WAITS | {"because": "waits for a node", "since_ms": 0}))
+    assert verdict(job, now_ms=1000 * waited_s) == f"Queued for {words}; it waits for a node."
 
 
 def test_a_long_reason_is_cut_so_that_what_to_do_is_still_read() -> None:

@@ -159,7 +159,11 @@ def _of(step: int, steps: int) -> str:
 
 
 def _since(job: JobStanding, now_ms: int) -> str:
-    return duration_words(max(0, now_ms - job.since_ms) / 1000)
+    """Return how long a job has been in its state, to the minute: an answer that changed each second would have to be sent each time."""
+    minutes = max(0, now_ms - job.since_ms) // 60_000
+    if minutes >= 60:
+        return duration_words(60 * minutes)
+    return f"{minutes} min" if minutes else "less than a minute"
 
 
 def _roughly(seconds: float) -> str:

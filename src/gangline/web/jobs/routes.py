@@ -106,8 +106,8 @@ async def follow_jobs(
     filters = await USERS.run(lambda: asked.read(seen.identity))
     may = seen.may("member")
     return await hub.follow(
-        ("jobs", seen.project, may, filters),
-        lambda: JobsScreen(seen.project, filters, may=may),
+        ("jobs", seen.project, may, filters, asked),
+        lambda: JobsScreen(seen.project, filters, may=may, more=lambda cursor: _more(asked, cursor)),
         key=seen.identity.id,
         last=last_event_id,
     )

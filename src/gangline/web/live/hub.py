@@ -143,6 +143,11 @@ class Hub:
         self._reading: asyncio.Task[None] | None = None
         self._closing = False
 
+    @property
+    def followers(self) -> int:
+        """The pages that are open."""
+        return sum(self._keys.values())
+
     async def follow(self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, last: str) -> StreamingResponse:
         """Return the stream of a screen. All who give the same `name` look at one, which `make` makes for the first of them.
 
@@ -188,7 +193,7 @@ class Hub:
         """Raise what refuses one more follower of this project; without one, of any."""
         if self._closing:
             raise Unreachable("the server is stopping", hint="try again")
-        if sum(self._keys.values()) >= self._limits.followers_max:
+        if self.followers >= self._limits.followers_max:
             raise TooMany("too many pages of this server are open", wait_s=FOLLOW_AGAIN_S)
         if project is None:
             return

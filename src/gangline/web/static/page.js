@@ -183,7 +183,7 @@ body.addEventListener("htmx:sse:after:message", () => (heard = performance.now()
 body.addEventListener("htmx:sse:error", (event) => streamRefused(event.detail?.status || 0));
 body.addEventListener("htmx:sse:close", (event) => {
   if (event.detail.connection === connection) connection = null;
-  if (!connection && !asking) streaming("off");
+  if (!connection) streaming("off");
 });
 setInterval(() => {
   if (document.hidden || !connection?.reader || performance.now() - heard < SILENT_MS) return;

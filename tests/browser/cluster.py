@@ -92,10 +92,15 @@ class Cluster:
 
     # What happens in the cluster
 
-    def submit(self, name: str = "", project: str = "default", labels: dict[str, str] | None = None, **spec: Any) -> str:
+    def spec(self, **settings: Any) -> Any:
+        return to_json(self.service.spec(**settings))
+
+    def submit(
+        self, name: str = "", project: str = "default", labels: dict[str, str] | None = None, **spec: Any
+    ) -> str:
         answer = self.service.http.post(
             "/v1/jobs",
-            json={"name": name, "labels": labels or {}, "spec": to_json(self.service.spec(**spec))},
+            json={"name": name, "labels": labels or {}, "spec": self.spec(**spec)},
             headers={"Authorization": f"Bearer {OPERATOR}", "Gangline-Project": project},
         )
         assert answer.status_code == 201, answer.text
@@ -114,7 +119,7 @@ class Cluster:
         assert isinstance(beat(self.service, self._nodes[held.job], held.hold, step, **said), Beaten)
 
     def fail(self, held: Assignment, because: str) -> None:
-        said = Failed(kind="config", because=because)
+        said = Failed(kind="bad data", because=because)
         assert finish(self.service.deployment, self._nodes[held.job], held.hold, said, self.service.now_ms) == Done()
 
     def act(self, job: str, action: str) -> None:

@@ -20,7 +20,9 @@ ANSWER_MS = 10_000
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if CHROMIUM is None:
-        lacking = pytest.mark.skip(reason="the page's tests need Chromium (the package chromium), which is not installed")
+        lacking = pytest.mark.skip(
+            reason="the page's tests need Chromium (the package chromium), which is not installed"
+        )
         for item in items:
             if item.path.is_relative_to(Path(__file__).parent):
                 item.add_marker(lacking)
@@ -41,7 +43,10 @@ class Tab:
         on("pageerror", lambda error: self._note(f"script: {error}"))
         on("dialog", lambda dialog: (self._note(f"dialog: {dialog.message}"), dialog.dismiss()))
         on("request", self._request)
-        on("response", lambda answer: self._note(f"status {answer.status}: {answer.url}") if answer.status >= 400 else None)
+        on(
+            "response",
+            lambda answer: self._note(f"status {answer.status}: {answer.url}") if answer.status >= 400 else None,
+        )
 
     def open(self, path: str = "/") -> "Tab":
         self.page.goto(self.cluster.url + path)

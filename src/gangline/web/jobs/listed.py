@@ -108,4 +108,4 @@ def _gone(before: Sequence[str], listed: _Listed) -> str:
 
 
 def _inserted(below: str, rows: Sequence[str]) -> str:
-    return f'<li id="{below}" hx-swap-oob="beforebegin">{"".join(rows)}</li>'
+    return f'<ol id="{below}" hx-swap-oob="beforebegin">{"".join(rows)}</ol>'

@@ -124,8 +124,14 @@ export function askForKey() {
   return asking;
 }
 
-// A question before something is lost
+// A question before something is lost. A button that sends a form may ask one of its own, which htmx looks for at the form alone.
 
+body.addEventListener("htmx:config:request", (event) => {
+  const { ctx } = event.detail;
+  ctx.confirm ??= ctx.request.submitter?.getAttribute?.("hx-confirm");
+  if (ctx.request.form?.method !== "get") return;
+  for (const [name, value] of [...ctx.request.body]) if (!value) ctx.request.body.delete(name); // an address has what is set alone
+});
 body.addEventListener("htmx:confirm", (event) => {
   const question = event.detail.ctx?.confirm ?? event.detail.question;
   if (!question) return;

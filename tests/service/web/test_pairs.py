@@ -20,7 +20,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /jobs/actions": {"job": "{job}", "action": "pause"},
     "POST /session/project": {"project": "default"},
 }
-QUERIES = {"GET /jobs/more": "?cursor=none"}
+QUERIES: dict[str, str] = {}
 
 
 def routes_of_the_page() -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -78,6 +78,23 @@ def test_a_page_says_that_its_server_is_gone_and_recovers_when_it_is_back(tab: T
     expect(page.get_by_role("link", name="Jobs", exact=True)).to_be_focused()
 
 
+@pytest.mark.nightly
+def test_a_page_recovers_from_a_stream_that_was_cut_for_ten_minutes(tab: Tab, cluster: Cluster) -> None:
+    tab.page.clock.install()
+    page = tab.open().live().page
+    tab.asked += ["ERR_CONNECTION", "htmx:sse:error"]
+    cluster.stop()
+    page.clock.run_for(1_000)
+    expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    for _ in range(60):
+        page.clock.run_for(10_000)
+    job = cluster.submit("came meanwhile")
+    cluster.start()
+    page.clock.run_for(12_000)
+    expect(page.locator(f"#{job}")).to_contain_text("came meanwhile")
+    tab.live()
+
+
 def test_a_stream_that_is_silent_is_opened_again(tab: Tab, cluster: Cluster) -> None:
     tab.page.clock.install()
     page = tab.open().live().page

@@ -19,7 +19,7 @@ FOLLOWED_MAX = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedJobs:
     """The jobs of a list, and whether there are no others below them."""
 
     ids: tuple[str, ...]
@@ -38,21 +38,21 @@ class FollowedList:
         self._more = more
         self._may = may
         self._first = first
-        self._listed: Listed | None = None
+        self._listed: ListedJobs | None = None
         self._fragments = Fragments()
         self.jobs: Mapping[str, JobSummary] = {}
 
     @property
-    def listed(self) -> Listed | None:
+    def listed(self) -> ListedJobs | None:
         """What the list was at the last update; None before the first one."""
         return self._listed
 
-    def update(self, listed: Listed, found: Mapping[str, JobSummary]) -> str:
+    def update(self, listed: ListedJobs, found: Mapping[str, JobSummary]) -> str:
         """Return the message for pages that show the list of before; `found` are the jobs that may have changed, and all new ones."""
         before, known = self._listed, {**self.jobs, **found}
         ids = tuple(job for job in listed.ids if job in known)  # one may have been deleted since the list was read
         moved = [found[job] for job in ids if job in found and job in self.jobs and found[job] != self.jobs[job]]
-        self.jobs, self._listed = {job: known[job] for job in ids}, Listed(ids, listed.complete)
+        self.jobs, self._listed = {job: known[job] for job in ids}, ListedJobs(ids, listed.complete)
         for job in known.keys() - self.jobs.keys():
             self._fragments.forget(job)
         changed = self._fragments.changed({job.id: self._row(job, oob=True) for job in moved})
@@ -69,7 +69,7 @@ class FollowedList:
         rows = rendered("jobs/rows.html", page=JobPage(jobs=first, next=None), may=self._may, next=self._more(below))
         return f'<ol id="jobs" hx-swap-oob="innerMorph">{rows}</ol>'
 
-    def _come(self, before: Sequence[str], listed: Listed) -> str:
+    def _come(self, before: Sequence[str], listed: ListedJobs) -> str:
         """Return the message that inserts the jobs that are new, each run of them before the job below it."""
         known, run, found = set(before), list[JobSummary](), list[str]()
         for job in listed.ids:
@@ -117,19 +117,19 @@ class JobsScreen:
     def whole(self) -> str:
         return self._list.whole()
 
-    def _read(self, deployment: Deployment, now_ms: int) -> Listed:
-        if self._filters.search:  # which compares so many jobs at a time
+    def _read(self, deployment: Deployment, now_ms: int) -> ListedJobs:
+        if self._filters.search:  # which compares a few hundred jobs at a time
             page = page_of_jobs(deployment, self._of, self._filters, now_ms, limit=FIRST)
-            return Listed(tuple(job.id for job in page.jobs), page.next is None)
+            return ListedJobs(tuple(job.id for job in page.jobs), page.next is None)
         ids = ids_of_jobs(deployment, self._of, self._filters, limit=FOLLOWED_MAX + 1)
-        return Listed(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
+        return ListedJobs(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
 
 
 def position_of(job: JobSummary | None) -> ListPosition | None:
     return job and ListPosition(job.submitted_ms, job.id)
 
 
-def _gone(before: Sequence[str], listed: Listed) -> str:
+def _gone(before: Sequence[str], listed: ListedJobs) -> str:
     """Return the message that takes away the jobs that have left. Those below all that are followed may be in the list still."""
     now = set(listed.ids)
     kept = [place for place, job in enumerate(before) if job in now]

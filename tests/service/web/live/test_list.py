@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.views import JobPage, JobSummary
 from gangline.web.frame.rendering import rendered
-from gangline.web.jobs.listed import FollowedList, JobsScreen, Listed
+from gangline.web.jobs.listed import FollowedList, JobsScreen, ListedJobs
 from gangline.web.live.feed import ProjectFeed
 from tests.service.conftest import PROJECT, Service
 from tests.service.test_rules import beat
@@ -58,7 +58,7 @@ class Server:
     def round(self) -> str:
         known, ids = self.list.jobs, tuple(self.now)[: self.followed]
         found = {each: self.now[each] for each in ids if self.now[each] != known.get(each)}
-        return self.list.update(Listed(ids, len(ids) == len(self.now)), found)
+        return self.list.update(ListedJobs(ids, len(ids) == len(self.now)), found)
 
     def loaded(self, count: int, below: str = "") -> str:
         """The rows below one, and what stands below them, as the page's routes render them."""
@@ -124,7 +124,7 @@ def test_a_row_that_did_not_change_is_not_sent_again() -> None:
     assert server.round() == ""
     server.change({1: 0, 2: 1})
     assert [each.id for each in elements(server.round())] == ["job-2"]
-    server.list.update(Listed(("job-2", "job-1"), complete=True), {"job-1": replace(job(1), attempts=7)})
+    server.list.update(ListedJobs(("job-2", "job-1"), complete=True), {"job-1": replace(job(1), attempts=7)})
     assert server.round().count("<li") <= 1  # what differs and is not shown is not sent
 
 

@@ -15,7 +15,8 @@ from tests.service.conftest import OPERATOR
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-ANSWER_MS = 10_000
+ANSWER_MS = 30_000
+playwright.expect.set_options(timeout=ANSWER_MS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

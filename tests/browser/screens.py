@@ -6,6 +6,7 @@ SCREENS: Mapping[str, str] = {
     "jobs": "/",
     "jobs of a state": "/?state=running&state=queued",
     "a list without jobs": "/?search=there-is-no-such-job",
+    "a search for code": "/?search=%22%3E%3Cimg+src%3D%2Fhostile+onerror%3D1%3E&label=hostile&owner=me",
     "an address that is wrong": "/?label=%3D",
     "sign-in": "/sign-in",
 }

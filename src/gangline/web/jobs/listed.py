@@ -101,7 +101,7 @@ class JobsScreen:
         self.project: str | None = project
         self._of = project
         self._filters = filters
-        self._list = FollowedList(lambda below: more(position_of(below)), may=may)
+        self._list = FollowedList(lambda below: more(list_position(below)), may=may)
 
     def is_about(self, changes: Changes) -> bool:
         return changes.listed or not changes.jobs.isdisjoint(self._list.jobs)
@@ -125,7 +125,7 @@ class JobsScreen:
         return ListedJobs(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
 
 
-def position_of(job: JobSummary | None) -> ListPosition | None:
+def list_position(job: JobSummary | None) -> ListPosition | None:
     return job and ListPosition(job.submitted_ms, job.id)
 
 

@@ -56,11 +56,12 @@ class FollowedList:
         for job in known.keys() - self.jobs.keys():
             self._fragments.forget(job)
         changed = self._fragments.changed({job.id: self._row(job, oob=True) for job in moved})
-        if before is None:
+        if before is None or not (before.ids or ids):
             return ""
         if before.ids and self.jobs.keys().isdisjoint(before.ids):
             return self.whole()  # more have come at once than are followed, or none is left
-        return _gone(before.ids, self._listed) + self._come(before.ids, self._listed) + changed
+        left = [known[job] for job in before.ids if job not in self.jobs]
+        return _gone(left, self.jobs[ids[-1]], self._listed) + self._come(before.ids, self._listed) + changed
 
     def whole(self) -> str:
         """Return the beginning of the list, as a page has it that was just loaded."""
@@ -80,9 +81,8 @@ class FollowedList:
                 run = []
         if run and listed.complete:
             found.append(self._inserted("end", run))
-        elif run:  # they were followed once, or are new below all that is: pages that show them have old ones
-            found += [self._row(job, oob=True) for job in run]
-        return "".join(found)
+        # Those at the end may have been followed before: pages that show them still have them as they were then.
+        return "".join([*found, *(self._row(job, oob=True) for job in run)])
 
     def _inserted(self, below: str, jobs: Sequence[JobSummary]) -> str:
         rows = "".join(self._row(job, oob=False) for job in jobs)
@@ -101,7 +101,7 @@ class JobsScreen:
         self.project: str | None = project
         self._of = project
         self._filters = filters
-        self._list = FollowedList(lambda below: more(list_position(below)), may=may)
+        self._list = FollowedList(lambda below: more(below and list_position(below)), may=may)
 
     def is_about(self, changes: Changes) -> bool:
         return changes.listed or not changes.jobs.isdisjoint(self._list.jobs)
@@ -125,13 +125,11 @@ class JobsScreen:
         return ListedJobs(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
 
 
-def list_position(job: JobSummary | None) -> ListPosition | None:
-    return job and ListPosition(job.submitted_ms, job.id)
+def list_position(job: JobSummary) -> ListPosition:
+    return ListPosition(job.submitted_ms, job.id)
 
 
-def _gone(before: Sequence[str], listed: ListedJobs) -> str:
-    """Return the message that takes away the jobs that have left. Those below all that are followed may be in the list still."""
-    now = set(listed.ids)
-    kept = [place for place, job in enumerate(before) if job in now]
-    end = len(before) if listed.complete or not kept else kept[-1] + 1
-    return "".join(f'<li id="{job}" hx-swap-oob="delete"></li>' for job in before[:end] if job not in now)
+def _gone(left: Sequence[JobSummary], last: JobSummary, listed: ListedJobs) -> str:
+    """Return the message that takes away the jobs that have left. Those below the `last` that is followed may be in the list still."""
+    gone = [each.id for each in left if listed.complete or list_position(each) > list_position(last)]
+    return "".join(f'<li id="{job}" hx-swap-oob="delete"></li>' for job in gone)

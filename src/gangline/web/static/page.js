@@ -201,11 +201,19 @@ body.addEventListener("signed-out", () => askForKey());
 body.addEventListener("stale", () => reload());
 body.addEventListener("gone", wasDeleted);
 
-// What a page has already is not inserted again: it was loaded after the change that inserts it.
+// What a page has already is not inserted again: it was loaded after the change that inserts it. What comes above that goes above it.
 body.addEventListener("htmx:before:swap", (event) => {
   for (const { swapSpec, fragment } of event.detail.tasks || []) {
     if (swapSpec?.style !== "beforebegin") continue;
-    for (const each of [...(fragment.firstElementChild?.children || [])]) if (each.id && document.getElementById(each.id)) each.remove();
+    let above = [];
+    for (const each of [...(fragment.firstElementChild?.children || [])]) {
+      const there = each.id && document.getElementById(each.id);
+      if (!there) { above.push(each); continue; }
+      there.before(...above);
+      above.forEach((each) => window.htmx.process(each));
+      each.remove();
+      above = [];
+    }
   }
 });
 

@@ -76,8 +76,8 @@ class ListPage:
         self.end = last.id
 
     def receive(self, html: str) -> None:
-        """Do what a message says. Where its elements go is looked up before the first of them is there, and what is there already is not
-        inserted again."""
+        """Do what a message says. Where its elements go is looked up before the first of them is there. What is there already is not
+        inserted again, and what comes above that goes above it."""
         there = {*self.rows, self.end, "jobs"}
         for each in elements(html):
             if each.id in there:
@@ -93,8 +93,13 @@ class ListPage:
                 self.rows = {}
                 self.show(each.inner)
             case "beforebegin":
-                new = {row.id: row_text(row) for row in elements(each.inner) if row.id not in there}
-                self.rows = dict(self._with(each.id, new))
+                above = dict[str, str]()
+                for row in elements(each.inner):
+                    if row.id in there:
+                        self.rows, above = dict(self._with(row.id, above)), {}
+                    else:
+                        above[row.id] = row_text(row)
+                self.rows = dict(self._with(each.id, above))
             case other:
                 raise AssertionError(other)
 

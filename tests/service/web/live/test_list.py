@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangline.core.jobs.lists.filters import JobFilters
@@ -76,25 +76,35 @@ ACTS = st.lists(st.one_of(STEPS, st.sampled_from(["round", "open", "scroll"])), 
 
 
 def played(acts: list[object], followed: int) -> tuple[Server, list[ListPage]]:
-    server, pages = Server(followed), list[ListPage]()
+    """Play what happens to jobs and to pages. What has changed back within a round, after a page was scrolled, no server sees."""
+    server, pages, scrolled = Server(followed), list[ListPage](), False
+
+    def send() -> None:
+        message = server.round()
+        for page in pages:
+            page.receive(message)
+
     for act in [*acts, "round"]:
         if isinstance(act, dict):
+            if scrolled:
+                send()
             server.change(act)
+            scrolled = False
         elif act == "open":
             pages.append(ListPage())
             pages[-1].show(server.loaded(FIRST))
             pages[-1].receive(server.list.whole())
         elif act == "scroll":
+            scrolled = True
             for page in pages:
                 if page.end == "more":
                     page.show(server.loaded(MORE, next(reversed(page.rows), "")))
         else:
-            message = server.round()
-            for page in pages:
-                page.receive(message)
+            send()
     return server, pages
 
 
+@settings(max_examples=400)
 @given(ACTS)
 def test_an_open_list_ends_as_one_that_is_loaded_anew(acts: list[object]) -> None:
     server, pages = played(acts, JOBS)
@@ -103,6 +113,7 @@ def test_an_open_list_ends_as_one_that_is_loaded_anew(acts: list[object]) -> Non
         assert page.end == "more" or len(page.rows) == len(server.now)
 
 
+@settings(max_examples=400)
 @given(ACTS, st.integers(3, 6))
 def test_what_is_followed_of_a_longer_list_is_up_to_date(acts: list[object], followed: int) -> None:
     server, pages = played(acts, followed)

@@ -32,7 +32,7 @@ FORMS: dict[str, dict[str, str]] = {
 }
 PARTS = {"path": "grid.png"}
 """What stands in addresses of the page and in none of the API: a file that the job has."""
-QUERIES = {"GET /jobs/more": "?cursor=none", "GET /jobs/{job}/extension": "?steps=200"}
+QUERIES = {"GET /jobs/{job}/extension": "?steps=200"}
 
 
 def routes_of_the_page() -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -8,6 +8,10 @@ SCREENS: Mapping[str, str] = {
     "a list without jobs": "/?search=there-is-no-such-job",
     "a search for code": "/?search=%22%3E%3Cimg+src%3D%2Fhostile+onerror%3D1%3E&label=hostile&owner=me",
     "an address that is wrong": "/?label=%3D",
+    "a job": "/jobs/{job}",
+    "what differs between two jobs": "/jobs/{job}/diff?with={job}",
+    "keys": "/keys",
+    "notices": "/notices",
     "sign-in": "/sign-in",
 }
 """The address of each screen. `{job}` in it is that of a job whose every field is hostile."""

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.answers.problems import of_expected, of_our
 from gangline.api.lanes import REPORTS, USERS, Lane, LaneRoute
-from gangline.core.errors import Denied, GanglineError, NotFound
+from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
 from gangline.web.frame.rendering import rendered
 from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Look, sign_in_address
 from gangline.wire.problem import of_error
@@ -45,9 +45,12 @@ class PageRoute(LaneRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
+        is_to_change = any(not each.startswith("GET ") for each in (self.openapi_extra or {}).get(LIKE, ()))
 
         async def answer_html(request: Request) -> Response:
             try:
+                if is_to_change and request.app.state.replay:
+                    raise Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
                 found = _refused(request, error)

@@ -1,4 +1,4 @@
-"""The object store of a replay: logs as they were written, and drawn pictures with their thumbnails. Other simulated files have no bytes."""
+"""The object store of a replay: logs as they were written, drawn pictures and their thumbnails. Other simulated files have no bytes."""
 
 import hashlib
 import struct
@@ -98,8 +98,16 @@ def name_thumbnails(store: ReplayStore) -> None:
     """Give the pictures of a snapshot their thumbnails: a simulation's pictures have no bytes, so that its service made none."""
     for row in store.load("pictures_to_look_at", limit=PICTURES_MAX):
         which = {"job": row["job"], "path": row["path"]}
-        facts = {"width": SIDE, "height": SIDE, "unusable": "", "tries": 0, "thumbnail_bytes": 1}  # which are drawn when they are asked for
-        store.apply(write("name_thumbnail", key=row["key"] + THUMBNAIL, **which), write("record_picture", **which, **facts))
+        facts = {
+            "width": SIDE,
+            "height": SIDE,
+            "unusable": "",
+            "tries": 0,
+            "thumbnail_bytes": 1,
+        }  # which are drawn when they are asked for
+        store.apply(
+            write("name_thumbnail", key=row["key"] + THUMBNAIL, **which), write("record_picture", **which, **facts)
+        )
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:

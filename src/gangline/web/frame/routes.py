@@ -48,9 +48,10 @@ class PageRoute(LaneRoute):
         is_to_change = any(not each.startswith("GET ") for each in (self.openapi_extra or {}).get(LIKE, ()))
 
         async def answer_html(request: Request) -> Response:
+            if is_to_change and request.app.state.replay:
+                refusal = Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
+                return guarded(request, _refused(request, refusal))
             try:
-                if is_to_change and request.app.state.replay:
-                    raise Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
                 found = _refused(request, error)

@@ -26,7 +26,7 @@ function tell() {
   slider.disabled = false;
   slider.value = wanted;
   slider.setAttribute("aria-valuetext", `${after} after the start`);
-  part("[data-after]").textContent = `after ${after}`;
+  part("[data-after]").textContent = `+${after}`;
   part("[data-date]").textContent = dates.format(moments[wanted]);
   const button = part("[data-play]");
   button.textContent = playing ? "❚❚" : "▶";

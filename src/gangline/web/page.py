@@ -7,13 +7,23 @@ from fastapi import FastAPI
 from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
 from gangline.web.frame import assets
+from gangline.web.job import actions as job_actions
+from gangline.web.job import routes as job
 from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
 from gangline.web.live.hub import Hub
 from gangline.web.notices import routes as notices
 from gangline.web.session import routes as session
 
-ROUTERS = (assets.router, session.router, job_list.router, keys.router, notices.router)
+ROUTERS = (
+    assets.router,
+    session.router,
+    job_list.router,
+    job_actions.router,
+    job.router,
+    keys.router,
+    notices.router,
+)
 
 
 def add_page(

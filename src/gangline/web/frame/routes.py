@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.answers.problems import of_expected, of_our
 from gangline.api.lanes import REPORTS, USERS, Lane, LaneRoute
+from gangline.api.who import deployment_of
 from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
 from gangline.web.frame.rendering import rendered
 from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Look, sign_in_address
@@ -117,10 +118,16 @@ def _refused(request: Request, error: GanglineError | RequestValidationError) ->
 
 
 def error_page(request: Request, error: GanglineError) -> Response:
-    found = of_error(error)
-    theme = request.cookies.get(THEME_COOKIE)
+    found, theme, replay = of_error(error), request.cookies.get(THEME_COOKIE), request.app.state.replay
     answer = HTMLResponse(
-        rendered("frame/error.html", problem=found, theme=theme if theme in THEMES else ""), status_code=found.status
+        rendered(
+            "frame/error.html",
+            problem=found,
+            theme=theme if theme in THEMES else "",
+            replay=replay,
+            now_ms=deployment_of(request).store.now_ms() if replay else 0,
+        ),
+        status_code=found.status,
     )
     for name in ("Retry-After", "Connection"):
         if name in (headers := of_our(error).headers):

@@ -52,8 +52,9 @@ async function load() { // one moment at a time: those that a fast hand passes o
       history.replaceState(history.state, "", address);
     }
     body.dataset.now = ms;
+    if (body.classList.contains("alone")) return location.reload(); // it says what was not there; now it may be
     await reload();
-    body.dispatchEvent(new Event("moment")); // for what a script has drawn
+    if (part(".absent").hidden) body.dispatchEvent(new Event("moment")); // for what a script has drawn
   }
   loading = false;
 }
@@ -67,7 +68,8 @@ document.addEventListener("htmx:before:response", (event) => {
   if (response.raw.ok) return;
   event.stopPropagation();
   event.preventDefault();
-  response.raw.json().then((problem) => absent(`Not at this moment: ${problem.detail}.`), () => absent("Not at this moment."));
+  absent("Not at this moment.");
+  response.raw.json().then((problem) => absent(`Not at this moment: ${problem.detail}.`), () => {});
 }, true);
 
 function absent(why) {

@@ -258,5 +258,10 @@ function pulse() {
   else then(newer);
 }
 document.body.addEventListener("htmx:sse:after:message", pulse);
+document.body.addEventListener("moment", () => { // of a replay: there may be less now
+  attempt.length = Math.min(attempt.length, extents().length + 1);
+  next = null;
+  pulse();
+});
 pulse();
 if (!logs.length) note("Nothing was printed yet.");

@@ -34,11 +34,9 @@ def shown_at(client: httpx.Client, path: str, ms: int) -> httpx.Response:
 
 
 def test_no_screen_of_a_replay_changes_anything_or_follows_a_stream(live: Live, client: httpx.Client) -> None:
-    jobs = live.simulation.jobs
-    ids = {"job": jobs[0], "endpoint": "none", "node": "none", "experiment": "none"}
-    shown = 0
+    ids, shown = {"job": live.simulation.jobs[0]}, 0
     for path in sorted(screens()):
-        answer = client.get(path.format(**ids), headers=HTML)
+        answer = client.get(re.sub(r"{(\w+)[^}]*}", lambda found: ids.get(found[1], "none"), path), headers=HTML)
         assert answer.status_code in (200, 403, 404, 422), (path, answer.text)
         assert not CHANGES.search(answer.text), path
         shown += answer.status_code == 200

@@ -12,7 +12,7 @@ from gangline.service.jobs.lists.labels import change_labels, labels_of
 from gangline.service.retention.removal import remove
 from gangline.web.job.offered import offered_actions
 from gangline.web.job.settings import spec_rows
-from gangline.web.job.sight import EVENTS_SHOWN, OFTEN, SELDOM, JobScreen
+from gangline.web.job.sight import EVENTS_SHOWN, OFTEN, PICTURES_SHOWN, SELDOM, JobScreen, look_at
 from gangline.web.live.feed import Changes
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_extend import ended
@@ -101,6 +101,19 @@ def test_a_file_is_reached_by_an_address_that_does_not_expire(page: Service, sig
         assert page.http.get(answer.headers["location"]).is_success
         page.wait(30 * 86_400 // 2 - 1)  # sessions last longer, signed addresses do not
     assert browser.get(f"/jobs/{job}/files/other.bin").status_code == 404
+
+
+def test_pictures_stand_apart_from_results_the_newest_first(page: Service, signed_in: SignedIn) -> None:
+    job = ended(page, 40)
+    (attempt,) = view(page, job).attempts
+    for step in range(1, PICTURES_SHOWN + 2):
+        path = f"samples/step-{step:06d}/prompt-00-seed-1.png"
+        page.execute(f"INSERT INTO artifact VALUES ('{job}', '{path}', '{attempt.id}', 'k{step}', 1, '0', 0)")
+    seen = look_at(page.deployment, PROJECT, job, page.now_ms)
+    assert not [file.path for file in seen.files if file.path.startswith("samples/")] and seen.files
+    assert [int(picture.path[13:19]) for picture in seen.pictures] == list(range(PICTURES_SHOWN + 1, 1, -1))
+    shown = signed_in("viewer").get(f"/jobs/{job}").text
+    assert f"All {PICTURES_SHOWN + 1} pictures" in shown and f'href="/jobs/{job}/pictures"' in shown
 
 
 def test_the_files_of_a_checkpoint_are_listed_with_their_addresses(page: Service, signed_in: SignedIn) -> None:

@@ -198,7 +198,7 @@ function chartOf(group) {
     },
   }, [[], ...group.of.map(() => [])], place);
   plot.over.addEventListener("dblclick", () => zoomTo(null));
-  place.addEventListener("keydown", (event) => keys(event, plot));
+  place.addEventListener("keydown", (event) => keys(event, chart));
   return Object.assign(chart, { plot });
 }
 
@@ -271,12 +271,13 @@ function zoom(factor, middle) {
   zoomTo([centre - (centre - min) * factor, centre + (max - centre) * factor]);
 }
 
-function keys(event, plot) {
+function keys(event, { plot, place }) {
   const x = plot.data[0], at = plot.cursor.idx ?? x.length - 1;
   const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, PageUp: at - 20, PageDown: at + 20, Home: 0, End: x.length - 1 };
   if (event.key in moves) {
     const to = Math.min(x.length - 1, Math.max(0, moves[event.key]));
     plot.setCursor({ left: plot.valToPos(x[to], "x"), top: plot.over.clientHeight / 2 }, true, true);
+    write(by("chart-said"), place.getAttribute("aria-label").split(". Arrow")[0]);
   } else if (event.key === "+" || event.key === "=") zoom(0.5, x[at]);
   else if (event.key === "-") zoom(2, x[at]);
   else if (event.key === "0" || event.key === "Escape") zoomTo(null);
@@ -316,7 +317,7 @@ const said = () => write(by("chart-smooth-out"), span() === 1 ? "1 step" : `${sp
 window.addEventListener("theme", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 new ResizeObserver(() => charts.forEach(({ plot, place, group }) => plot.setSize({ width: Math.max(200, place.clientWidth), height: group.large ? 280 : 180 }))).observe(list);
-document.body.addEventListener("htmx:sse:after:message", pulse);
+for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
 document.body.addEventListener("moment", () => { // of a replay: there may be fewer points now
   moment++;
   [points, next, timeline, asked] = [[], 0, null, ""];

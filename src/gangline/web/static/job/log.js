@@ -257,11 +257,15 @@ function pulse() {
   if (!had || next === null) open();
   else then(newer);
 }
-document.body.addEventListener("htmx:sse:after:message", pulse);
+for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+let shown = "";
 document.body.addEventListener("moment", () => { // of a replay: there may be less now
-  attempt.length = Math.min(attempt.length, extents().length + 1);
-  next = null;
-  pulse();
+  const now = by("job-pulse").dataset.logs;
+  if (now === shown) return;
+  shown = now;
+  logs = extents();
+  attempt.length = Math.min(attempt.length, logs.length + 1);
+  open();
 });
 pulse();
 if (!logs.length) note("Nothing was printed yet.");

@@ -31,8 +31,9 @@ def add_page(
 ) -> None:
     """Add the routes of the page. `over_http` allows signing in over plain http from other machines; `replay` names the simulated scenario
     that this server shows."""
-    app.state.hub = Hub(deployment, limits)
-    app.state.streams.append(app.state.hub)
+    if not replay:  # which stands still
+        app.state.hub = Hub(deployment, limits)
+        app.state.streams.append(app.state.hub)
     app.state.page_over_http = over_http
     app.state.replay = replay
     app.state.buckets = _buckets(deployment)

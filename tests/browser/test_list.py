@@ -105,6 +105,7 @@ def test_typing_searches_names_and_labels_and_is_not_disturbed(tab: Tab, cluster
     expect(page.get_by_label("Search jobs")).to_be_focused()
     expect(page.get_by_label("Search jobs")).to_have_value("needle nothing")
     page.get_by_role("link", name="Show all").click()
+    expect(page.get_by_label("Search jobs")).to_have_value("")  # the other page is here
     page.get_by_label("Label").fill("hay=stack")
     page.keyboard.press("Enter")
     expect(page.locator("#jobs > .job")).to_have_count(1)

@@ -1,0 +1,364 @@
+// The photos of a new job: sent as they are chosen, made a version of a data set, checked, shown with what was found, captioned.
+import { say, ask_first } from "../page.js";
+import { captionName, captionOf, dropped, placeOf, roleOf } from "./captions.js";
+import { answered, hashed, send } from "./uploads.js";
+
+const SHOWN = 60, CHANGED_MS = 700, PAGE = 1000, JSON_MAX = 400_000;
+const section = document.getElementById("photos"), form = document.getElementById("new");
+const part = (name) => section.querySelector(`[data-${name}]`);
+const list = part("photos"), template = section.querySelector("template");
+
+let photos = [], others = [], held = new Set();
+let name = "", number = 0, version = null, suggested = "";
+let running = false, changed = 0, problem = "", stopping = new AbortController(), all = false, timer = 0;
+
+export const dataset = () => (version?.state === "ready" && !running && !timer ? `${name}@${number}` : "");
+export const settled = () => !photos.length || Boolean(dataset());
+export const trouble = () => problem || (version?.state === "refused" ? version.because : "");
+
+// What the form sends of them
+
+function tell() {
+  form.elements.photos.value = dataset();
+  if (photos.length || !form.elements.from.value) form.elements.count.value = photos.length;
+  const paths = photos.map((photo) => photo.path).filter((path) => held.has(path));
+  form.elements.held_out.value = paths.length && photos.length ? JSON.stringify(paths) : "";
+  section.dispatchEvent(new Event("photos"));
+}
+
+export function draft() {
+  const file = ({ path, sha256, bytes }) => ({ path, sha256, bytes });
+  const here = photos.filter((photo) => photo.here).map((photo) => ({ ...file(photo), caption: photo.caption, text: photo.text?.here ? file(photo.text) : null }));
+  return { name, number, photos: here, left: photos.length - here.length, others: others.filter((each) => each.here).map(file), held: [...held] };
+}
+
+export function restore(before) {
+  if (!before?.photos?.length) return before?.left ? note(`${before.left} photos had not arrived. Add them again; nothing is sent twice.`) : undefined;
+  ({ name, number } = before);
+  held = new Set(before.held);
+  photos = before.photos.map(({ text, ...photo }) => ({ ...photo, sent: photo.bytes, here: true, text: text && { ...text, here: true, sent: text.bytes, of: photo.caption } }));
+  others = before.others.map((each) => ({ ...each, here: true }));
+  if (before.left) note(`${before.left} photos had not arrived. Add them again; nothing is sent twice.`);
+  draw();
+  work();
+}
+
+// A version that is there already
+
+export async function open(reference) {
+  const [of, at] = reference.split("@");
+  try {
+    const found = await answered("GET", `/v1/datasets/${of}/${at}`), files = [];
+    for (let after = ""; ; after = files.at(-1).path) {
+      const some = await answered("GET", `/v1/datasets/${of}/${at}/files?limit=${PAGE}${after && `&after=${encodeURIComponent(after)}`}`);
+      files.push(...some);
+      if (some.length < PAGE) break;
+    }
+    const of_role = (role) => files.filter((file) => file.role === role);
+    const paths = of_role("photo").map((file) => file.path), texts = new Map(of_role("caption").map((file) => [file.path, file]));
+    photos = of_role("photo").map((file) => {
+      const text = texts.get(captionOf(file.path, [...texts.keys()], paths));
+      return { path: file.path, sha256: file.sha256, bytes: file.bytes, sent: file.bytes, here: true, caption: "", text: text && { ...text, here: true, unread: true } };
+    });
+    const used = new Set(photos.map((photo) => photo.text?.path));
+    others = files.filter((file) => file.role === "mask" || (file.role === "caption" && !used.has(file.path))).map((file) => ({ ...file, here: true }));
+    name = of;
+    number = Number(at);
+    version = found;
+    problem = "";
+    draw();
+    tell();
+  } catch (error) {
+    say(error.message, { bad: true });
+  }
+}
+
+// New ones
+
+export function add(files) {
+  const taken = new Set([...photos, ...others].map((each) => each.path)), skipped = [], texts = [];
+  for (const { path, file } of files) {
+    const role = roleOf(path.includes("/masks/") ? path.slice(path.indexOf("masks/")) : path);
+    if (!role) { if (!file.name.startsWith(".")) skipped.push(file.name); continue; }
+    if (role === "caption") { texts.push({ path: placeOf(path, new Set()), file }); continue; }
+    if (photos.some((photo) => photo.file && photo.file.name === file.name && photo.file.size === file.size && photo.file.lastModified === file.lastModified)) continue;
+    const place = placeOf(path, taken);
+    taken.add(place);
+    if (role === "other") others.push({ path: place, blob: file });
+    else photos.push({ path: place, file, blob: file, bytes: file.size, sent: 0, caption: "" });
+    if (role === "photo" && path.includes("/")) suggested ||= path.split("/")[0];
+  }
+  Promise.all(texts.map(async ({ path, file }) => ({ path, text: (await file.text()).trim() }))).then((read) => {
+    const paths = photos.map((photo) => photo.path), named = new Map(read.map(({ path, text }) => [path, text]));
+    for (const photo of photos) {
+      const path = captionOf(photo.path, [...named.keys()], paths);
+      if (path) Object.assign(photo, { caption: named.get(path), text: null, file_of_caption: path });
+    }
+    note(skipped.length ? `Not used: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}. Photos are JPEG, PNG, WebP, AVIF, BMP, TIFF or GIF files.` : "");
+    draw();
+    touch(0);
+  });
+}
+
+function touch(ms = CHANGED_MS) {
+  changed++;
+  version = null;
+  problem = "";
+  clearTimeout(timer);
+  timer = setTimeout(() => { timer = 0; work(); }, ms);
+  tell();
+  summary();
+}
+
+// Hash, send, make a version, follow its check; and again if something has changed meanwhile
+
+async function work() {
+  if (running) return;
+  running = true;
+  stopping = new AbortController();
+  const { signal } = stopping;
+  try {
+    for (let at = -1; at !== changed && photos.length; ) {
+      at = changed;
+      await hashAll(signal);
+      const texts = photos.filter((photo) => photo.text && !photo.text.here).map((photo) => photo.text);
+      const files = [...photos, ...others, ...texts].filter((each) => !each.here);
+      summary();
+      await send(files, signal, progress);
+      files.forEach((file) => (file.here = true));
+      photos.forEach(state);
+      if (at !== changed) continue;
+      version = await makeVersion(signal);
+      number = version.number;
+      summary();
+      for (let wait = 400; version.state === "checking" && at === changed; wait = Math.min(wait * 1.3, 3000)) {
+        await new Promise((resolve) => setTimeout(resolve, wait));
+        signal.throwIfAborted();
+        version = await answered("GET", `/v1/datasets/${name}/${number}`);
+        summary();
+      }
+    }
+  } catch (error) {
+    problem = signal.aborted ? "The upload was stopped." : error.message;
+  } finally {
+    running = false;
+    if (!photos.length) version = null;
+    photos.forEach(state);
+    summary();
+    tell();
+  }
+}
+
+async function hashAll(signal) {
+  const paths = photos.map((photo) => photo.path);
+  for (const photo of photos) {
+    const caption = photo.caption.trim();
+    if (photo.text?.unread) continue;
+    if (!caption) photo.text = null;
+    else if (photo.text?.of !== caption) {
+      const blob = new Blob([`${caption}\n`]);
+      photo.text = { path: photo.text?.path || photo.file_of_caption || captionName(photo.path, paths), blob, of: caption, ...(await hashed(blob)), sent: 0 };
+    }
+  }
+  for (const file of [...photos, ...others]) {
+    if (file.sha256) continue;
+    signal.throwIfAborted();
+    Object.assign(file, await hashed(file.blob));
+    progress();
+  }
+  const seen = new Set();
+  const twice = photos.filter((photo) => seen.size === seen.add(photo.sha256).size);
+  if (twice.length) {
+    note(`${twice.length === 1 ? `${twice[0].path} is` : `${twice.length} photos are`} here already, under another name, and left out.`);
+    photos = photos.filter((photo) => !twice.includes(photo));
+    twice.forEach((photo) => photo.row?.remove());
+  }
+}
+
+async function makeVersion(signal) {
+  const row = ({ path, sha256, bytes }) => ({ path, sha256, bytes });
+  const files = [...photos.flatMap((photo) => (photo.text ? [photo, photo.text] : [photo])), ...others].map(row);
+  name ||= newName();
+  const text = JSON.stringify({ files });
+  if (text.length < JSON_MAX) return answered("POST", `/v1/datasets/${name}/versions`, { files });
+  const blob = new Blob([text]), manifest = { blob, ...(await hashed(blob)), sent: 0 };
+  await send([manifest], signal, () => {});
+  return answered("POST", `/v1/datasets/${name}/versions`, { manifest: { sha256: manifest.sha256, bytes: manifest.bytes } });
+}
+
+function newName() {
+  const words = suggested.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[^A-Za-z0-9]+/, "").slice(0, 60) || "photos";
+  const at = new Date(), day = `${at.getFullYear()}${String(at.getMonth() + 1).padStart(2, "0")}${String(at.getDate()).padStart(2, "0")}`;
+  return `${words}-${day}-${Math.random().toString(36).slice(2, 6)}`;
+}
+
+// What one sees
+
+let frame = 0;
+function progress() {
+  frame ||= requestAnimationFrame(() => { frame = 0; photos.forEach(state); summary(); });
+}
+
+function note(text) {
+  part("notes").replaceChildren(...(text ? [line(text)] : []));
+}
+
+function line(text) {
+  const item = document.createElement("li");
+  item.textContent = text;
+  return item;
+}
+
+function summary() {
+  const bytes = photos.reduce((sum, photo) => sum + photo.bytes, 0), sent = photos.reduce((sum, photo) => sum + (photo.sent || 0), 0);
+  const captioned = photos.filter((photo) => photo.caption.trim() || photo.text?.unread).length, unhashed = photos.filter((photo) => !photo.sha256).length;
+  const mb = (value) => (value / 1e6).toFixed(1);
+  const count = `${photos.length} ${photos.length === 1 ? "photo" : "photos"}${captioned ? `, ${captioned} with a caption` : ""}`;
+  const ready = dataset();
+  const doing = problem ? "" : unhashed ? "reading" : sent < bytes ? "sending" : version?.state === "checking" || running || timer ? "checking" : "";
+  part("summary").textContent = !photos.length ? (form.elements.from.value && Number(form.elements.count.value) ? `the ${form.elements.count.value} photos of that job` : "") : `${count}${ready ? ` · ${ready} · ready` : doing ? ` · ${doing}…` : ""}`;
+  const place = part("sending");
+  place.hidden = !photos.length || (!problem && sent >= bytes && !unhashed);
+  place.querySelector("progress").value = bytes ? sent / bytes : 0;
+  part("sent").textContent = problem || `${mb(sent)} of ${mb(bytes)} MB`;
+  part("cancel").hidden = Boolean(problem);
+  part("again").hidden = !problem;
+  section.classList.toggle("has", Boolean(photos.length));
+  part("tools").hidden = !photos.length;
+  const refusal = version?.state === "refused" ? `These photos cannot be used: ${version.because}` : "";
+  const wrong = document.getElementById("s-photos-problem");
+  if (refusal) { wrong.textContent = refusal; wrong.hidden = false; } else if (photos.length) wrong.hidden = true;
+  if (version?.findings && version.findings !== section.findings) {
+    section.findings = version.findings;
+    part("notes").replaceChildren(...version.findings.notes.map(line));
+    photos.forEach(state);
+  }
+}
+
+function words(photo) {
+  const found = version?.findings, said = [];
+  if (!found) return version?.state === "refused" && version.because.startsWith(photo.path) ? version.because.slice(photo.path.length + 1) : "";
+  for (const { path, value } of found.tiny) if (path === photo.path) said.push(`small: ${value} px`);
+  for (const { path } of found.blurred) if (path === photo.path) said.push("blurred");
+  for (const { first, second } of found.duplicates) if (first === photo.path || second === photo.path) said.push(`looks like ${first === photo.path ? second : first}`);
+  return said.join(", ");
+}
+
+function state(photo) {
+  const row = photo.row;
+  if (!row) return;
+  const bar = row.querySelector("progress"), says = row.querySelector(".says"), text = words(photo) || (photo.lost ? "no preview" : "");
+  bar.hidden = photo.here || !photo.sent;
+  bar.value = photo.bytes ? photo.sent / photo.bytes : 0;
+  if (says.textContent !== text) says.textContent = says.title = text;
+  const image = row.querySelector("img");
+  if (!image.src && photo.file) image.src = URL.createObjectURL(photo.file);
+  else if (!image.src && version?.state === "ready") image.src = `/v1/datasets/${name}/${number}/thumbnails/${photo.sha256}`;
+}
+
+function make(photo) {
+  const row = template.content.firstElementChild.cloneNode(true), box = row.querySelector("textarea"), hold = row.querySelector("[data-hold]");
+  row.photo = photo;
+  row.title = photo.path;
+  row.querySelector("img").onerror = () => { photo.lost = true; state(photo); };
+  box.setAttribute("aria-label", `Caption of ${photo.path}`);
+  row.querySelector("[data-remove]").setAttribute("aria-label", `Remove ${photo.path}`);
+  hold.setAttribute("aria-label", `Hold out ${photo.path}`);
+  hold.checked = held.has(photo.path);
+  if (photo.text?.unread) { box.placeholder = "reading its caption…"; box.readOnly = true; unread.observe(row); }
+  return row;
+}
+
+const unread = new IntersectionObserver((seen) => {
+  for (const { target, isIntersecting } of seen) if (isIntersecting) { unread.unobserve(target); readCaption(target); }
+}, { rootMargin: "300px" });
+
+async function readCaption(row) {
+  const { photo } = row, box = row.querySelector("textarea");
+  try {
+    const response = await fetch(photo.text.url);
+    if (!response.ok) throw new Error(String(response.status));
+    photo.caption = (await response.text()).trim();
+    Object.assign(photo.text, { unread: false, of: photo.caption });
+    box.value = photo.caption;
+    box.readOnly = false;
+    box.placeholder = "caption (default: the prompt)";
+  } catch {
+    box.placeholder = "its caption cannot be shown here";
+  }
+}
+
+function draw() {
+  const shown = all ? photos : photos.slice(0, SHOWN);
+  for (const photo of shown) photo.row ??= make(photo);
+  list.replaceChildren(...shown.map((photo) => photo.row));
+  for (const photo of shown) {
+    const box = photo.row.querySelector("textarea");
+    if (document.activeElement !== box && box.value !== photo.caption) box.value = photo.caption;
+    state(photo);
+  }
+  part("all").hidden = shown.length === photos.length;
+  part("all").textContent = `Show all ${photos.length}`;
+  summary();
+}
+
+// What one does
+
+list.addEventListener("input", ({ target }) => {
+  const photo = target.closest(".photo").photo;
+  if (target.matches("textarea")) { photo.caption = target.value; touch(4000); }
+  if (target.matches("[data-hold]")) { target.checked ? held.add(photo.path) : held.delete(photo.path); tell(); }
+});
+list.addEventListener("change", ({ target }) => { if (target.matches("textarea")) touch(200); });
+list.addEventListener("click", ({ target }) => {
+  if (!target.closest("[data-remove]")) return;
+  const row = target.closest(".photo"), next = row.nextElementSibling || row.previousElementSibling;
+  photos = photos.filter((photo) => photo !== row.photo);
+  held.delete(row.photo.path);
+  if (row.querySelector("img").src.startsWith("blob:")) URL.revokeObjectURL(row.querySelector("img").src);
+  draw();
+  (next?.querySelector("[data-remove]") || section.querySelector("[data-choose]")).focus();
+  touch();
+});
+section.addEventListener("click", async ({ target }) => {
+  const way = target.closest("[data-choose]")?.dataset.choose;
+  if (way) document.getElementById(way).click();
+  if (target.closest("[data-all]")) { all = true; draw(); }
+  if (target.closest("[data-cancel]")) stopping.abort();
+  if (target.closest("[data-again]")) { problem = ""; work(); summary(); }
+  if (target.closest("[data-clear-photos]") && (await ask_first("Remove all photos from this job? The data set stays."))) {
+    stopping.abort();
+    [photos, others, held, name, number, version, problem, all] = [[], [], new Set(), "", 0, null, "", false];
+    changed++;
+    note("");
+    draw();
+    tell();
+  }
+});
+for (const id of ["files", "folder", "camera"]) {
+  const input = document.getElementById(id);
+  input.addEventListener("change", () => {
+    const files = [...input.files].map((file) => ({ path: file.webkitRelativePath || (id === "camera" ? `${Date.now()}-${file.name}` : file.name), file }));
+    input.value = "";
+    add(files);
+  });
+}
+document.getElementById("dataset")?.addEventListener("change", ({ target }) => { if (target.value) open(target.value); target.value = ""; });
+
+const over = document.getElementById("drop");
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+let inside = 0;
+addEventListener("dragenter", (event) => { if (hasFiles(event)) { inside++; over.hidden = false; } });
+addEventListener("dragleave", (event) => { if (hasFiles(event) && --inside <= 0) { inside = 0; over.hidden = true; } });
+addEventListener("dragover", (event) => { if (hasFiles(event)) event.preventDefault(); });
+addEventListener("drop", async (event) => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  inside = 0;
+  over.hidden = true;
+  add(await dropped(event.dataTransfer));
+});
+addEventListener("paste", (event) => {
+  const files = [...(event.clipboardData?.files ?? [])];
+  if (files.length) { event.preventDefault(); add(files.map((file, at) => ({ path: `pasted-${Date.now()}-${at}-${file.name}`, file }))); }
+});

@@ -69,7 +69,7 @@ def read_asked(
             vary[field.name] = values
         elif values[0] != _known(field, of_presets):
             put(spec, field.name, values[0])
-    vary |= parse_vary(KIND, [line for line in sent.text("also").splitlines() if line.strip()], "Also compare:")
+    vary |= parse_vary(KIND, [line for line in sent.text("also").splitlines() if line.strip()], "also:")
     return AskedJob(
         spec=_with_inputs(spec, sent),
         name=sent.text("name"),

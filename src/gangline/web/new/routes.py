@@ -13,6 +13,7 @@ from gangline.core.datasets.names import parse_dataset_reference
 from gangline.core.errors import BadInput
 from gangline.core.experiments.grid import with_combination
 from gangline.core.files import STAND_IN
+from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.parsing import InvalidSpec, Problem, to_json
 from gangline.core.specs.form import form_of_settings
 from gangline.core.specs.templates import Preset
@@ -24,6 +25,7 @@ from gangline.service.experiments import plan as experiment_plans
 from gangline.service.experiments import submit as experiments
 from gangline.service.experiments.tend import tend_experiment
 from gangline.service.jobs import submit
+from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.placing.planning import planned
 from gangline.service.jobs.submit import Asker
 from gangline.web.frame.forms import Sent, SentForm
@@ -67,6 +69,7 @@ def show_form(
         "new/screen.html",
         **_settings(request, filled, bases, "" if filled.job else _first(bases)),
         lora=lora,
+        writer=_writer(deployment, project, now),
         datasets=datasets_of(deployment, project),
         key=secrets.token_urlsafe(18),
         may=look.may("member"),
@@ -184,6 +187,12 @@ def _settings(request: Request, filled: FilledForm, bases: Sequence[BaseView], b
         "base": base if known else HUB,
         "hub": "" if known or base == HUB else base,
     }
+
+
+def _writer(deployment: Deployment, project: str, now_ms: int) -> str:
+    """Return the newest job that wrote captions: another one can have its model. "" if there is none."""
+    wrote = JobFilters(kind="caption", states=("succeeded",))
+    return next((job.id for job in page_of_jobs(deployment, project, wrote, now_ms, limit=1).jobs), "")
 
 
 def _first(bases: Sequence[BaseView]) -> str:

@@ -17,7 +17,7 @@ from gangline.service.datasets.named import version_of_job
 from gangline.service.datasets.versions import ready_version
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.query import artifacts_of, owned
-from gangline.web.new.asked import KIND, all_fields, put
+from gangline.web.new.asked import KIND, all_fields
 
 RECIPE_MAX = 200_000
 SERVERS_OWN = ("kind", "continues")
@@ -50,29 +50,25 @@ def of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
     if kind != KIND:
         how = KINDS[kind].command if isinstance(kind, str) and kind in KINDS else "gangline jobs submit"
         raise BadInput(f"this form is of LoRAs, and that is a spec of the kind {kind}", hint=f"submit it with `{how}`")
-    texts, rest = dict[str, str](), {name: value for name, value in spec.items() if name not in SERVERS_OWN}
+    texts = dict[str, str]()
+    rest: dict[str, Any] = {name: value for name, value in spec.items() if name not in SERVERS_OWN}
     for each in all_fields(form):
         above, _, last = each.name.rpartition(".")
-        table = rest.get(above) if above else rest
-        if not isinstance(table, dict) or last not in table:
+        table: Any = rest.get(above) if above else rest
+        if not isinstance(table, dict) or last not in table or (text := _text(each, value := table[last])) is None:
             continue
-        text = _text(each, table[last])
-        if text is None:
-            continue
-        if above:
-            put(rest, above, {name: value for name, value in table.items() if name != last})
-        else:
-            del rest[last]
-        if text and table[last] != _plain_default(each):
+        table = {name: other for name, other in table.items() if name != last}
+        rest = rest | {above: table} if above else table
+        if text and value != _plain_default(each):
             texts[each.name] = text
-    beside = {name: rest.pop(name) for name in BESIDE if name in rest}
+    labels = rest.get("labels")
     base = rest.pop("base") if isinstance(rest.get("base"), str) else ""
     photos = rest.pop("photos") if isinstance(rest.get("photos"), str) else ""
     return FilledForm(
         texts=texts,
-        rest={name: value for name, value in rest.items() if value not in (None, {}, [])},
-        name=str(beside.get("name", "")),
-        labels=" ".join(f"{key}={value}" for key, value in dict(beside.get("labels") or {}).items()),
+        rest={name: value for name, value in rest.items() if name not in BESIDE and value not in (None, {}, [])},
+        name=str(rest.get("name", "")),
+        labels=" ".join(f"{key}={value}" for key, value in labels.items()) if isinstance(labels, dict) else "",
         base=base,
         photos=photos,
     )

@@ -2,6 +2,7 @@
 import { readProblem, say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered, hashed, send } from "./uploads.js";
+import "./writing.js";
 
 const form = document.getElementById("new"), plan = document.getElementById("plan");
 const PLAN_MS = 350, DRAFT = `gangline.new${location.search}`, OWN = ["photos", "count", "held_out", "recipe"];
@@ -109,7 +110,7 @@ function more() {
 }
 
 form.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
-  if (ctx.sourceElement === form) ctx.request.headers["Idempotency-Key"] = form.dataset.key;
+  if (ctx.sourceElement === form) ctx.request.headers["Idempotency-Key"] = form.getAttribute("data-key");
 });
 form.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
   if (ctx.sourceElement === form && ctx.response.raw.ok) { form.started = true; sessionStorage.removeItem(DRAFT); }
@@ -162,7 +163,7 @@ document.body.addEventListener("htmx:after:swap", () => {
   const settings = document.getElementById("settings");
   if (settings.seen) return;
   settings.seen = true;
-  const { photos: reference, name, labels } = settings.dataset;
+  const { dataset: reference, name, labels } = settings.dataset;
   if (name) form.elements.name.value = name;
   if (labels) form.elements.labels.value = labels;
   if (/^[A-Za-z0-9][\w.-]*@\d+$/.test(reference)) photos.open(reference);
@@ -199,7 +200,7 @@ function restore() {
 // Start from another job's LoRA: it becomes a file of this project
 
 async function bringLora() {
-  const path = form.dataset.lora, job = form.elements.from.value;
+  const path = form.getAttribute("data-lora"), job = form.elements.from.value;
   try {
     const found = (await answered("GET", `/v1/jobs/${job}/artifacts`)).find((each) => each.path === path);
     if (!found) throw new Error(`${job} has no ${path} any more`);
@@ -216,7 +217,7 @@ async function bringLora() {
 
 const drafted = restore();
 if (!drafted && form.elements.photos.value) photos.open(form.elements.photos.value);
-if (form.dataset.lora && !form.elements.init_lora.value) bringLora();
+if (form.getAttribute("data-lora") && !form.elements.init_lora.value) bringLora();
 showPresets();
 showHub();
 replan(0);

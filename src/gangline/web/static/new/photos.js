@@ -73,6 +73,19 @@ export async function open(reference) {
   }
 }
 
+// Captions that a job writes: a photo that got one meanwhile keeps it
+
+const isBare = (photo) => !photo.caption.trim() && !photo.text?.unread;
+export const uncaptioned = () => photos.filter(isBare).map((photo) => photo.path);
+
+export function caption(written) {
+  const bare = photos.filter((photo) => isBare(photo) && written.get(photo.path));
+  for (const photo of bare) photo.caption = written.get(photo.path);
+  draw();
+  if (bare.length) touch(0);
+  return bare.length;
+}
+
 // New ones
 
 export function add(files) {
@@ -199,8 +212,14 @@ function progress() {
   frame ||= requestAnimationFrame(() => { frame = 0; photos.forEach(state); summary(); });
 }
 
+let noted = "";
 function note(text) {
-  part("notes").replaceChildren(...(text ? [line(text)] : []));
+  noted = text;
+  notes();
+}
+
+function notes() {
+  part("notes").replaceChildren(...[noted, ...(version?.findings?.notes ?? [])].filter(Boolean).map(line));
 }
 
 function line(text) {
@@ -212,7 +231,7 @@ function line(text) {
 function summary() {
   const bytes = photos.reduce((sum, photo) => sum + photo.bytes, 0), sent = photos.reduce((sum, photo) => sum + (photo.sent || 0), 0);
   const captioned = photos.filter((photo) => photo.caption.trim() || photo.text?.unread).length, unhashed = photos.filter((photo) => !photo.sha256).length;
-  const mb = (value) => (value / 1e6).toFixed(1);
+  const [unit, name_of_unit] = bytes < 1e6 ? [1e3, "kB"] : [1e6, "MB"], amount = (value) => (value / unit).toFixed(unit === 1e3 ? 0 : 1);
   const count = `${photos.length} ${photos.length === 1 ? "photo" : "photos"}${captioned ? `, ${captioned} with a caption` : ""}`;
   const ready = dataset();
   const doing = problem ? "" : unhashed ? "reading" : sent < bytes ? "sending" : version?.state === "checking" || running || timer ? "checking" : "";
@@ -220,7 +239,7 @@ function summary() {
   const place = part("sending");
   place.hidden = !photos.length || (!problem && sent >= bytes && !unhashed);
   place.querySelector("progress").value = bytes ? sent / bytes : 0;
-  part("sent").textContent = problem || `${mb(sent)} of ${mb(bytes)} MB`;
+  part("sent").textContent = problem || `${amount(sent)} of ${amount(bytes)} ${name_of_unit}`;
   part("cancel").hidden = Boolean(problem);
   part("again").hidden = !problem;
   section.classList.toggle("has", Boolean(photos.length));
@@ -230,7 +249,7 @@ function summary() {
   if (refusal) { wrong.textContent = refusal; wrong.hidden = false; } else if (photos.length) wrong.hidden = true;
   if (version?.findings && version.findings !== section.findings) {
     section.findings = version.findings;
-    part("notes").replaceChildren(...version.findings.notes.map(line));
+    notes();
     photos.forEach(state);
   }
 }
@@ -343,7 +362,7 @@ for (const id of ["files", "folder", "camera"]) {
     add(files);
   });
 }
-document.getElementById("dataset")?.addEventListener("change", ({ target }) => { if (target.value) open(target.value); target.value = ""; });
+document.getElementById("data-set")?.addEventListener("change", ({ target }) => { if (target.value) open(target.value); target.value = ""; });
 
 const over = document.getElementById("drop");
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");

@@ -1,6 +1,7 @@
 // The photos of a new job: sent as they are chosen, made a version of a data set, checked, shown with what was found, captioned.
 import { say, ask_first } from "../page.js";
 import { captionName, captionOf, dropped, placeOf, roleOf } from "./captions.js";
+import { show, tile } from "./tiles.js";
 import { answered, hashed, send } from "./uploads.js";
 
 const SHOWN = 60, CHANGED_MS = 700, PAGE = 1000, JSON_MAX = 400_000;
@@ -254,62 +255,11 @@ function summary() {
   }
 }
 
-function words(photo) {
-  const found = version?.findings, said = [];
-  if (!found) return version?.state === "refused" && version.because.startsWith(photo.path) ? version.because.slice(photo.path.length + 1) : "";
-  for (const { path, value } of found.tiny) if (path === photo.path) said.push(`small: ${value} px`);
-  for (const { path } of found.blurred) if (path === photo.path) said.push("blurred");
-  for (const { first, second } of found.duplicates) if (first === photo.path || second === photo.path) said.push(`looks like ${first === photo.path ? second : first}`);
-  return said.join(", ");
-}
-
-function state(photo) {
-  const row = photo.row;
-  if (!row) return;
-  const bar = row.querySelector("progress"), says = row.querySelector(".says"), text = words(photo) || (photo.lost ? "no preview" : "");
-  bar.hidden = photo.here || !photo.sent;
-  bar.value = photo.bytes ? photo.sent / photo.bytes : 0;
-  if (says.textContent !== text) says.textContent = says.title = text;
-  const image = row.querySelector("img");
-  if (!image.src && photo.file) image.src = URL.createObjectURL(photo.file);
-  else if (!image.src && version?.state === "ready") image.src = `/v1/datasets/${name}/${number}/thumbnails/${photo.sha256}`;
-}
-
-function make(photo) {
-  const row = template.content.firstElementChild.cloneNode(true), box = row.querySelector("textarea"), hold = row.querySelector("[data-hold]");
-  row.photo = photo;
-  row.title = photo.path;
-  row.querySelector("img").onerror = () => { photo.lost = true; state(photo); };
-  box.setAttribute("aria-label", `Caption of ${photo.path}`);
-  row.querySelector("[data-remove]").setAttribute("aria-label", `Remove ${photo.path}`);
-  hold.setAttribute("aria-label", `Hold out ${photo.path}`);
-  hold.checked = held.has(photo.path);
-  if (photo.text?.unread) { box.placeholder = "reading its caption…"; box.readOnly = true; unread.observe(row); }
-  return row;
-}
-
-const unread = new IntersectionObserver((seen) => {
-  for (const { target, isIntersecting } of seen) if (isIntersecting) { unread.unobserve(target); readCaption(target); }
-}, { rootMargin: "300px" });
-
-async function readCaption(row) {
-  const { photo } = row, box = row.querySelector("textarea");
-  try {
-    const response = await fetch(photo.text.url);
-    if (!response.ok) throw new Error(String(response.status));
-    photo.caption = (await response.text()).trim();
-    Object.assign(photo.text, { unread: false, of: photo.caption });
-    box.value = photo.caption;
-    box.readOnly = false;
-    box.placeholder = "caption (default: the prompt)";
-  } catch {
-    box.placeholder = "its caption cannot be shown here";
-  }
-}
+const state = (photo) => show(photo, version);
 
 function draw() {
   const shown = all ? photos : photos.slice(0, SHOWN);
-  for (const photo of shown) photo.row ??= make(photo);
+  for (const photo of shown) photo.row ??= tile(photo, template, held.has(photo.path));
   list.replaceChildren(...shown.map((photo) => photo.row));
   for (const photo of shown) {
     const box = photo.row.querySelector("textarea");

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from html import unescape
 
+import httpx
 import pytest
 
 from gangline.core.specs.form import form_of_settings
@@ -21,6 +22,10 @@ OBJECT = Preset(name="object", about="One thing <b>.", settings={"rank": 8, "ste
 def browser(page: Service, signed_in: Callable[[str], Browser]) -> Browser:
     page.app.state.presets = {"object": OBJECT}
     return signed_in("member")
+
+
+def send(browser: Browser, path: str, fields: dict[str, str]) -> httpx.Response:
+    return browser.post(path, forged=False, **fields)
 
 
 def specs_of(service: Service) -> list[dict[str, object]]:
@@ -41,7 +46,7 @@ def test_what_comes_from_a_job_is_escaped_and_its_files_are_used_again(page: Ser
     first = page.submit(prompt=HOSTILE, rank=4)
     shown = browser.get(f"/new?from={first}").text
     assert "<script>alert" not in shown and "alert(&#39;x&#39;)" in shown
-    made = browser.post("/new", **{"from": first, "prompt": "a photo of sks dog", "rank": "8", "count": "1"})
+    made = send(browser, "/new", {"from": first, "prompt": "a photo of sks dog", "rank": "8", "count": "1"})
     assert made.status_code == 204 and made.headers["HX-Redirect"].startswith("/jobs/job-")
     second, before = specs_of(page)
     assert second["photos"] == before["photos"] and second["base"] == before["base"]
@@ -51,8 +56,8 @@ def test_what_comes_from_a_job_is_escaped_and_its_files_are_used_again(page: Ser
 def test_only_what_differs_from_the_defaults_and_the_presets_is_sent(page: Service, browser: Browser) -> None:
     first = page.submit()
     sent = {"from": first, "prompt": "x", "preset": "object", "steps": "900", "rank": "", "batch_size": "1"}
-    for extra in ({}, {"steps": ""}):
-        assert browser.post("/new", **(sent | extra)).status_code == 204
+    for extra in (dict[str, str](), {"steps": ""}):
+        assert send(browser, "/new", sent | extra).status_code == 204
     later, earlier, _ = specs_of(page)
     assert later == earlier and (later["steps"], later["rank"]) == (900, 8)
 
@@ -60,7 +65,7 @@ def test_only_what_differs_from_the_defaults_and_the_presets_is_sent(page: Servi
 def test_a_form_that_is_sent_twice_makes_one_job(page: Service, browser: Browser) -> None:
     first = page.submit()
     browser.headers["Idempotency-Key"] = "the-key-of-the-form"
-    made = {browser.post("/new", **{"from": first, "prompt": "x"}).headers["HX-Redirect"] for _ in range(2)}
+    made = {send(browser, "/new", {"from": first, "prompt": "x"}).headers["HX-Redirect"] for _ in range(2)}
     assert len(made) == 1 and len(specs_of(page)) == 2
 
 
@@ -68,12 +73,11 @@ def test_a_form_that_is_sent_twice_makes_one_job(page: Service, browser: Browser
 def test_every_wrong_field_is_named_at_once_and_no_job_is_made(page: Service, browser: Browser, path: str) -> None:
     first = page.submit()
     wrong = {"rank": "0", "steps": "many", "needs.trust": "99", "seed": "4..1"}
-    answer = browser.post(
-        path, **{"from": first, "prompt": "x"} | {name: wrong[name] for name in wrong if name != "seed"}
-    )
+    fields = {name: wrong[name] for name in wrong if name != "seed"}
+    answer = send(browser, path, {"from": first, "prompt": "x"} | fields)
     assert answer.status_code == 422
     assert {each["field"] for each in answer.json()["problems"]} == {"rank", "steps", "needs.trust"}
-    answer = browser.post(path, **{"from": first, "prompt": "x", "seed": wrong["seed"]})
+    answer = send(browser, path, {"from": first, "prompt": "x", "seed": wrong["seed"]})
     assert [each["field"] for each in answer.json()["problems"]] == ["seed"]
     assert len(specs_of(page)) == 1
 
@@ -83,7 +87,7 @@ def test_the_plan_says_what_the_form_lacks_and_changes_nothing(page: Service, br
     shown = browser.post("/new/plan").text
     assert all(words in shown for words in ("Add photos", "Choose a base", "Say what is in the photos"))
     before = page.dump()
-    shown = browser.post("/new/plan", **{"from": first, "photos": "", "prompt": HOSTILE}).text
+    shown = send(browser, "/new/plan", {"from": first, "photos": "", "prompt": HOSTILE}).text
     assert "<script>alert" not in shown and "Add photos" not in shown and "The whole plan" in shown
     assert page.dump() == before
 
@@ -98,11 +102,11 @@ def test_several_values_are_an_experiment_of_every_combination(page: Service, br
         "also": "schedule=constant,cosine",
         "at_once": "2",
     }
-    assert "12 jobs" in browser.post("/new/plan", **sent).text
-    made = browser.post("/new", **sent).headers["HX-Redirect"]
+    assert "12 jobs" in send(browser, "/new/plan", sent).text
+    made = send(browser, "/new", sent).headers["HX-Redirect"]
     found = page.ask("GET", made.replace("/experiments", "/v1/experiments")).json()
     assert (found["jobs"], found["at_once"], set(found["settings"])) == (12, 2, {"rank", "seed", "schedule"})
-    answer = browser.post("/new/plan", **sent | {"also": "schedule=square"})
+    answer = send(browser, "/new/plan", sent | {"also": "schedule=square"})
     assert answer.status_code == 422 and answer.json()["detail"].startswith("also: schedule=square")
 
 
@@ -132,4 +136,4 @@ def test_a_job_of_another_project_is_not_found(page: Service, signed_in: Callabl
     page.add_project("other")
     other = signed_in("member", "other")
     assert other.get(f"/new?from={first}").status_code == 404
-    assert other.post("/new/plan", **{"from": first}).status_code == 404
+    assert send(other, "/new/plan", {"from": first}).status_code == 404

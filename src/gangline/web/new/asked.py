@@ -68,7 +68,7 @@ def read_asked(
         if len(values) > 1:
             vary[field.name] = values
         elif values[0] != _known(field, of_presets):
-            put(spec, field.name, values[0])
+            _put(spec, field.name, values[0])
     vary |= parse_vary(KIND, [line for line in sent.text("also").splitlines() if line.strip()], "also:")
     return AskedJob(
         spec=_with_inputs(spec, sent),
@@ -79,7 +79,7 @@ def read_asked(
     )
 
 
-def put(spec: dict[str, Any], name: str, value: Any) -> None:
+def _put(spec: dict[str, Any], name: str, value: Any) -> None:
     """Set a setting by its dotted name."""
     *above, last = name.split(".")
     for each in above:
@@ -88,7 +88,7 @@ def put(spec: dict[str, Any], name: str, value: Any) -> None:
     spec[last] = value
 
 
-def read_json(sent: SentForm, name: str) -> Any:
+def hidden_json(sent: SentForm, name: str) -> Any:
     """Return the JSON of a hidden field; None if it is empty. Raise `BadInput`."""
     try:
         return json.loads(sent.text(name) or "null")
@@ -152,10 +152,10 @@ def _with_inputs(spec: dict[str, Any], sent: SentForm) -> dict[str, Any]:
         spec = {name: value for name, value in spec.items() if name not in OF_BASE} | {"base": base}
     if photos := sent.text("photos"):
         spec = {name: value for name, value in spec.items() if name not in FILES} | {"photos": photos}
-    held_out = read_json(sent, "held_out")
+    held_out = hidden_json(sent, "held_out")
     if held_out and photos:
         spec["held_out"] = held_out
-    if init_lora := read_json(sent, "init_lora"):
+    if init_lora := hidden_json(sent, "init_lora"):
         spec["init_lora"] = init_lora
     return {"kind": KIND} | spec
 

@@ -31,8 +31,8 @@ from gangline.service.jobs.submit import Asker
 from gangline.web.frame.forms import Sent, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, screen
 from gangline.web.frame.visitor import Looking
-from gangline.web.new.asked import HUB, KIND, AskedJob, read_asked, read_json
-from gangline.web.new.values import FilledForm, foundation_of_job, lora_of_job, of_job, of_recipe
+from gangline.web.new.asked import HUB, KIND, AskedJob, hidden_json, read_asked
+from gangline.web.new.values import FilledForm, form_of_job, form_of_recipe, foundation_of_job, lora_of_job
 
 router = page_router()
 SHOWN_MAX = 10_000
@@ -60,7 +60,9 @@ def show_form(
     """Show an empty form, or that of a job like another one: with `step`, one that starts from the LoRA of that step (0: the last one)."""
     form = form_of_settings(KIND)
     filled = (
-        of_job(deployment, project, form, job) if job else FilledForm(photos=_reference(deployment, project, dataset))
+        form_of_job(deployment, project, form, job)
+        if job
+        else FilledForm(photos=_reference(deployment, project, dataset))
     )
     lora = lora_of_job(deployment, project, job, step or None, now) if job and step is not None else ""
     bases = bases_of(deployment, project)
@@ -95,7 +97,7 @@ def plan_form(request: Request, deployment: ThisDeployment, now: Now, project: V
 @router.post("/new/recipe", **like("POST /v1/jobs/plan"))
 def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, sent: Sent) -> Response:
     """Show the settings of a recipe or a spec in the form. The base stays the one that is chosen, unless it names another."""
-    filled = replace(of_recipe(form_of_settings(KIND), sent.text("recipe")), job=sent.text("from"))
+    filled = replace(form_of_recipe(form_of_settings(KIND), sent.text("recipe")), job=sent.text("from"))
     bases = bases_of(deployment, project)
     return part("new/settings.html", **_settings(request, filled, bases, filled.base or _chosen(sent)))
 
@@ -141,14 +143,14 @@ def submit_form(
 def _asked(request: Request, deployment: Deployment, project: str, sent: SentForm) -> AskedJob:
     form, job = form_of_settings(KIND), sent.text("from")
     foundation = foundation_of_job(deployment, project, form, job) if job else {}
-    more = read_json(sent, "more")
+    more = hidden_json(sent, "more")
     if more is not None and not isinstance(more, dict):
         raise BadInput("more is not a table", hint="load the page again")
     return read_asked(form, sent, presets_of(request), foundation | (more or {}))
 
 
 def _complete(spec: Mapping[str, Any], count: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a spec that can be planned, and what it lacks: stand-ins take the place of photos that are on their way, and of a prompt."""
+    """Return a spec that can be planned, and what it lacks: with stand-ins for photos that are on their way, and for a prompt."""
     lacks = tuple(name for name in ("photos", "base", "prompt") if not spec.get(name))
     made = dict(spec)
     if "photos" in lacks:

@@ -44,7 +44,7 @@ class FilledForm:
     base: str = ""
 
 
-def of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
+def form_of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
     """Return a form with the settings of a spec that are not their defaults. Raise `BadInput` for a spec of another kind of job."""
     kind = spec.get("kind", DEFAULT_KIND)
     if kind != KIND:
@@ -74,11 +74,11 @@ def of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
     )
 
 
-def of_job(deployment: Deployment, project: str, form: SettingsForm, job: str) -> FilledForm:
+def form_of_job(deployment: Deployment, project: str, form: SettingsForm, job: str) -> FilledForm:
     """Return the form of a job like this one. Raise `BadInput` for a job of another kind, and `NotFound`."""
     found = owned(deployment, project, job)
     spec = json.loads(found["spec"])
-    made = of_spec(form, spec)
+    made = form_of_spec(form, spec)
     held_out = [each["path"] for each in spec.get("held_out") or [] if isinstance(each, dict)]
     photos = spec.get("photos")
     return FilledForm(
@@ -91,11 +91,11 @@ def of_job(deployment: Deployment, project: str, form: SettingsForm, job: str) -
 
 
 def foundation_of_job(deployment: Deployment, project: str, form: SettingsForm, job: str) -> dict[str, Any]:
-    """Return the parts of a job's spec for which the form has no field: its files and its models. Raise as `of_job`."""
-    return dict(of_spec(form, json.loads(owned(deployment, project, job)["spec"])).rest)
+    """Return the parts of a job's spec for which the form has no field: its files and its models. Raise as `form_of_job`."""
+    return dict(form_of_spec(form, json.loads(owned(deployment, project, job)["spec"])).rest)
 
 
-def of_recipe(form: SettingsForm, text: str) -> FilledForm:
+def form_of_recipe(form: SettingsForm, text: str) -> FilledForm:
     """Return the form of a recipe or a spec, in TOML or JSON. Raise `BadInput`."""
     if len(text) > RECIPE_MAX:
         raise BadInput(f"recipe: it has more than {RECIPE_MAX:,} characters")
@@ -105,7 +105,7 @@ def of_recipe(form: SettingsForm, text: str) -> FilledForm:
         raise BadInput(f"recipe: it is neither JSON nor TOML ({error})", hint="paste the whole file") from None
     if isinstance(found.get("spec"), dict):
         found = found["spec"] | {name: found[name] for name in BESIDE if name in found}
-    return of_spec(form, filled(found, {}, comments_of(text), option="recipe: "))
+    return form_of_spec(form, filled(found, {}, comments_of(text), option="recipe: "))
 
 
 def lora_of_job(deployment: Deployment, project: str, job: str, step: int | None, now_ms: int) -> str:

@@ -131,7 +131,7 @@ def test_a_new_job_is_for_members(page: Service, signed_in: Callable[[str], Brow
     assert 'href="/new"' not in viewer.get("/").text
 
 
-def test_a_job_of_another_project_is_not_found(page: Service, signed_in: Callable[[str], Browser]) -> None:
+def test_a_job_of_another_project_is_not_found(page: Service, signed_in: Callable[..., Browser]) -> None:
     first = page.submit()
     page.add_project("other")
     other = signed_in("member", "other")

@@ -89,7 +89,8 @@ export function caption(written) {
 
 // New ones
 
-export function add(files) {
+export function add(chosen) {
+  const files = [...chosen].sort((one, other) => one.path.localeCompare(other.path, undefined, { numeric: true }));
   const taken = new Set([...photos, ...others].map((each) => each.path)), skipped = [], texts = [];
   for (const { path, file } of files) {
     const role = roleOf(path.includes("/masks/") ? path.slice(path.indexOf("masks/")) : path);

@@ -28,6 +28,16 @@ form.addEventListener("input", ({ target }) => {
   mark(target);
   changed();
 });
+
+const unfolded = {}; // parts of the plan that were opened or closed stay so
+plan.addEventListener("click", ({ target }) => {
+  const part = target.closest("summary")?.parentElement;
+  if (part) unfolded[part.className] = !part.open;
+});
+plan.addEventListener("htmx:after:swap", () => {
+  for (const [name, open] of Object.entries(unfolded)) plan.querySelectorAll(`details.${name}`).forEach((part) => (part.open = open));
+});
+
 document.getElementById("photos").addEventListener("photos", () => {
   changed();
   if (waits) startWhenReady();

@@ -9,7 +9,7 @@ const section = document.getElementById("photos"), form = document.getElementByI
 const part = (name) => section.querySelector(`[data-${name}]`);
 const list = part("photos"), template = section.querySelector("template");
 
-let photos = [], others = [], held = new Set();
+let photos = [], others = [], held = new Set(JSON.parse(form.elements.held_out.value || "[]"));
 let name = "", number = 0, version = null, suggested = "";
 let running = false, changed = 0, problem = "", stopping = new AbortController(), all = false, timer = 0;
 

@@ -51,9 +51,9 @@ async function refused(response, source) {
 export async function readProblem(response) {
   try {
     const found = await response.json();
-    return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", errors: found.errors || [] };
+    return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", problems: found.problems || [] };
   } catch {
-    return { detail: `The server answered ${response.status}.`, hint: "", errors: [] };
+    return { detail: `The server answered ${response.status}.`, hint: "", problems: [] };
   }
 }
 

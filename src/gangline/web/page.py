@@ -6,14 +6,16 @@ from fastapi import FastAPI
 
 from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
+from gangline.web.experiments import routes as experiments
 from gangline.web.frame import assets
 from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
 from gangline.web.live.hub import Hub
 from gangline.web.notices import routes as notices
+from gangline.web.pictures import routes as pictures
 from gangline.web.session import routes as session
 
-ROUTERS = (assets.router, session.router, job_list.router, keys.router, notices.router)
+ROUTERS = (assets.router, session.router, job_list.router, keys.router, notices.router, pictures.router, experiments.router)
 
 
 def add_page(

@@ -130,3 +130,8 @@ SELECT listed.id AS job,
           AND artifact.path NOT LIKE '%-base-%'
         ORDER BY artifact.made_ms DESC, artifact.path LIMIT 1) AS sha256
 FROM {listed_ids} JOIN job ON job.id = listed.id WHERE job.project = :project
+
+-- name: pictures_of_jobs
+-- List the sample pictures of each of these jobs that have a path like this.
+SELECT artifact.job, artifact.path, artifact.sha256, artifact.thumbnail_bytes FROM {listed_ids}
+    JOIN artifact ON artifact.job = listed.id WHERE artifact.path LIKE :path

@@ -25,6 +25,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /notices": {"address": "https://hooks.example/"},
     "POST /notices/{endpoint}/change": {"quiet": ""},
     "POST /notices/{endpoint}/again": {"after": "0"},
+    "POST /experiments/{experiment}/change": {"at_once": "2", "budget_usd": ""},
 }
 QUERIES = {"GET /jobs/more": "?cursor=none"}
 

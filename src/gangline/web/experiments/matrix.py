@@ -44,7 +44,9 @@ class MatrixCell:
             return "no such job"
         if self.picture is not None:
             return "small copy on its way"
-        return "no picture" if self.run.state == "succeeded" else f"{self.run.state} at {self.run.step:,}"
+        if self.run.state == "succeeded":
+            return "no picture"
+        return f"{self.run.state} at step {self.run.step:,}" if self.run.step else self.run.state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

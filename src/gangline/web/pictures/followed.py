@@ -29,17 +29,29 @@ class PicturesScreen:
             return ""
         before, self._grid = self._grid, grid_of_job(deployment, self._of, self._job)
         self._seen = seen
-        rows = {f"row-{row.prompt}": self._part("row", row=row) for row in self._grid.rows}
-        changed = self._fragments.changed({name: self._part(name) for name in ("summary", "steps")} | rows)
-        if [row.prompt for row in before.rows] == [row.prompt for row in self._grid.rows]:
-            return changed
-        return self.whole()  # a row that is new has no place of its own in the page yet
+        grid, new = self._grid, self._grid.places_after(before)
+        cells = {
+            grid.id_of(row, at): self._part("cell", row=row, at=at, oob=True)
+            for row in grid.rows
+            for at in range(len(row.cells))
+        }
+        if new is None:
+            self._fragments = Fragments()
+            self._fragments.changed(self._heads() | cells)
+            return self.whole()
+        # A whole row is more than a browser swaps without a pause, forty times: a step that comes in is its cells alone.
+        inserted = "".join(self._part("cells", row=row, places=new) for row in grid.rows) if new else ""
+        self._fragments.changed({grid.id_of(row, at): cells[grid.id_of(row, at)] for row in grid.rows for at in new})
+        return self._fragments.changed(self._heads() | cells) + inserted
 
     def whole(self) -> str:
-        return self._part("summary") + self._part("album")
+        return self._part("summary", oob=True) + self._part("album", oob=True)
+
+    def _heads(self) -> dict[str, str]:
+        return {name: self._part(name, oob=True) for name in ("summary", "steps")}
 
     def _part(self, name: str, **values: object) -> str:
-        return block("pictures/parts.html", name, job=self._job, grid=self._grid, oob=True, **values)
+        return block("pictures/parts.html", name, job=self._job, grid=self._grid, **values)
 
 
 def grid_of_job(deployment: Deployment, project: str, job: str) -> PictureGrid:

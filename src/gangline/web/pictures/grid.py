@@ -68,10 +68,19 @@ class PictureGrid:
     def pictures(self) -> int:
         return sum(cell is not None for row in self.rows for cell in row.cells)
 
-    @property
-    def waiting(self) -> bool:
-        """Return whether some thumbnails are still to come."""
-        return any(cell is not None and cell.thumbnail == "waiting" for row in self.rows for cell in row.cells)
+    def id_of(self, row: PictureRow, at: int) -> str:
+        """Return the id of a cell's element, which stays when columns come in behind it."""
+        column = self.columns[at // self.seeds]
+        return f"cell-{row.prompt}-{column.of}-{column.step}-{at % self.seeds}"
+
+    def places_after(self, before: "PictureGrid") -> range | None:
+        """Return the places of the cells that are new in each row, if they are all behind those of the grid as it was `before`; None if
+        anything else is at another place than it was."""
+        shape, was = ([(row.prompt, row.seeds) for row in grid.rows] for grid in (self, before))
+        columns, known = ([(each.step, each.of) for each in grid.columns] for grid in (self, before))
+        if shape != was or self.seeds != before.seeds or columns[: len(known)] != known:
+            return None
+        return range(len(known) * self.seeds, len(columns) * self.seeds)
 
 
 def picture_grid(pictures: Sequence[PictureView]) -> PictureGrid:

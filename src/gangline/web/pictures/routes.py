@@ -55,7 +55,7 @@ async def follow_pictures(
     )
 
 
-@router.get("/jobs/{job}/pictures/{sha256}", **like("GET /v1/jobs/{job}/pictures"))
+@router.get("/jobs/{job}/pictures/{sha256}", **like("GET /v1/jobs/{job}/pictures/{sha256}/thumbnail"))
 def show_picture(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, sha256: Sha256) -> Response:
     """Lead to a picture in full size. The browser keeps the signed address for a part of the time for which it is valid, and the picture
     with it."""

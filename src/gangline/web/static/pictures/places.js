@@ -11,7 +11,7 @@ export function placeOf(link) {
   const head = document.getElementById("steps").children[column + 1], { step, of, weights, winner } = head.dataset;
   const { path, sha, seed, size } = link.dataset;
   return { link, row, at, column, slot: at % seeds(), path, sha, seed, size, of, weights, state: head.title, step: Number(step), won: winner !== undefined,
-    text: row.firstElementChild.firstElementChild.textContent, prompt: row.id.slice(4), name: nameOf({ of, step: Number(step) }) };
+    text: row.firstElementChild.firstElementChild.textContent, prompt: row.dataset.prompt, name: nameOf({ of, step: Number(step) }) };
 }
 
 export function nameOf({ of, step }) {

@@ -11,7 +11,6 @@ const panes = Object.fromEntries([...stage.querySelectorAll(".pane")].map((each)
 let place = null; // of the picture that is open
 let pinned = null; // the path of the picture that others are compared with
 let other = null; // another job: its id and its pictures
-let pushed = false; // whether the address of the open picture is an entry of the history of its own
 let split = 50;
 
 const full = (of, sha) => `/jobs/${of}/pictures/${sha}`;
@@ -25,11 +24,12 @@ export function show(link, { push = false, replace = true } = {}) {
   place = placeOf(link);
   if (opens) {
     viewer.showModal();
-    pushed = push;
+    viewer.append(by("toasts")); // else they would be behind it
   }
   draw();
   if (opens) zoom.fit();
-  if (push && opens) history.pushState(null, "", address());
+  // The way back closes the viewer: what is open has an entry of its own, and the next one takes it over.
+  if (push && opens && !history.state?.viewed) history.pushState({ htmx: true, viewed: true }, "", address()); // htmx writes its mark over one that lacks it
   else if (replace) history.replaceState(history.state, "", address());
 }
 
@@ -41,7 +41,7 @@ export function openAt({ search }) {
   pinned = asked.get("pin");
   if (asked.get("view") === "side") view.value = "side";
   show(link, { replace: false });
-  if (beside) compareWith(beside).catch(() => {});
+  if (beside) suggest().then(() => compareWith(beside)).catch((why) => say(why.message, { bad: true }));
 }
 
 function address() {
@@ -88,24 +88,29 @@ function words() {
   const at = `prompt ${all.indexOf(place.row) + 1} of ${all.length}`;
   write(by("viewer-place"), `${place.name}${place.won ? " ★ winner" : ""} · seed ${place.seed} · ${place.size.startsWith("0") ? "" : `${place.size} · `}${at}`);
   write(by("viewer-weights"), place.state);
-  for (const [name, found] of [["prompt-back", byPrompt(place, -1)], ["prompt-on", byPrompt(place, 1)], ["step-back", byStep(place, -1)], ["step-on", byStep(place, 1)]]) {
-    const button = viewer.querySelector(`[data-do="${name}"]`);
-    button.setAttribute("aria-disabled", String(!found)); // a disabled one would lose the focus
-  }
   const stored = place.weights !== "none";
-  set('[data-do="win"]', !may || place.won || !stored);
-  set('[data-do="undo"]', !may || !place.won);
-  set('[data-do="weights"]', !stored);
-  set("#viewer-start", !may || !stored);
-  if (may) by("viewer-start").href = `/new?from=${encodeURIComponent(job)}&step=${place.step}`;
+  able("prompt-back", byPrompt(place, -1));
+  able("prompt-on", byPrompt(place, 1));
+  able("step-back", byStep(place, -1));
+  able("step-on", byStep(place, 1));
+  able("weights", stored);
+  if (may) {
+    able("win", stored);
+    viewer.querySelector('[data-do="win"]').hidden = place.won;
+    viewer.querySelector('[data-do="undo"]').hidden = !place.won;
+    const start = by("viewer-start");
+    start.setAttribute("aria-disabled", String(!stored));
+    if (stored) start.href = `/new?from=${encodeURIComponent(job)}&step=${place.step}`;
+    else start.removeAttribute("href");
+  }
   by("viewer-download").href = full(job, place.sha);
   by("viewer-download").download = `${job}-${place.path.split("/").slice(1).join("-")}`;
   if (by("viewer-files").dataset.step !== String(place.step)) by("viewer-files").hidden = true;
 }
 
-function set(selector, hidden) {
-  const element = viewer.querySelector(selector);
-  if (element) element.hidden = hidden;
+// What cannot be done now keeps its place, so that nothing moves, and the focus.
+function able(action, yes) {
+  viewer.querySelector(`[data-do="${action}"]`).setAttribute("aria-disabled", String(!yes));
 }
 
 function write(element, text) {
@@ -272,22 +277,29 @@ viewer.addEventListener("keydown", (event) => {
 });
 viewer.addEventListener("click", (event) => {
   const button = event.target.closest("[data-do]");
-  if (button) DO[button.dataset.do]();
+  if (button && button.getAttribute("aria-disabled") !== "true") DO[button.dataset.do]();
 });
 viewer.addEventListener("close", () => {
   const link = linkAt(place?.path);
+  document.body.append(by("toasts"));
   for (const pane of Object.values(panes)) { pane.firstElementChild.removeAttribute("src"); delete pane.firstElementChild.dataset.wanted; }
+  back(link);
+  if (new URLSearchParams(location.search).has("picture")) history.replaceState(history.state, "", location.pathname); // else the way back closed it
+});
+
+function back(link) {
   link?.focus({ preventScroll: true });
   link?.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
-  if (!new URLSearchParams(location.search).has("picture")) return; // the browser's own way back closed it
-  if (pushed) {
-    window.navigation?.addEventListener("navigatesuccess", () => setTimeout(() => link?.focus({ preventScroll: true })), { once: true }); // going back resets the focus
-    history.back();
-  }
-  else history.replaceState(history.state, "", location.pathname);
-  pushed = false;
+}
+
+document.addEventListener("htmx:before:history:restore", (event) => {
+  if (event.detail.path.split("?")[0] === location.pathname) event.preventDefault(); // the page is there: the viewer alone comes and goes
 });
-addEventListener("popstate", () => openAt(location));
+addEventListener("popstate", () => {
+  const link = viewer.open && linkAt(place?.path);
+  openAt(location);
+  if (link && !viewer.open) setTimeout(() => back(link), 100); // the browser resets the focus when it has gone back
+});
 
 const zoom = zoomable(stage, {
   swiped: (way, sign) => show((way === "across" ? byPrompt : byStep)(place, sign)),

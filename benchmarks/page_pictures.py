@@ -1,9 +1,9 @@
 """The grid of a job's pictures in a browser: `python benchmarks/page_pictures.py [PROMPTS] [STEPS]` (40 and 12 by default).
 
-A server has a job with a picture of each prompt at each step, and Chromium opens its screen, scrolls through all of it, opens a picture, goes
-from one to the next, zooms, compares, and sees a step come in. Each line is one of these: how many tasks kept the browser's main thread for more
-than 50 ms (the Long Tasks API's own limit), and the longest of them. Beside it stands a page of the same pictures without any script: one table
-with nothing but thumbnails. At the end: how long the server takes for the page, and how large it is.
+A server has a job with a picture of each prompt at each step, and Chromium opens its screen, scrolls through all of it, opens a picture,
+goes from one to the next, zooms, compares, and sees a step come in. Each line is one of these: how many tasks kept the browser's main thread
+for more than 50 ms (the Long Tasks API's own limit), and the longest of them. Beside it stands a page of the same pictures without any
+script: thumbnails alone. At the end: how long the server takes for the page, and how large it is. Other work on the machine lengthens tasks.
 
 It needs Playwright for Python and Chromium.
 """
@@ -37,19 +37,21 @@ PORT = 8787
 ROUNDS = 10
 WATCH = """
   window.tasks = [];
-  new PerformanceObserver((list) => list.getEntries().forEach((each) => tasks.push(each.duration))).observe({ type: "longtask", buffered: true });
+  const seen = (list) => list.getEntries().forEach((each) => tasks.push(each.duration));
+  new PerformanceObserver(seen).observe({ type: "longtask", buffered: true });
 """
 SCROLL = """async () => {
-  const box = document.getElementById("grid") ?? document.scrollingElement;
-  for (let down = 0; down < box.scrollHeight; down += 300) { box.scrollTop = down; await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); }
-  for (let on = 0; on < box.scrollWidth; on += 300) { box.scrollLeft = on; await new Promise(requestAnimationFrame); }
+  const frame = () => new Promise(requestAnimationFrame), box = document.getElementById("grid") ?? document.scrollingElement;
+  for (let down = 0; down < box.scrollHeight; down += 300) { box.scrollTop = down; await frame(); await frame(); }
+  for (let on = 0; on < box.scrollWidth; on += 300) { box.scrollLeft = on; await frame(); }
 }"""
 
 
 def plain_page(service: Service, job: str) -> HTMLResponse:
     rows = service.look(f"SELECT path, sha256 FROM artifact WHERE job = '{job}' ORDER BY path")
     images = "".join(
-        f'<img src="/v1/jobs/{job}/pictures/{row["sha256"]}/thumbnail" width="128" height="128" loading="lazy">' for row in rows
+        f'<img src="/v1/jobs/{job}/pictures/{row["sha256"]}/thumbnail" width="128" height="128" loading="lazy">'
+        for row in rows
     )
     return HTMLResponse(f"<!doctype html><title>plain</title>{images}")
 

@@ -15,7 +15,15 @@ from gangline.web.notices import routes as notices
 from gangline.web.pictures import routes as pictures
 from gangline.web.session import routes as session
 
-ROUTERS = (assets.router, session.router, job_list.router, keys.router, notices.router, pictures.router, experiments.router)
+ROUTERS = (
+    assets.router,
+    session.router,
+    job_list.router,
+    keys.router,
+    notices.router,
+    pictures.router,
+    experiments.router,
+)
 
 
 def add_page(

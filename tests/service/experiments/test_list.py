@@ -35,7 +35,7 @@ def test_an_experiment_that_has_ended_is_listed_as_it_is_shown(service: Service)
     assert listed(service) == [shown(service, running), shown(service, made)]
     service.execute("UPDATE attempt SET price_known = 0")
     service.execute("UPDATE experiment_run SET dropped = 1 WHERE number > 1")
-    service.execute("UPDATE experiment SET halving = '{\"min_steps\": 10, \"eta\": 2}'")
+    service.execute('UPDATE experiment SET halving = \'{"min_steps": 10, "eta": 2}\'')
     (_, found) = listed(service)
     assert found == shown(service, made) and found["saved"]["jobs"] == 2 and found["cost_lacks"]  # type: ignore[index]
 

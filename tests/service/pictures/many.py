@@ -21,7 +21,9 @@ def drawn(prompt: int, step: int, seed: int, pixels: int = PIXELS) -> Image.Imag
     draw, hue = ImageDraw.Draw(image), (prompt * 47 + seed * 31) % 256
     radius = pixels * (0.1 + 0.35 * min(1.0, step / 1200))
     middle = pixels / 2
-    draw.ellipse((middle - radius, middle - radius, middle + radius, middle + radius), fill=(hue, 255 - hue, step % 256))
+    draw.ellipse(
+        (middle - radius, middle - radius, middle + radius, middle + radius), fill=(hue, 255 - hue, step % 256)
+    )
     draw.text((8, 8), f"prompt {prompt} step {step} seed {seed}", fill="red", font_size=pixels / 16)
     return image
 

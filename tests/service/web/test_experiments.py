@@ -33,7 +33,9 @@ def trained(page: Service, **given: Any) -> str:
 
 def read(page: Service, made: str) -> tuple[ExperimentView, list[ExperimentRunView]]:
     now_ms = page.store.now_ms()
-    return experiment_view(page.deployment, "default", made, now_ms), runs_view(page.deployment, "default", made, now_ms)
+    return experiment_view(page.deployment, "default", made, now_ms), runs_view(
+        page.deployment, "default", made, now_ms
+    )
 
 
 def matrix_of(page: Service, made: str, **asked: Any) -> PictureMatrix:

@@ -127,7 +127,9 @@ def test_a_stream_sends_the_cells_that_changed_alone(album: Album) -> None:
     assert "on its way" not in followed.refresh(deployment, Changes())
     album.show(30, {picture_name(1, 1): picture(97)})
     changed = followed.refresh(deployment, Changes())
-    assert changed.count('id="cell-') == 4 and 'id="end-1" hx-swap-oob="beforebegin"' in changed and "step-30" in changed
+    assert (
+        changed.count('id="cell-') == 4 and 'id="end-1" hx-swap-oob="beforebegin"' in changed and "step-30" in changed
+    )
 
 
 def test_a_stream_shows_the_choice_of_a_step_and_a_prompt_that_is_new(album: Album) -> None:

@@ -107,7 +107,7 @@ def saved_by_halving(runs: Sequence[ExperimentRun], planned: float | None) -> Sa
 
 
 def saved_view(jobs: int, steps: int, price: float | None) -> SavedView:
-    """Return what so many jobs saved that did not train these steps, at this price of one in micro-dollars."""
+    """Return what this many jobs saved by not training these steps, at this price of a step in micro-dollars."""
     return SavedView(jobs=jobs, steps=steps, usd=None if price is None else round(steps * price / 1e6, 6))
 
 

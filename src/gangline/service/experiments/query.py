@@ -79,7 +79,10 @@ def views(deployment: Deployment, rows: Sequence[Row], now_ms: int) -> list[Expe
     """Return these experiments, given their rows. Of those that have ended and whose jobs are all at rest, what is shown is a sum over
     their jobs; of others, which job is the best so far depends on each of them."""
     sums = sums_at_rest(deployment, [row for row in rows if row["ended_ms"] is not None])
-    return [_summed(deployment, row, sums[row["id"]]) if row["id"] in sums else _view(deployment, row, now_ms) for row in rows]
+    return [
+        _summed(deployment, row, sums[row["id"]]) if row["id"] in sums else _view(deployment, row, now_ms)
+        for row in rows
+    ]
 
 
 def _summed(deployment: Deployment, row: Row, sums: ExperimentSums) -> ExperimentView:

@@ -20,8 +20,8 @@ FIGURES = ("value", "held_out_loss", "loss", "step", "training_s", "cost_usd", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRow:
-    """The jobs of one combination of settings, the best first, or one of them. `value` is the mean of what they are compared by, `noise` its
-    standard deviation over the seeds; None where fewer than two have a value."""
+    """The jobs of one combination of settings, the best first, or one of them. `value` is the mean of what they are compared by, `noise`
+    its standard deviation over the seeds; None where fewer than two have a value."""
 
     together: CombinationView
     runs: Sequence[ExperimentRunView]
@@ -75,8 +75,8 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedTable:
-    """The rows of an experiment. `settings` are the columns that differ; `sort` is what the rows are ordered by, with "-" before it from the
-    largest, "" for the best first. `by_job`: each row is a job; `several`: some jobs differ in their seeds alone."""
+    """The rows of an experiment. `settings` are the columns that differ; `sort` is what the rows are ordered by, with "-" before it from
+    the largest, "" for the best first. `by_job`: each row is a job; `several`: some jobs differ in their seeds alone."""
 
     rows: Sequence[ComparedRow]
     settings: Sequence[str]
@@ -139,4 +139,3 @@ def sort_key(value: Any) -> tuple[bool, float, str]:
     """Return a key that orders numbers by their size, and everything else behind them by its text."""
     is_number = isinstance(value, int | float)
     return not is_number, float(value) if is_number else 0.0, "" if is_number else str(value)
-

@@ -18,8 +18,8 @@ BASE, LAST = "base", "last"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixAsked:
-    """What is looked at: what differs `down` and `across` ("": as it fits), the number of the `prompt`, and the place on the slider, `stop` of
-    `stops`; the last place shows the last picture of each job, whatever came since."""
+    """What is looked at: what differs `down` and `across` ("": as it fits), the number of the `prompt`, and the place on the slider, `stop`
+    of `stops`; the last place shows the last picture of each job, whatever came since."""
 
     down: str = ""
     across: str = ""
@@ -51,8 +51,8 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureMatrix:
-    """`axes` are what can be chosen, `stops` the places of the slider, each a step, `BASE` or `LAST`. `left_out` says that not all values of
-    an axis are shown."""
+    """`axes` are what can be chosen, `stops` the places of the slider, each a step, `BASE` or `LAST`. `left_out`: not all values of an axis
+    are shown."""
 
     down: str
     across: str
@@ -83,7 +83,7 @@ def picture_matrix(
     pictures: Iterable[PlacedPicture],
     prompts: int,
 ) -> PictureMatrix:
-    """Return the matrix of these jobs and their pictures, of a spec with so many prompts."""
+    """Return the matrix of these jobs and their pictures; `prompts` is the number of prompts of their spec."""
     ranked = ranked_runs(runs, found.measure)
     axes = axes_of(runs, found.settings, prompts)
     down, across = _chosen(asked, axes)
@@ -116,7 +116,9 @@ def picture_matrix(
 
 def axes_of(runs: Sequence[ExperimentRunView], settings: Sequence[str], prompts: int) -> list[str]:
     """Return what a matrix of these jobs can have down and across; at least two."""
-    differing = [name for name in differing_settings(runs, settings) if len({repr(run.settings.get(name)) for run in runs}) > 1]
+    differing = [
+        name for name in differing_settings(runs, settings) if len({repr(run.settings.get(name)) for run in runs}) > 1
+    ]
     seeds = [SEED] if len({run.seed for run in runs}) > 1 else []
     found = [*differing, *seeds, *([PROMPT] if prompts > 1 else [])]
     return found if len(found) > 1 else [*found, PROMPT, JOB][: len(found) + 2]
@@ -124,7 +126,9 @@ def axes_of(runs: Sequence[ExperimentRunView], settings: Sequence[str], prompts:
 
 def _chosen(asked: MatrixAsked, axes: Sequence[str]) -> tuple[str, str]:
     down = asked.down if asked.down in axes else axes[0]
-    across = asked.across if asked.across in axes and asked.across != down else next(each for each in axes if each != down)
+    across = (
+        asked.across if asked.across in axes and asked.across != down else next(each for each in axes if each != down)
+    )
     return down, across
 
 
@@ -173,6 +177,8 @@ def _cell(
 
 def _picture(pictures: Sequence[PlacedPicture], stop: str, prompt: int) -> PlacedPicture | None:
     """Return the picture of a step, that of the least seed; of the result rather than on the way to it."""
-    of_prompt = [each for each in pictures if each.place.prompt == prompt and (each.place.of == "base") == (stop == BASE)]
+    of_prompt = [
+        each for each in pictures if each.place.prompt == prompt and (each.place.of == "base") == (stop == BASE)
+    ]
     shown = [each for each in of_prompt if stop in (BASE, LAST) or str(each.place.step) == stop]
     return max(shown, key=lambda each: (each.place.step, each.place.of == "result", -each.place.seed), default=None)

@@ -127,9 +127,7 @@ def show_matrix(
 
 
 @router.post("/experiments/{experiment}/change", **like("PATCH /v1/experiments/{experiment}"))
-def change_experiment(
-    deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, experiment: str
-) -> Response:
+def change_experiment(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, experiment: str) -> Response:
     """Change how many jobs run at once, and the budget. An empty field takes a limit away."""
     given = {name: sent.text(name) for name in ("at_once", "budget_usd") if sent.text(name)}
     wanted = parse_as(ExperimentChange, given, options=True)

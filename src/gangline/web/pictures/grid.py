@@ -87,7 +87,9 @@ def picture_grid(pictures: Sequence[PictureView]) -> PictureGrid:
     """Return the grid of these pictures, which are in the order of `pictures_of_job`: the base first, the result last."""
     shown = pictures[:SHOWN_MAX]
     columns = _columns(shown)
-    places = {(column.step, column.of): number for number, column in enumerate(columns)}
+    places: dict[tuple[int, PictureKind], int] = {
+        (column.step, column.of): number for number, column in enumerate(columns)
+    }
     by_prompt = [list(of_one) for _, of_one in groupby(shown, lambda each: each.prompt)]
     seeds = max((len({each.seed for each in of_one}) for of_one in by_prompt), default=1)
     rows = tuple(_row(of_one, places, seeds) for of_one in by_prompt)

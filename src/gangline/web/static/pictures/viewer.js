@@ -87,7 +87,7 @@ function words() {
   write(by("viewer-prompt"), place.text);
   const at = `prompt ${all.indexOf(place.row) + 1} of ${all.length}`;
   write(by("viewer-place"), `${place.name}${place.won ? " ★ winner" : ""} · seed ${place.seed} · ${place.size.startsWith("0") ? "" : `${place.size} · `}${at}`);
-  write(by("viewer-weights"), place.state);
+  write(by("viewer-weights"), `· ${place.state}`);
   const stored = place.weights !== "none";
   able("prompt-back", byPrompt(place, -1));
   able("prompt-on", byPrompt(place, 1));

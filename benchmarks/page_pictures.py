@@ -1,9 +1,10 @@
 """The grid of a job's pictures in a browser: `python benchmarks/page_pictures.py [PROMPTS] [STEPS]` (40 and 12 by default).
 
-A server has a job with a picture of each prompt at each step, and Chromium opens its screen, scrolls through all of it, opens a picture,
-goes from one to the next, zooms, compares, and sees a step come in. Each line is one of these: how many tasks kept the browser's main thread
+A server has a job with a picture of each prompt at each step. Chromium opens its screen, scrolls through all of it, opens a picture, goes
+from one to the next, zooms, compares, and sees a step come in. Each line is one of these: how many tasks kept the browser's main thread
 for more than 50 ms (the Long Tasks API's own limit), and the longest of them. Beside it stands a page of the same pictures without any
-script: thumbnails alone. At the end: how long the server takes for the page, and how large it is. Other work on the machine lengthens tasks.
+script: thumbnails alone. At the end: how long the server takes for the page, and how large it is. Other work on the machine lengthens
+tasks.
 
 It needs Playwright for Python and Chromium.
 """

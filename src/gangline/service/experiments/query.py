@@ -46,7 +46,7 @@ def page_of_experiments(
     listed = [deployment.store.load("experiment", id=row["id"])[0] for row in found[:limit]]
     last = ListPosition(listed[-1]["made_ms"], listed[-1]["id"]) if len(found) > limit else None
     return ExperimentPage(
-        experiments=tuple(views(deployment, listed, now_ms)),
+        experiments=tuple(experiment_views(deployment, listed, now_ms)),
         next=None if last is None else write_cursor(last, OF_EXPERIMENTS),
     )
 
@@ -75,7 +75,7 @@ def runs_view(deployment: Deployment, project: str, experiment: str, now_ms: int
     ]
 
 
-def views(deployment: Deployment, rows: Sequence[Row], now_ms: int) -> list[ExperimentView]:
+def experiment_views(deployment: Deployment, rows: Sequence[Row], now_ms: int) -> list[ExperimentView]:
     """Return these experiments, given their rows. Of those that have ended and whose jobs are all at rest, what is shown is a sum over
     their jobs; of others, which job is the best so far depends on each of them."""
     sums = sums_at_rest(deployment, [row for row in rows if row["ended_ms"] is not None])

@@ -65,7 +65,7 @@ async def follow_experiments(
 
 
 @router.get("/experiments/{experiment}", **like(*READS))
-def show_experiment(
+def show_experiment_screen(
     deployment: ThisDeployment,
     look: Looking,
     experiment: str,
@@ -87,7 +87,7 @@ def show_experiment(
 
 
 @router.get("/live/experiments/{experiment}", **like(*READS))
-async def follow_experiment(
+async def follow_one_experiment(
     request: Request,
     deployment: ThisDeployment,
     look: LookingLater,
@@ -127,7 +127,7 @@ def show_matrix(
 
 
 @router.post("/experiments/{experiment}/change", **like("PATCH /v1/experiments/{experiment}"))
-def change_experiment(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, experiment: str) -> Response:
+def change_limits(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, experiment: str) -> Response:
     """Change how many jobs run at once, and the budget. An empty field takes a limit away."""
     given = {name: sent.text(name) for name in ("at_once", "budget_usd") if sent.text(name)}
     wanted = parse_as(ExperimentChange, given, options=True)
@@ -142,13 +142,13 @@ def change_experiment(deployment: ThisDeployment, now: Now, project: MemberOf, s
 
 
 @router.post("/experiments/{experiment}/stop", **like("POST /v1/experiments/{experiment}/stop"))
-def stop_experiment(deployment: ThisDeployment, now: Now, project: MemberOf, experiment: str) -> Response:
+def stop_all_runs(deployment: ThisDeployment, now: Now, project: MemberOf, experiment: str) -> Response:
     steer.stop_runs(deployment, project, experiment, now)
     return toast(query.experiment_view(deployment, project, experiment, now).because)
 
 
 @router.post("/experiments/{experiment}/resume", **like("POST /v1/experiments/{experiment}/resume"))
-def resume_experiment(deployment: ThisDeployment, now: Now, project: MemberOf, experiment: str) -> Response:
+def resume_paused_runs(deployment: ThisDeployment, now: Now, project: MemberOf, experiment: str) -> Response:
     steer.resume_runs(deployment, project, experiment, now)
     return toast(f"Resumed. {query.experiment_view(deployment, project, experiment, now).because}")
 

@@ -10,6 +10,7 @@ from gangline.core.experiments.comparison import (
     differing_settings,
     ranked_combinations,
     ranked_groups,
+    ranked_runs,
     value_of_run,
 )
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
@@ -100,7 +101,7 @@ def compared(
     groups = ranked_groups(runs, found.measure)
     several = any(len(group) > 1 for group in groups)
     by_job = by_job or not several
-    shown = [(run,) for group in groups for run in group] if by_job else groups
+    shown = [(run,) for run in ranked_runs(runs, found.measure)] if by_job else groups
     rows = [_row(found, group) for group in shown]
     settings = differing_settings(runs, found.settings)
     return ComparedTable(

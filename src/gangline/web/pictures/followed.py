@@ -2,6 +2,7 @@
 
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.query import owned
+from gangline.service.pictures.last import pictures_seen
 from gangline.service.pictures.listing import pictures_of_job
 from gangline.web.frame.rendering import block
 from gangline.web.live.feed import Changes
@@ -24,7 +25,7 @@ class PicturesScreen:
         return True
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
-        seen = deployment.store.load("pictures_seen", job=self._job)
+        seen = pictures_seen(deployment, self._job)
         if changes is not None and self._job not in changes.jobs and seen == self._seen:
             return ""
         before, self._grid = self._grid, grid_of_job(deployment, self._of, self._job)

@@ -9,7 +9,7 @@ from gangline.api.lanes import USERS
 from gangline.api.retention.routes import CheckpointStep
 from gangline.api.who import Now, ThisDeployment, ViewerOf
 from gangline.core.files import Sha256
-from gangline.core.jobs.lists.ids import as_list
+from gangline.service.experiments.loading import experiment_of_job
 from gangline.service.jobs import query
 from gangline.service.pictures.weights import files_of_step, signed_picture
 from gangline.web.frame.routes import like, page_router, part, screen
@@ -24,13 +24,12 @@ router = page_router()
 def show_pictures(deployment: ThisDeployment, look: Looking, job: str) -> Response:
     """Show the pictures of a job. Which one is open is in the address, and the page's scripts open it."""
     found = query.summary_of(deployment, look.project, job, look.now_ms)
-    together = deployment.store.load("experiments_of_jobs", **as_list([job]))
     return screen(
         look,
         "pictures/screen.html",
         job=found,
         grid=grid_of_job(deployment, look.project, job),
-        experiment=next(iter(together), None),
+        experiment=experiment_of_job(deployment, job),
         may=look.may("member"),
     )
 

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from gangline.core.server.limits import Limits
 from gangline.core.specs.templates import Preset
 from gangline.service.deployment import Deployment
+from gangline.web.experiments import routes as experiments
 from gangline.web.frame import assets
 from gangline.web.job import actions as job_actions
 from gangline.web.job import routes as job
@@ -17,6 +18,7 @@ from gangline.web.keys import routes as keys
 from gangline.web.live.hub import Hub
 from gangline.web.new import routes as new_job
 from gangline.web.notices import routes as notices
+from gangline.web.pictures import routes as pictures
 from gangline.web.session import routes as session
 
 ROUTERS = (
@@ -28,6 +30,8 @@ ROUTERS = (
     keys.router,
     notices.router,
     new_job.router,
+    pictures.router,
+    experiments.router,
 )
 NO_PRESETS: Mapping[str, Preset] = MappingProxyType({})
 

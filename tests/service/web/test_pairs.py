@@ -29,6 +29,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /jobs/{job}/extend": {"steps": "200"},
     "POST /jobs/{job}/clone": {"settings": "seed=7"},
     "POST /jobs/{job}/clone/plan": {"settings": "seed=7"},
+    "POST /experiments/{experiment}/change": {"at_once": "2", "budget_usd": ""},
 }
 PARTS = {"path": "grid.png"}
 """What stands in addresses of the page and in none of the API: a file that the job has."""

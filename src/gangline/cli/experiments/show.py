@@ -32,7 +32,12 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.core.display import printable
-from gangline.core.experiments.comparison import CombinationView, ranked_combinations, ranked_runs
+from gangline.core.experiments.comparison import (
+    CombinationView,
+    differing_settings,
+    ranked_combinations,
+    ranked_runs,
+)
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
 from gangline.core.jobs.naming import short
 from gangline.core.words import counted
@@ -171,14 +176,6 @@ def _mean(value: float | None, of: int) -> str:
 
 def _states(states: Sequence[str]) -> str:
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-
-
-def differing_settings(
-    of: Sequence[ExperimentRunView] | Sequence[CombinationView], settings: Sequence[str]
-) -> list[str]:
-    """Return the settings that have several values; all of them if none has."""
-    found = [name for name in settings if len({repr(each.settings.get(name)) for each in of}) > 1]
-    return found or list(settings)
 
 
 def setting_in_words(settings: Mapping[str, Any], name: str) -> str:

@@ -105,6 +105,14 @@ def _last_if_none(value: float | None) -> tuple[bool, float]:
     return value is None, value or 0.0
 
 
+def differing_settings(
+    of: Sequence[ExperimentRunView] | Sequence[CombinationView], settings: Sequence[str]
+) -> list[str]:
+    """Return the settings that have several values; all of them if none has."""
+    found = [name for name in settings if len({repr(each.settings.get(name)) for each in of}) > 1]
+    return found or list(settings)
+
+
 def grid_settings(runs: Sequence[ExperimentRunView], settings: Sequence[str]) -> tuple[str, str] | None:
     """Return the two settings whose values are the rows and the columns of a sheet; None unless exactly two differ."""
     differing = [name for name in settings if len({canonical_json(run.settings.get(name)) for run in runs}) > 1]

@@ -96,10 +96,11 @@ def with_combination(spec: dict[str, Any], combination: Combination) -> dict[str
 
 def combination_words(combination: Combination) -> str:
     """Return a combination as people write it, such as `rank=8, learning_rate=0.0001`."""
-    return ", ".join(f"{name}={_word(value)}" for name, value in combination.items()) or "without other settings"
+    return ", ".join(f"{name}={setting_word(value)}" for name, value in combination.items()) or "without other settings"
 
 
-def _word(value: Any) -> str:
+def setting_word(value: Any) -> str:
+    """Return a value of a setting as people write it, at most 60 characters of it."""
     text = value if isinstance(value, str) else canonical_json(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 

@@ -102,8 +102,13 @@ def next_step(runs: Sequence[ExperimentRun], terms: HalvingTerms, steps: int) ->
 def saved_by_halving(runs: Sequence[ExperimentRun], planned: float | None) -> SavedView:
     """Return what the jobs that halving ended did not train. One that had ended by itself before saved nothing."""
     dropped = [run for run in runs if run.dropped and run.state == "canceled"]
-    steps, price = sum(run.steps - run.step for run in dropped), price_of_step(runs, planned)
-    return SavedView(jobs=len(dropped), steps=steps, usd=None if price is None else round(steps * price / 1e6, 6))
+    steps = sum(run.steps - run.step for run in dropped)
+    return saved_view(len(dropped), steps, price_of_step(runs, planned))
+
+
+def saved_view(jobs: int, steps: int, price: float | None) -> SavedView:
+    """Return what this many jobs saved by not training these steps, at this price of a step in micro-dollars."""
+    return SavedView(jobs=jobs, steps=steps, usd=None if price is None else round(steps * price / 1e6, 6))
 
 
 def _why_paused(at: int) -> str:

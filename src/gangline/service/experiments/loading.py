@@ -9,6 +9,7 @@ from gangline.core.experiments.measured import unpack_measurements
 from gangline.core.experiments.runs import Experiment, ExperimentRun
 from gangline.core.experiments.terms import HalvingTerms
 from gangline.core.job import HELD
+from gangline.core.jobs.lists.ids import as_list
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.summaries import saved_step
@@ -36,6 +37,11 @@ def owned_experiment(deployment: Deployment, project: str, experiment: str) -> R
     if not rows or rows[0]["project"] != project:
         raise NotFound(f"there is no experiment {experiment}", hint="`gangline experiments ls` lists them")
     return rows[0]
+
+
+def experiment_of_job(deployment: Deployment, job: str) -> Row | None:
+    """Return the id and the name of the experiment of a job; None if it is of none."""
+    return next(iter(deployment.store.load("experiments_of_jobs", **as_list([job]))), None)
 
 
 def load_experiment(deployment: Deployment, row: Row, now_ms: int) -> LoadedExperiment:

@@ -1,11 +1,13 @@
 """Answer what users ask about experiments. Writes nothing."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from gangline.core.access import OwnerView
 from gangline.core.experiments.best import BestView, best_so_far
-from gangline.core.experiments.halving import saved_by_halving
-from gangline.core.experiments.runs import price_of_step, spent_micro_usd
+from gangline.core.experiments.halving import saved_by_halving, saved_view
+from gangline.core.experiments.runs import Experiment, price_of_step, spent_micro_usd
 from gangline.core.experiments.views import ExperimentPage, ExperimentRunView, ExperimentView
 from gangline.core.jobs.lists.cursor import read_cursor, write_cursor
 from gangline.core.jobs.lists.filters import NEWEST, JobFilters, ListPosition
@@ -13,7 +15,14 @@ from gangline.core.money.cost import unknown_parts
 from gangline.core.parsing import parse_as
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
-from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment, owned_experiment
+from gangline.service.experiments.loading import (
+    LoadedExperiment,
+    as_experiment,
+    count_states,
+    load_experiment,
+    owned_experiment,
+)
+from gangline.service.experiments.sums import ExperimentSums, sums_at_rest
 from gangline.service.jobs.lists.summaries import summaries
 
 PAGE_MAX = 50
@@ -37,7 +46,7 @@ def page_of_experiments(
     listed = [deployment.store.load("experiment", id=row["id"])[0] for row in found[:limit]]
     last = ListPosition(listed[-1]["made_ms"], listed[-1]["id"]) if len(found) > limit else None
     return ExperimentPage(
-        experiments=tuple(_view(deployment, row, now_ms) for row in listed),
+        experiments=tuple(experiment_views(deployment, listed, now_ms)),
         next=None if last is None else write_cursor(last, OF_EXPERIMENTS),
     )
 
@@ -66,26 +75,58 @@ def runs_view(deployment: Deployment, project: str, experiment: str, now_ms: int
     ]
 
 
+def experiment_views(deployment: Deployment, rows: Sequence[Row], now_ms: int) -> list[ExperimentView]:
+    """Return these experiments, given their rows. Of those that have ended and whose jobs are all at rest, what is shown is a sum over
+    their jobs; of others, which job is the best so far depends on each of them."""
+    sums = sums_at_rest(deployment, [row for row in rows if row["ended_ms"] is not None])
+    return [
+        _summed(deployment, row, sums[row["id"]]) if row["id"] in sums else _view(deployment, row, now_ms)
+        for row in rows
+    ]
+
+
+def _summed(deployment: Deployment, row: Row, sums: ExperimentSums) -> ExperimentView:
+    experiment = as_experiment(row)
+    price = sums.price if sums.price is not None else experiment.price
+    return _shown(
+        row,
+        experiment,
+        jobs=sums.jobs,
+        counts=sums.counts,
+        spent_usd=sums.micro_usd / 1e6,
+        expected_usd=None if price is None else round(sums.micro_usd / 1e6, 6),
+        best=parse_as(BestView, json.loads(row["best_as"])) if sums.has_best else None,
+        saved=saved_view(sums.dropped, sums.dropped_steps, price) if experiment.halving else None,
+        cost_lacks=unknown_parts(deployment.policy, node_time=sums.unpriced > 0) if sums.tried else (),
+    )
+
+
 def _view(deployment: Deployment, row: Row, now_ms: int) -> ExperimentView:
     found = load_experiment(deployment, row, now_ms)
     experiment, runs = found.experiment, found.runs
     tried = [run for run in runs if found.rows[run.job]["fencing"]]
-    return ExperimentView(
-        **{
-            name: getattr(experiment, name)
-            for name in ("id", "name", "state", "because", "measure", "at_once", "halving")
-        },
+    return _shown(
+        row,
+        experiment,
         jobs=len(runs),
-        settings=tuple(json.loads(row["settings"])),
         counts=count_states(runs),
-        budget_usd=None if experiment.budget is None else experiment.budget / 1e6,
         spent_usd=spent_micro_usd(runs) / 1e6,
         expected_usd=_expected_usd(found),
         best=_best(found),
         saved=saved_by_halving(runs, experiment.price) if experiment.halving else None,
+        cost_lacks=unknown_parts(deployment.policy, node_time=not all(run.priced for run in tried)) if tried else (),
+    )
+
+
+def _shown(row: Row, experiment: Experiment, **of_runs: Any) -> ExperimentView:
+    names = ("id", "name", "state", "because", "measure", "at_once", "halving")
+    return ExperimentView(
+        **{name: getattr(experiment, name) for name in names},
+        **of_runs,
+        settings=tuple(json.loads(row["settings"])),
+        budget_usd=None if experiment.budget is None else experiment.budget / 1e6,
         made_ms=row["made_ms"],
         ended_ms=row["ended_ms"],
-        cost_lacks=unknown_parts(deployment.policy, node_time=not all(run.priced for run in tried)) if tried else (),
         owner=OwnerView(id=row["owner"], name=row["owner_name"] or "") if row["owner"] else None,
     )
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from gangline.core.display import printable
+from gangline.core.experiments.grid import setting_word
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
@@ -32,6 +33,7 @@ def _environment() -> Environment:
         "moment": figures.moment,
         "size": size_words,
         "shown": printable,
+        "setting": setting_word,
         "query": urlencode,
     }
     made.globals |= {

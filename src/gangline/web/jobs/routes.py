@@ -19,6 +19,7 @@ from gangline.core.words import counted
 from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.lists.curves import curves
 from gangline.service.jobs.lists.page import page_of_jobs
+from gangline.service.pictures.last import last_pictures
 from gangline.web.frame.forms import Sent
 from gangline.web.frame.routes import like, page_router, part, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater
@@ -89,8 +90,18 @@ def show_curves(
     project: ViewerOf,
     job: Annotated[tuple[str, ...], Query(max_length=CURVES_MAX)] = (),
 ) -> Response:
-    """Return the losses of these jobs, for small curves in the list: for each job that has some, numbers at equal distances."""
-    return json_response(curves(deployment, project, job))
+    """Return what the list shows of these jobs beside their figures, of those that have some: `losses` at equal distances for a small
+    curve, and the address of the last `picture`, "" if there is none."""
+    losses, pictures = curves(deployment, project, job), last_pictures(deployment, project, job)
+    return json_response(
+        {
+            each: {
+                "losses": losses.get(each, ()),
+                "picture": f"/v1/jobs/{each}/pictures/{pictures[each]}/thumbnail" if each in pictures else "",
+            }
+            for each in {**losses, **pictures}
+        }
+    )
 
 
 @router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause"))

@@ -1,4 +1,4 @@
-// Small curves of the loss in the list of jobs: asked for the jobs in view, and again now and then while they run.
+// Small curves of the loss and last pictures in the list of jobs: asked for the jobs in view, and again now and then while they run.
 const AGAIN_MS = 20000;
 const asked = new Map(); // job -> when
 const inView = new Set();
@@ -25,7 +25,6 @@ async function load() {
   const now = performance.now();
   const due = [...inView].filter((row) => {
     if (!row.isConnected) return inView.delete(row), false;
-    if (!row.querySelector(".curve")?.offsetParent) return false; // too narrow a page
     const at = asked.get(row.id);
     return at === undefined || (row.dataset.state === "running" && now - at > AGAIN_MS);
   }).slice(0, 60);
@@ -35,7 +34,21 @@ async function load() {
   const response = await fetch(`/jobs/curves?${query}`, { headers: { "HX-Request": "true" } }).catch(() => null);
   if (!response?.ok) return;
   const found = await response.json();
-  for (const [job, losses] of Object.entries(found)) draw(document.getElementById(`curve-${job}`), losses);
+  for (const [job, { losses, picture }] of Object.entries(found)) {
+    draw(document.getElementById(`curve-${job}`), losses);
+    if (picture) hang(document.getElementById(`picture-${job}`), picture);
+  }
+}
+
+function hang(place, address) {
+  if (!place || place.dataset.shown === address) return;
+  place.dataset.shown = address;
+  const link = document.createElement("a"), image = new Image(40, 40);
+  link.href = address.replace(/^\/v1(.*\/pictures)\/.*/, "$1");
+  image.alt = "Pictures";
+  image.src = address;
+  link.append(image);
+  image.decode().then(() => place.replaceChildren(link), () => {});
 }
 
 function draw(place, losses) {

@@ -22,6 +22,37 @@ FROM experiment LEFT JOIN credential ON credential.id = experiment.owner WHERE e
 SELECT id, made_ms FROM experiment
 WHERE project = :project AND (made_ms, id) < (:before_ms, :before_id) ORDER BY made_ms DESC, id DESC LIMIT :limit
 
+-- name: sums_of_experiments
+-- Sum up the jobs of these experiments by their state, as `runs_of_experiment` reads them one by one. Where some have a live attempt, their
+-- costs and steps are those of the ledger and of the attempt alone.
+SELECT found.experiment, found.state, found.held, COUNT(*) AS jobs, CAST(SUM(found.live) AS BIGINT) AS live, CAST(SUM(found.micro_usd) AS BIGINT) AS micro_usd,
+       CAST(SUM(CASE WHEN found.fencing > 0 THEN 1 ELSE 0 END) AS BIGINT) AS tried,
+       CAST(SUM(CASE WHEN found.fencing > 0 AND found.unpriced > 0 THEN 1 ELSE 0 END) AS BIGINT) AS unpriced,
+       CAST(SUM(CASE WHEN found.step > 0 AND found.unpriced = 0 THEN found.micro_usd ELSE 0 END) AS BIGINT) AS priced_micro_usd,
+       CAST(SUM(CASE WHEN found.step > 0 AND found.unpriced = 0 THEN found.step ELSE 0 END) AS BIGINT) AS priced_steps,
+       CAST(SUM(found.dropped) AS BIGINT) AS dropped, CAST(SUM(CASE WHEN found.dropped = 1 THEN found.steps - found.step ELSE 0 END) AS BIGINT) AS dropped_steps
+FROM (SELECT each_run.*,
+             CASE WHEN each_run.state = 'succeeded' THEN each_run.end_step
+                  WHEN each_run.last_step > each_run.saved_step THEN each_run.last_step ELSE each_run.saved_step END AS step
+      FROM (SELECT run.experiment, run.dropped, job.state, job.fencing, job.steps,
+                   CASE WHEN job.state = 'queued' AND job.fetching = 2 THEN 1 ELSE 0 END AS held,
+                   CASE WHEN last.state = 'live' THEN 1 ELSE 0 END AS live,
+                   CASE WHEN job.ended_step > 0 THEN job.ended_step ELSE job.steps END AS end_step, COALESCE(last.step, 0) AS last_step,
+                   COALESCE((SELECT MAX(checkpoint.step) FROM checkpoint WHERE checkpoint.job = job.id AND checkpoint.state = 'committed'),
+                            CASE WHEN job.ended_ms IS NOT NULL
+                                 THEN (SELECT MAX(attempt.committed_step) FROM attempt WHERE attempt.job = job.id) END, 0) AS saved_step,
+                   COALESCE((SELECT SUM(CASE WHEN attempt.price_known = 0 THEN 1 ELSE 0 END) FROM attempt WHERE attempt.job = job.id), 0)
+                       AS unpriced,
+                   COALESCE((SELECT SUM(ledger.micro_usd) FROM attempt JOIN ledger ON ledger.job = attempt.job AND ledger.attempt = attempt.id
+                             WHERE attempt.job = job.id), 0) AS micro_usd
+            FROM {listed_ids} JOIN experiment_run AS run ON run.experiment = listed.id JOIN job ON job.id = run.job
+                 LEFT JOIN attempt AS last ON last.job = job.id AND last.fencing = job.fencing) AS each_run) AS found
+GROUP BY found.experiment, found.state, found.held ORDER BY found.experiment, found.state, found.held
+
+-- name: runs_there
+-- Find out which of these jobs are still jobs of an experiment.
+SELECT run.job FROM {listed_ids} JOIN experiment_run AS run ON run.job = listed.id
+
 -- name: open_experiments
 -- An experiment of which no job is queued or runs, and nothing has changed since a look that found nothing to do, needs none.
 SELECT id FROM experiment

@@ -83,7 +83,7 @@ WHERE job = :job AND (path LIKE 'samples/%seed-%.png' OR path LIKE 'samples/step
 
 -- name: picture_of_content
 -- Find a sample picture of a job by its content; of several, one that has a thumbnail.
-SELECT path, thumbnail, thumbnail_bytes, unusable FROM artifact
+SELECT path, key, thumbnail, thumbnail_bytes, unusable FROM artifact
 WHERE job = :job AND sha256 = :sha256 AND path LIKE 'samples/%seed-%.png' ORDER BY thumbnail_bytes DESC, path LIMIT 1
 
 -- name: pictures_to_look_at
@@ -111,3 +111,27 @@ ON CONFLICT (job) DO UPDATE SET step = excluded.step, checkpoint = excluded.chec
 
 -- name: drop_winner
 DELETE FROM winner WHERE job = :job
+
+-- name: pictures_seen
+-- Read what changes when the grid of a job's pictures does: a picture or its thumbnail has come, or the weights of a step stay or go.
+SELECT COUNT(*) AS files, MAX(artifact.made_ms) AS newest_ms,
+       SUM(CASE WHEN artifact.thumbnail_bytes > 0 OR artifact.unusable <> '' THEN 1 ELSE 0 END) AS looked_at,
+       (SELECT COUNT(*) FROM checkpoint WHERE checkpoint.job = :job AND checkpoint.state = 'committed') AS checkpoints,
+       (SELECT SUM(pinned) FROM checkpoint WHERE checkpoint.job = :job AND checkpoint.state = 'committed') AS pinned,
+       (SELECT MAX(step) FROM checkpoint WHERE checkpoint.job = :job AND checkpoint.state = 'committed') AS kept_step,
+       (SELECT step FROM winner WHERE winner.job = :job) AS winner
+FROM artifact WHERE artifact.job = :job AND artifact.path LIKE 'samples/%'
+
+-- name: last_pictures
+-- Find the newest sample picture of each of these jobs that has a thumbnail, that of its first prompt.
+SELECT listed.id AS job,
+       (SELECT artifact.sha256 FROM artifact
+        WHERE artifact.job = listed.id AND artifact.thumbnail_bytes > 0 AND artifact.path LIKE 'samples/%seed-%.png'
+          AND artifact.path NOT LIKE '%-base-%'
+        ORDER BY artifact.made_ms DESC, artifact.path LIMIT 1) AS sha256
+FROM {listed_ids} JOIN job ON job.id = listed.id WHERE job.project = :project
+
+-- name: pictures_of_jobs
+-- List the sample pictures of each of these jobs that have a path like this.
+SELECT artifact.job, artifact.path, artifact.sha256, artifact.thumbnail_bytes FROM {listed_ids}
+    JOIN artifact ON artifact.job = listed.id WHERE artifact.path LIKE :path

@@ -1,0 +1,92 @@
+"""Experiments as open pages follow them."""
+
+from dataclasses import dataclass
+
+from gangline.core.experiments.views import ExperimentPage, ExperimentView
+from gangline.service.deployment import Deployment
+from gangline.service.experiments.query import experiment_view, page_of_experiments, runs_view
+from gangline.web.experiments.compared import compared
+from gangline.web.frame.rendering import block
+from gangline.web.live.feed import Changes
+from gangline.web.live.screens import Fragments
+
+LISTED = 20
+MANY_JOBS, MANY_AGAIN_MS = 200, 5_000
+"""An experiment of more jobs is read again at most every so often: each look reads all of them."""
+
+
+class ExperimentsScreen:
+    """A page of the list of experiments."""
+
+    def __init__(self, project: str, cursor: str | None) -> None:
+        self.project: str | None = project
+        self._of = project
+        self._cursor = cursor
+        self._page = ExperimentPage(experiments=(), next=None)
+        self._fragments = Fragments()
+
+    def is_about(self, changes: Changes) -> bool:
+        return changes.listed or bool(changes.jobs)
+
+    def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
+        before = self._page
+        self._page = page_of_experiments(
+            deployment, self._of, deployment.store.now_ms(), limit=LISTED, cursor=self._cursor
+        )
+        changed = self._fragments.changed(
+            {each.id: block("experiments/rows.html", "row", found=each, oob=True) for each in self._page.experiments}
+        )
+        same = [each.id for each in before.experiments] == [each.id for each in self._page.experiments]
+        return changed if same else self.whole()
+
+    def whole(self) -> str:
+        return block("experiments/rows.html", "experiments", page=self._page, oob=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    view: ExperimentView
+    at_ms: int
+
+
+class ExperimentScreen:
+    """An experiment: what it waits for, its cost, and the rows of its table, which stay where they are."""
+
+    def __init__(self, project: str, experiment: str, *, by_job: bool, may: bool) -> None:
+        self.project: str | None = project
+        self._of = project
+        self._experiment = experiment
+        self._by_job = by_job
+        self._may = may
+        self._jobs = frozenset[str]()
+        self._late = False
+        self._last: _Read | None = None
+        self._fragments = Fragments()
+
+    def is_about(self, changes: Changes) -> bool:
+        return self._late or not changes.jobs.isdisjoint(self._jobs)
+
+    def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
+        now_ms = deployment.store.now_ms()
+        last = self._last
+        if changes is not None and last is not None and last.view.jobs > MANY_JOBS:
+            self._late = 0 <= now_ms - last.at_ms < MANY_AGAIN_MS
+            if self._late:
+                return ""
+        found = experiment_view(deployment, self._of, self._experiment, now_ms)
+        runs = runs_view(deployment, self._of, self._experiment, now_ms)
+        self._last = _Read(view=found, at_ms=now_ms)
+        self._jobs = frozenset(run.job for run in runs)
+        table = compared(found, runs, by_job=self._by_job)
+        rendered = {
+            name: block("experiments/parts.html", name, found=found, may=self._may, oob=True)
+            for name in ("facts", "actions")
+        }
+        rendered |= {
+            row.id: block("experiments/parts.html", "row", row=row, table=table, found=found, oob=True)
+            for row in table.rows
+        }
+        return self._fragments.changed(rendered)
+
+    def whole(self) -> str:
+        return self._fragments.whole()

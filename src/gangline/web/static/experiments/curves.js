@@ -1,0 +1,131 @@
+// The losses of all jobs of an experiment in one chart, coloured by a setting; pictures that came are asked for now and then.
+import { ask } from "../page.js";
+
+const by = (id) => document.getElementById(id);
+const experiment = by("experiment").dataset.experiment, place = by("curves-plot"), legend = by("curves-legend"), coloured = by("coloured");
+const AT_ONCE = 60, JOBS_MAX = 240, POINTS = 80, AGAIN_MS = 15000;
+let runs = [], losses = new Map(), plot = null, brought = null, due = 0, busy = false;
+
+function colour(text) {
+  const probe = document.createElement("span"); // resolves light-dark()
+  probe.style.color = text;
+  place.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+async function read() {
+  if (busy) return;
+  busy = true;
+  due = performance.now() + AGAIN_MS;
+  try {
+    const answer = await ask("GET", `/v1/experiments/${experiment}/runs`);
+    if (!answer.ok) return;
+    runs = (await answer.json()).filter((each) => each.step > 0).slice(0, JOBS_MAX);
+    const asked = runs.filter((each) => !losses.has(each.job) || !["succeeded", "failed", "canceled"].includes(each.state));
+    for (let at = 0; at < asked.length; at += AT_ONCE) {
+      const query = asked.slice(at, at + AT_ONCE).map((each) => `job=${encodeURIComponent(each.job)}`).join("&");
+      const found = await fetch(`/jobs/curves?${query}`, { headers: { "HX-Request": "true" } });
+      if (!found.ok) return;
+      for (const [job, each] of Object.entries(await found.json())) losses.set(job, each.losses);
+    }
+    draw();
+  } catch { // the stream says that the server is away
+  } finally {
+    busy = false;
+  }
+}
+
+const words = (value) => (value === undefined ? "default" : typeof value === "string" ? value : JSON.stringify(value));
+
+// Values of a setting: numbers in order along one scale of colour, others in colours of their own.
+function groups() {
+  const name = coloured.value, found = new Map();
+  for (const run of runs) {
+    const value = name ? run.settings[name] : `#${run.number} ${run.name}`;
+    if (!found.has(words(value))) found.set(words(value), { value, word: words(value), runs: [] });
+    found.get(words(value)).runs.push(run);
+  }
+  const all = [...found.values()], numeric = all.every((each) => typeof each.value === "number");
+  if (numeric) all.sort((one, two) => one.value - two.value);
+  all.forEach((each, at) => {
+    const share = all.length > 1 ? at / (all.length - 1) : 0.5;
+    const hue = numeric ? 250 - 230 * share : (at * 137.5 + 210) % 360; // the golden angle keeps neighbours apart
+    each.colour = colour(`light-dark(hsl(${hue} 75% 36%), hsl(${hue} 75% 70%))`);
+    each.dash = numeric ? [] : [[], [6, 3], [2, 2], [9, 3, 2, 3]][at % 4];
+  });
+  return all;
+}
+
+function draw() {
+  const known = runs.filter((each) => losses.get(each.job)?.length > 1);
+  by("curves-said").textContent = known.length ? "" : "Curves come with the first steps.";
+  if (!known.length) return;
+  const far = Math.max(...known.map((each) => each.step)), x = Array.from({ length: POINTS + 1 }, (_, at) => (far * at) / POINTS);
+  const shown = groups(), series = [{}], data = [x];
+  for (const group of shown) {
+    for (const run of group.runs) {
+      const values = losses.get(run.job);
+      if (!(values?.length > 1)) continue;
+      const faint = brought !== null && brought !== group.word;
+      series.push({ stroke: faint ? colour("var(--line)") : group.colour, width: faint ? 1 : 1.6, dash: group.dash, points: { show: false }, label: run.name, run, group });
+      data.push(x.map((step) => at(values, run.step, step)));
+    }
+  }
+  const text = colour("var(--muted)"), grid = { stroke: colour("var(--line)"), width: 1 }, axis = { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif" };
+  plot?.destroy();
+  plot = new uPlot({
+    width: Math.max(200, place.clientWidth), height: 300, legend: { show: false },
+    cursor: { y: false, focus: { prox: 24 }, drag: { x: true, y: false } }, focus: { alpha: 0.25 },
+    scales: { x: { time: false }, y: { distr: by("curves-log").checked ? 3 : 1 } },
+    axes: [{ ...axis, values: (_, splits) => splits.map((value) => value.toLocaleString()) }, { ...axis, size: 60 }],
+    series, hooks: { setSeries: [(_, number) => told(series[number]?.run)] },
+  }, data, place);
+  write(shown);
+}
+
+// The curve of a job has its values at equal distances up to its step.
+function at(values, steps, step) {
+  if (step > steps) return null;
+  const exact = (step / steps) * (values.length - 1), low = Math.floor(exact), high = Math.min(values.length - 1, low + 1);
+  return values[low] + (values[high] - values[low]) * (exact - low);
+}
+
+function told(run) {
+  by("curves-said").textContent = run ? `${run.name}: ${Object.entries(run.settings).map(([name, value]) => `${name} ${words(value)}`).join(", ")}, seed ${run.seed}, step ${run.step.toLocaleString()}` : "\u00a0";
+}
+
+function write(shown) {
+  const few = shown.slice(0, 24).map((group) => {
+    const button = document.createElement("button"), swatch = document.createElement("i");
+    swatch.style.borderTop = `3px ${group.dash.length ? "dashed" : "solid"} ${group.colour}`;
+    button.type = "button";
+    button.className = "quiet entry";
+    button.dataset.word = group.word;
+    button.setAttribute("aria-pressed", String(brought === group.word));
+    button.append(swatch, ` ${group.word}`);
+    return button;
+  });
+  const focused = document.activeElement?.closest?.("#curves-legend button")?.dataset.word;
+  legend.replaceChildren(...few);
+  few.find((each) => each.dataset.word === focused)?.focus();
+}
+
+legend.addEventListener("click", (event) => {
+  const word = event.target.closest("button")?.dataset.word;
+  if (word === undefined) return;
+  brought = brought === word ? null : word;
+  draw();
+});
+coloured.addEventListener("change", () => { brought = null; draw(); });
+by("curves-log").addEventListener("change", draw);
+window.addEventListener("theme", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+new ResizeObserver(() => plot?.setSize({ width: Math.max(200, place.clientWidth), height: 300 })).observe(place);
+document.body.addEventListener("htmx:sse:after:message", () => {
+  if (performance.now() < due) return;
+  read();
+  by("matrix-form")?.dispatchEvent(new Event("refresh"));
+});
+read();

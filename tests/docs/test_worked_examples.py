@@ -303,8 +303,8 @@ def test_the_command_is_registered_and_asks_the_server(
 def test_the_route_is_mounted_and_answers_who_may_ask(module: Callable[[str], ModuleType], service: Service) -> None:
     service.app.include_router(module("http-route").router)
     service.submit()
-    assert service.ask("GET", "/v1/queue", service.key("viewer")).json() == {"jobs": 1, "more": False}
-    assert service.ask("GET", "/v1/queue", "no key").status_code == 401
+    assert service.ask("GET", "/v1/backlog", service.key("viewer")).json() == {"jobs": 1, "more": False}
+    assert service.ask("GET", "/v1/backlog", "no key").status_code == 401
 
 
 # A migration

@@ -120,7 +120,7 @@ def test_what_is_rejected_while_its_attempt_is_swept_goes_with_the_next_sweep(se
     def reject() -> None:
         assert checkpoint.reject_damaged(service.deployment, second, new.hold, request, service.now_ms) == Done()
 
-    sweep_attempts(replace(service.deployment, objects=Before(service.objects, "list", reject)), service.now_ms)
+    sweep_attempts(replace(service.deployment, objects=Before(service.objects, "delete", reject)), service.now_ms)
     assert service.objects.stat(f"{prefix}/weights.safetensors") is not None
     sweep_attempts(service.deployment, service.now_ms)
     assert service.objects.stat(f"{prefix}/weights.safetensors") is None

@@ -136,7 +136,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{failed}"),
         Run("{running}"),
         Run("{queued}"),
-        Run("{failed} --svg {nowhere}", 2),
+        Run("{failed} --svg {nowhere}/t.svg", 2),
         Run("{typed}", 2),
     ),
     "jobs rm": (

@@ -37,7 +37,11 @@ STORED = TYPED.replace("\udcff", "") + "\x00\x1b]0;owned\x07" + "long " * 2000
 FILE = f"{MARK} [b] \x1b[2J\x9b31m\u202e\n{FORGED} \udcff"
 TAKEN = f"{MARK} [b] \x9b31m\u202e"
 """A name of a file that may be handed in."""
-PATHS = (f"{MARK} [b] \x1b[2J\u202e\n{FORGED}.png", f"samples/{MARK} [b] \x9b2J\u202e.png")
+PATHS = (
+    f"{MARK} [b] \x1b[2J\u202e\n{FORGED}.png",
+    f"samples/{MARK} [b] \x9b2J\u202e.png",
+    "samples/step-000001/prompt-00-seed-1.png",
+)
 LOG = f"\x1b[31mloss\x1b[0m {STORED}\n\x1b]0;ow"
 
 BELOW_THE_DOOR = (
@@ -66,6 +70,8 @@ BELOW_THE_DOOR = (
     "UPDATE experiment_run SET settings = replace(settings, 'sks dog', :json)",
     "UPDATE pool SET driver = :text, provider = :text, secret = :text, offers = replace(offers, 'small', :json), "
     "settings = replace(settings, 'Ulm', :json) WHERE name = 'hostile'",
+    "INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd) SELECT node, id, 'training', :now, :now + 1000, job, "
+    "'default', 100 FROM attempt",
     "INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:text, 1, 0, 0, 0, 0)",
 )
 

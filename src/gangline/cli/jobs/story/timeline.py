@@ -1,6 +1,7 @@
 """`gangline jobs timeline`: what a job did when, and where."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -102,7 +103,8 @@ def _marks(found: TimelineView) -> Table:
 
 def _mark_rows(found: TimelineView) -> Iterator[tuple[str, str, str, str]]:
     """Yield a row for each mark. Of checkpoints in a row only the last is shown: it is the one that counts."""
-    for mark, following in zip(found.marks, [*found.marks[1:], None], strict=True):
+    for mark, following in pairwise((*found.marks, None)):
+        assert mark is not None, "only the last one is"
         if mark.kind == "committed" and following and following.kind == "committed":
             continue
         step = f" step {mark.step}" if mark.step is not None else ""

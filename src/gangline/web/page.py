@@ -6,6 +6,8 @@ from fastapi import FastAPI
 
 from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
+from gangline.web.fleet import acts as fleet_acts
+from gangline.web.fleet import routes as fleet
 from gangline.web.frame import assets
 from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
@@ -13,7 +15,14 @@ from gangline.web.live.hub import Hub
 from gangline.web.notices import routes as notices
 from gangline.web.session import routes as session
 
-ROUTERS = (assets.router, session.router, job_list.router, keys.router, notices.router)
+ROUTERS = (
+    assets.router,
+    session.router,
+    job_list.router,
+    keys.router,
+    notices.router,
+    *(fleet.router, fleet.of_providers, fleet_acts.router, fleet_acts.of_providers),
+)
 
 
 def add_page(

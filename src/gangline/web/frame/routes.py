@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.answers.problems import of_expected, of_our
-from gangline.api.lanes import REPORTS, USERS, Lane, LaneRoute
+from gangline.api.lanes import PROVIDERS, REPORTS, USERS, Lane, LaneRoute
 from gangline.core.errors import Denied, GanglineError, NotFound
 from gangline.web.frame.rendering import rendered
 from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Look, sign_in_address
@@ -63,6 +63,12 @@ class SlowPageRoute(PageRoute):
     """A route that may read very many rows: one request at a time, so that all others have their threads."""
 
     lane = REPORTS
+
+
+class ProviderPageRoute(PageRoute):
+    """A route that waits for a provider."""
+
+    lane = PROVIDERS
 
 
 def page_router(route_class: type[PageRoute] = PageRoute) -> APIRouter:

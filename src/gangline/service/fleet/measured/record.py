@@ -76,8 +76,7 @@ def attempts_of_node(
     return tuple(
         NodeAttempt(
             **{
-                name: row[name]
-                for name in ("state", "from_step", "step", "seconds_per_step", "started_ms", "ended_ms")
+                name: row[name] for name in ("state", "from_step", "step", "seconds_per_step", "started_ms", "ended_ms")
             },
             because=row["because"] if project in (None, row["project"]) else "",
             job=row["job"] if project in (None, row["project"]) else None,

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
+from gangline.web.cost import routes as cost
 from gangline.web.fleet import acts as fleet_acts
 from gangline.web.fleet import routes as fleet
 from gangline.web.frame import assets
@@ -13,6 +14,7 @@ from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
 from gangline.web.live.hub import Hub
 from gangline.web.notices import routes as notices
+from gangline.web.queue import routes as queue
 from gangline.web.session import routes as session
 
 ROUTERS = (
@@ -22,6 +24,8 @@ ROUTERS = (
     keys.router,
     notices.router,
     *(fleet.router, fleet.of_providers, fleet_acts.router, fleet_acts.of_providers),
+    queue.router,
+    *(cost.router, cost.of_many_lines),
 )
 
 

@@ -48,7 +48,7 @@ class AskedCosts:
             last = _day(self.last, "to") if self.last else None
             if first and last and last < first:
                 raise BadInput(f"to: {last} is before {first}", hint="the first day comes first")
-            return _midnight_ms(first, zone), _midnight_ms(last + timedelta(days=1) if last else None, zone)
+            return _midnight_ms(first, zone), _midnight_ms(last, zone, after=1)
         today = datetime.fromtimestamp(now_ms / 1000, zone).date()
         if self.days == "month":
             return _midnight_ms(today.replace(day=1), zone), None
@@ -72,13 +72,14 @@ def _day(text: str, field: str) -> date:
         raise BadInput(f"{field}: {text!r} is not a date", hint="write it as 2026-01-31") from None
 
 
-def _midnight_ms(day: date | None, zone: ZoneInfo) -> int | None:
+def _midnight_ms(day: date | None, zone: ZoneInfo, after: int = 0) -> int | None:
+    """Return when a day begins, or the one that comes `after` so many days; None without a day."""
     if day is None:
         return None
     try:
-        return round(datetime.combine(day, time(), zone).timestamp() * 1000)
+        return round(datetime.combine(day + timedelta(days=after), time(), zone).timestamp() * 1000)
     except (OverflowError, ValueError, OSError):
-        raise BadInput(f"{day} is not a day that costs are known of", hint="give a later one") from None
+        raise BadInput(f"{day} is not a day that costs are known of", hint="give a day of this century") from None
 
 
 async def _asked(

@@ -10,8 +10,10 @@ from gangline.web.frame.rendering import block
 from gangline.web.live.feed import Changes
 from gangline.web.live.screens import Fragments
 
-FIRST = 100
+FIRST = 60
 """Nodes of the page as it is loaded, and of each further part."""
+FOLLOWED = 300
+"""Nodes that an open list follows, the first ones: others are as they were when they were shown."""
 
 
 class FleetScreen:
@@ -24,6 +26,7 @@ class FleetScreen:
         self._asked = asked
         self._operates = operates
         self._may = may
+        self._known = set[str]()
         self._rows: dict[str, ShownNode] = {}
         self._pools: tuple[str, ...] = ()
         self._fragments = Fragments()
@@ -54,19 +57,20 @@ class FleetScreen:
 
     def _moved(self, nodes: Sequence[ShownNode]) -> str:
         """Return what brings the list to these nodes: new ones at its top, until it is loaded again and sorted; others stay in place."""
-        first, before = not self._rows, self._rows
-        self._rows = {each.node.id: each for each in nodes}
-        gone = [node for node in before if node not in self._rows]
+        first, before = not self._known, self._rows
+        now = {each.node.id: each for each in nodes}
+        new = [node for node in now if node not in self._known] if not first else []
+        gone = [node for node in before if node not in now]
         for node in gone:
             self._fragments.forget(node)
-        changed = [each for each in nodes if before.get(each.node.id) != each]
-        moved = self._fragments.changed({each.node.id: self._row(each, oob=True) for each in changed})
-        if first:
-            return moved
-        new = [each for each in changed if each.node.id not in before]
-        left = "".join(f'<li id="{node}" hx-swap-oob="delete"></li>' for node in gone)
-        added = "".join(self._row(each, oob=False) for each in new)
-        return left + (f'<ol id="nodes" hx-swap-oob="afterbegin">{added}</ol>' if added else "") + moved
+        followed = (before.keys() & now.keys()) | set(new) | {each.node.id for each in nodes[:FOLLOWED]}
+        self._known, self._rows = set(now), {node: now[node] for node in now if node in followed}
+        changed = [each for node, each in self._rows.items() if before.get(node) != each]
+        sent = self._fragments.changed({each.node.id: self._row(each, oob=True) for each in changed})
+        # A page that was loaded a moment ago may have a new node already.
+        left = "".join(f'<li id="{node}" hx-swap-oob="delete"></li>' for node in (*gone, *new))
+        added = "".join(self._row(now[node], oob=False) for node in new)
+        return left + (f'<ol id="nodes" hx-swap-oob="afterbegin">{added}</ol>' if added else "") + sent
 
     def _row(self, shown: ShownNode, *, oob: bool) -> str:
         return block("fleet/row.html", "row", shown=shown, may=self._may, oob=oob)

@@ -13,6 +13,8 @@ from gangline.web.queue.helps import step_of
 
 PAGE = 50
 """Jobs of a page."""
+SHARE = 15
+"""A queue of ten thousand jobs takes a while to explain: of the time of an open page, at most one part of so many."""
 PARTS = ("summary", "groups", "paused", "jobs")
 
 
@@ -49,13 +51,19 @@ class QueueScreen:
 
     def __init__(self, seen: QueueSeen) -> None:
         self._seen = seen
+        self._due_ms = 0
         self._fragments = Fragments()
 
     def is_about(self, changes: Changes) -> bool:
         return False
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
-        shown = shown_queue(deployment, self._seen, deployment.store.now_ms())
+        begun_ms = deployment.store.now_ms()
+        if begun_ms < self._due_ms:
+            return ""
+        shown = shown_queue(deployment, self._seen, begun_ms)
+        took_ms = deployment.store.now_ms() - begun_ms
+        self._due_ms = begun_ms + SHARE * took_ms
         return self._fragments.changed({part: self._part(part, shown) for part in PARTS})
 
     def whole(self) -> str:

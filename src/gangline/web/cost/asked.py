@@ -73,7 +73,7 @@ def _day(text: str, field: str) -> date:
 
 
 def _midnight_ms(day: date | None, zone: ZoneInfo, after: int = 0) -> int | None:
-    """Return when a day begins, or the one that comes `after` so many days; None without a day."""
+    """Return when a day begins, or the one that comes `after` this many days; None without a day."""
     if day is None:
         return None
     try:
@@ -90,9 +90,11 @@ async def _asked(
     last: Annotated[str, Query(alias="to"), MaxLen(60)] = "",
     gangline_zone: Annotated[str, Cookie(max_length=60)] = "",
 ) -> AskedCosts:
+    by_default: CostKey = "day"
+    days_default: Days = "30"
     return AskedCosts(
-        by=next((each for each in KEYS if each == by), "day"),
-        days=next((each for each in SPANS if each == days), "30"),
+        by=next((each for each in KEYS if each == by), by_default),
+        days=next((each for each in SPANS if each == days), days_default),
         zone=zone.strip() or _known_zone(gangline_zone),
         first=first.strip(),
         last=last.strip(),

@@ -25,13 +25,13 @@ ORDERS: Mapping[NodeOrder, str] = {
     "temperature": "hottest first",
     "disk": "fullest disk first",
     "speed": "slowest first",
-    "price": "dearest first",
+    "price": "most expensive first",
 }
 assert set(ORDERS) == set(get_args(NodeOrder)), "every order says what it is"
 STATES: tuple[NodeState, ...] = tuple(state for state in get_args(NodeState) if state != "gone")
 OLD_MS = round(3 * GAUGES_EVERY_S * 1000)
 """Gauges that are older than this say little of now."""
-GaugesText = Annotated[str, Query(), MaxLen(200)]
+AskedText = Annotated[str, Query(), MaxLen(200)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,10 @@ class AskedNodes:
 
 
 async def _asked(
-    pool: GaugesText = "", state: GaugesText = "", search: GaugesText = "", sort: GaugesText = ""
+    pool: AskedText = "", state: AskedText = "", search: AskedText = "", sort: AskedText = ""
 ) -> AskedNodes:
-    order = next((each for each in ORDERS if each == sort), "name")
+    by_default: NodeOrder = "name"
+    order = next((each for each in ORDERS if each == sort), by_default)
     return AskedNodes(pool=pool.strip(), state=state.strip(), search=search.strip(), sort=order)
 
 

@@ -14,7 +14,7 @@ from gangline.web.queue.helps import step_of
 PAGE = 50
 """Jobs of a page."""
 SHARE = 15
-"""A queue of ten thousand jobs takes a while to explain: of the time of an open page, at most one part of so many."""
+"""A queue of ten thousand jobs takes a while to explain: it takes at most one part in this many of the server's time."""
 PARTS = ("summary", "groups", "paused", "jobs")
 
 

@@ -1,6 +1,6 @@
 """The types of what a client returns, for annotations: `from gangline.types import JobView`."""
 
-from gangline.core.access import OwnerView
+from gangline.core.access import OwnerView, SignInCode
 from gangline.core.advice import Advice
 from gangline.core.charts.histogram import Histogram
 from gangline.core.charts.phases import TimelineMark, TimelineSegment
@@ -181,6 +181,7 @@ __all__ = [
     "SavingView",
     "SecretView",
     "SettingChange",
+    "SignInCode",
     "Spent",
     "SpentPoint",
     "StorageView",

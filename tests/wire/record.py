@@ -373,10 +373,8 @@ class Conversation:
         self.user.experiments.resume(made)
         self.user.experiments.stop(made)
 
-    def clean_up(self, job: str) -> None:
-        self.user.jobs.timeline(job)
-
     def clean_up(self, job: str, spec: Any) -> None:
+        self.user.jobs.timeline(job)
         self.user.jobs.plan(spec)
         self.user.storage.get()
         self.user.jobs.report(include=["jobs"])

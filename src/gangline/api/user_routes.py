@@ -283,9 +283,14 @@ def list_events(
 
 
 @router.get("/jobs/{job}/logs")
-def read_logs(deployment: ThisDeployment, project: ViewerOf, job: str, after: str | None = None) -> LogView:
-    """Return one page of a job's log. Repeat the request with `after` set to `next` of the answer."""
-    return query.log_page(deployment, project, job, after)
+def read_logs(
+    deployment: ThisDeployment, project: ViewerOf, job: str, after: str | None = None, before: str | None = None
+) -> LogView:
+    """Return one page of a job's log. Repeat the request with `after` set to `next` of the answer.
+
+    With `before`, which is such a position too, the page has nothing that begins there or later.
+    """
+    return query.log_page(deployment, project, job, after, before)
 
 
 @router.get("/jobs/{job}/artifacts")

@@ -41,13 +41,16 @@ def size_words(count: int) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Return a duration, to the second if it is less than an hour.
+    """Return a duration in its two largest units.
 
-    >>> duration_words(7.4), duration_words(860), duration_words(8040)
-    ('7 s', '14 min 20 s', '2 h 14 min')
+    >>> duration_words(7.4), duration_words(860), duration_words(8040), duration_words(90_000)
+    ('7 s', '14 min 20 s', '2 h 14 min', '1 d 1 h')
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
@@ -56,11 +59,11 @@ def duration_words(seconds: float) -> str:
 def usd_words(micro_usd: float) -> str:
     """Return an amount of micro-dollars in cents; if it is less than a cent, with two digits that are not 0.
 
-    >>> usd_words(310_000), usd_words(2_140), usd_words(12), usd_words(0)
-    ('$0.31', '$0.0021', '$0.000012', '$0.00')
+    >>> usd_words(1_234_500_000), usd_words(310_000), usd_words(2_140), usd_words(12), usd_words(0)
+    ('$1,234.50', '$0.31', '$0.0021', '$0.000012', '$0.00')
     """
     if not 0 < micro_usd < 10_000:
-        return f"${micro_usd / 1e6:.2f}"
+        return f"${micro_usd / 1e6:,.2f}"
     digits = 2
     while micro_usd < 10 ** (7 - digits):
         digits += 1

@@ -10,6 +10,8 @@ from gangline.web.cost import routes as cost
 from gangline.web.fleet import acts as fleet_acts
 from gangline.web.fleet import routes as fleet
 from gangline.web.frame import assets
+from gangline.web.job import actions as job_actions
+from gangline.web.job import routes as job
 from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
 from gangline.web.live.hub import Hub
@@ -21,11 +23,13 @@ ROUTERS = (
     assets.router,
     session.router,
     job_list.router,
-    keys.router,
-    notices.router,
+job_actions.router,
+    job.router,
     *(fleet.router, fleet.of_providers, fleet_acts.router, fleet_acts.of_providers),
     queue.router,
     *(cost.router, cost.of_many_lines),
+    keys.router,
+    notices.router,
 )
 
 

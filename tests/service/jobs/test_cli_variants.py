@@ -7,10 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gangline.cli import main
+from gangline.core.parsing import to_json
 from gangline.core.runs.metrics import Point
 from gangline.ports.server import Points
 from gangline.service.jobs import metrics
-from tests.service.conftest import OPERATOR, Service
+from gangline.service.jobs.lists.compared import compared_jobs
+from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.jobs.test_extend import row
 from tests.service.served import serving
 from tests.service.test_rules import beat, succeed
@@ -94,6 +96,8 @@ def test_two_jobs_are_compared_on_a_terminal(service: Service, run: Invoke) -> N
     assert found["settings"] == [{"setting": "rank", "before": 16, "after": 8}]
     assert (found["first"]["gpus"], found["first"]["held_out_loss"]) == (["RTX 4090"], 0.125)
     assert found["same_numerics"] is None
+    on_the_page = compared_jobs(service.deployment, PROJECT, first, second, service.now_ms)
+    assert json.loads(json.dumps(to_json(on_the_page))) == found
 
 
 def test_a_search_from_a_terminal_goes_on_by_itself(service: Service, run: Invoke) -> None:

@@ -29,8 +29,14 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /notices": {"address": "https://hooks.example/"},
     "POST /notices/{endpoint}/change": {"quiet": ""},
     "POST /notices/{endpoint}/again": {"after": "0"},
+    "POST /jobs/{job}/labels": {"labels": "team=a"},
+    "POST /jobs/{job}/extend": {"steps": "200"},
+    "POST /jobs/{job}/clone": {"settings": "seed=7"},
+    "POST /jobs/{job}/clone/plan": {"settings": "seed=7"},
 }
-QUERIES = {"GET /jobs/more": "?cursor=none"}
+PARTS = {"path": "grid.png"}
+"""What stands in addresses of the page and in none of the API: a file that the job has."""
+QUERIES = {"GET /jobs/more": "?cursor=none", "GET /jobs/{job}/extension": "?steps=200"}
 
 
 def routes_of_the_page() -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -61,13 +67,15 @@ def test_each_caller_is_let_in_where_the_api_lets_them_in(service: Service, name
     add_page(service.app, service.deployment, Limits(), over_http=True)
     service.app.state.hub.close()  # streams that are allowed end at once
     house = House(service)
+    job, attempt = house.ids["job"], house.ids["attempt"]
+    service.execute(f"INSERT INTO artifact VALUES ('{job}', '{PARTS['path']}', '{attempt}', 'k', 1, '0', 0)")
     method, path = name.split()
     found, wanted = dict[str, str](), dict[str, str]()
     for caller in ("nobody", "another project's admin", *KEY_ROLES):
         browser = Browser(service)
         if caller != "nobody":
             browser.sign_in(house.callers[caller][1])
-        address = path.format(**house.ids) + QUERIES.get(name, "")
+        address = path.replace(":path}", "}").format(**PARTS | house.ids) + QUERIES.get(name, "")
         fields = {key: value.format(**house.ids) for key, value in FORMS.get(name, {}).items()}
         answer = browser.part(address) if method == "GET" else browser.post(address, **fields)
         found[caller] = allowed(answer.status_code)

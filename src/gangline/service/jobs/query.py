@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Protocol, TypeVar
 
 from gangline.core.errors import NotFound, Unreachable
@@ -20,6 +20,15 @@ from gangline.service.jobs.lists.summaries import summaries
 from gangline.service.jobs.story.verdict import verdict_of
 
 LOG_PAGE_BYTES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExtent:
+    """The log of an attempt: cursors in it are `fencing.0` to `fencing.bytes`."""
+
+    attempt: str
+    fencing: int
+    bytes: int
 
 
 class Versioned(Protocol):
@@ -101,23 +110,41 @@ def artifacts_of(deployment: Deployment, project: str, job_id: str, now_ms: int)
     ]
 
 
-def log_page(deployment: Deployment, project: str, job_id: str, cursor: str | None) -> LogView:
-    """Return one page of what the trainers of all attempts printed, in order, after `cursor`."""
+def log_page(
+    deployment: Deployment, project: str, job_id: str, cursor: str | None, before: str | None = None
+) -> LogView:
+    """Return one page of what the trainers of all attempts printed, in order, after `cursor` and, if it is given, `before` another one."""
     owned(deployment, project, job_id)
     fencing, first_byte = _parse_log_cursor(cursor)
-    return read_log(deployment, job_id, fencing, first_byte, LOG_PAGE_BYTES)
+    until = None if before is None else _parse_log_cursor(before)
+    return read_log(deployment, job_id, fencing, first_byte, LOG_PAGE_BYTES, until)
 
 
-def read_log(deployment: Deployment, job_id: str, fencing: int, first_byte: int, bytes_max: int) -> LogView:
-    """Read the log from a byte of an attempt on. The last chunk is read to its end, so the text may be longer than `bytes_max`."""
+def read_log(
+    deployment: Deployment,
+    job_id: str,
+    fencing: int,
+    first_byte: int,
+    bytes_max: int,
+    until: tuple[int, int] | None = None,
+) -> LogView:
+    """Read the log from a byte of an attempt on, up to the chunks that begin at `until`, an attempt's fencing number and a byte of it.
+
+    The last chunk is read to its end, so the text may be longer than `bytes_max`.
+    """
     text, size = "", 0
     for row in deployment.store.load("log_chunks", job=job_id, fencing=fencing, first_byte=first_byte):
-        if size >= bytes_max:
+        if size >= bytes_max or (until is not None and (row["fencing"], row["first_byte"]) >= until):
             break
         text += _chunk(deployment, row, text)
         size += row["bytes"]
         fencing, first_byte = row["fencing"], row["first_byte"] + 1
     return LogView(text=text, next=f"{fencing}.{first_byte}")
+
+
+def log_extents(deployment: Deployment, job_id: str) -> list[LogExtent]:
+    """Return how much of a log each attempt has that printed something, in their order."""
+    return [LogExtent(**row) for row in deployment.store.load("log_extents", job=job_id)]
 
 
 def _chunk(deployment: Deployment, row: Row, before: str) -> str:

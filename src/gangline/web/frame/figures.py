@@ -6,20 +6,11 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from gangline.core.money.cost import CostPart
+from gangline.core.words import duration_words, usd_words
 
 
 def money(usd: float | None) -> str:
-    """Return dollars with at least two digits that mean something.
-
-    >>> money(12.3456), money(0.31), money(0.0042), money(0.0000042), money(0)
-    ('$12.35', '$0.31', '$0.0042', '$0.0000042', '$0.00')
-    """
-    if usd is None:
-        return "–"
-    if abs(usd) >= 0.1 or usd == 0:
-        return f"${usd:,.2f}"
-    digits = next((digits for digits in range(3, 8) if abs(usd) >= 0.1 ** (digits - 1)), 7)
-    return f"${usd:.{digits}f}"
+    return "–" if usd is None else usd_words(usd * 1e6)
 
 
 def exact(usd: float, digits: int = 4) -> str:
@@ -39,22 +30,7 @@ def cost_shown(usd: float, lacks: Sequence[CostPart]) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration in its two largest units.
-
-    >>> span(4.2), span(75), span(3700), span(90_000), span(None)
-    ('4 s', '1 min 15 s', '1 h 02 min', '1 d 1 h', '–')
-    """
-    if seconds is None:
-        return "–"
-    whole = max(0, round(seconds))
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return "–" if seconds is None else duration_words(max(0.0, seconds))
 
 
 def pace(seconds: float | None) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from gangline.service.deployment import Deployment
 from gangline.service.facts import facts_after, last_fact
+from gangline.service.jobs.lists.progress import progress_of_project
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +49,4 @@ class ProjectFeed:
         return Changes(frozenset(fact.job for fact in found), listed=True)
 
     def _progress(self, deployment: Deployment) -> dict[str, tuple[object, ...]]:
-        rows = deployment.store.load("progress_of_project", project=self.project)
-        return {row["job"]: (row["phase"], row["step"], row["loss"], row["stop_kind"]) for row in rows}
+        return progress_of_project(deployment, self.project)

@@ -55,6 +55,11 @@ WHERE attempt.job = :job
   AND (attempt.fencing > :fencing OR (attempt.fencing = :fencing AND log_chunk.first_byte >= :first_byte))
 ORDER BY attempt.fencing, log_chunk.first_byte
 
+-- name: log_extents
+SELECT attempt.id AS attempt, attempt.fencing, CAST(MAX(log_chunk.first_byte + log_chunk.bytes) AS BIGINT) AS bytes
+FROM log_chunk JOIN attempt ON attempt.id = log_chunk.attempt
+WHERE attempt.job = :job GROUP BY attempt.id, attempt.fencing ORDER BY attempt.fencing
+
 -- name: add_prepared
 INSERT INTO prepared (project, key, attempt, subject, numerics, trust, prefix, manifest, made_ms, used_ms)
 VALUES (:project, :key, :attempt, :subject, :numerics, :trust, :prefix, :manifest, :now, :now)

@@ -75,12 +75,22 @@ def _page(deployment: Deployment, parts: Iterator[_Part], limit: int, after: int
     for part in parts:
         if limit > 0 and after < part.jobs:
             wanted = {"limit": min(limit, part.jobs - after), "passed": after}
-            rows = deployment.store.load(part.statement, project=part.project, **wanted)
+            rows = _jobs_of(deployment, part, wanted)
             for number, row in enumerate(rows, after + 1):
                 again = part.statement == "queue_again"  # its jobs stand among those of other projects
                 yield row, row["place"] if again else None if part.ahead is None else part.ahead + number
             limit -= len(rows)
         after = max(0, after - part.jobs)
+
+
+def _jobs_of(deployment: Deployment, part: _Part, wanted: dict[str, int]) -> list[Row]:
+    match part.statement:
+        case "queue_again":
+            return deployment.store.load("queue_again", project=part.project, **wanted)
+        case "queue_fresh":
+            return deployment.store.load("queue_fresh", project=part.project, **wanted)
+        case _:
+            return deployment.store.load("queue_unready", project=part.project, **wanted)
 
 
 Reason = tuple[str, tuple[str, ...]]

@@ -1,0 +1,114 @@
+"""The screen of a job: its page, its stream, what it links to, and its comparison with another job."""
+
+from typing import Annotated
+
+from fastapi import Header, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from gangline.api.lanes import USERS
+from gangline.api.retention.routes import CheckpointStep
+from gangline.api.who import Now, ThisDeployment, ViewerOf
+from gangline.core.display import NAME_MAX
+from gangline.core.errors import NotFound
+from gangline.core.jobs.lists.filters import JobFilters
+from gangline.core.runs.metrics import MEANING
+from gangline.service.jobs import query
+from gangline.service.jobs.lists.compared import compared_jobs
+from gangline.service.jobs.lists.page import page_of_jobs
+from gangline.service.retention import storage
+from gangline.web.frame.routes import like, page_router, part, screen
+from gangline.web.frame.visitor import Looking, LookingLater
+from gangline.web.job.settings import spec_rows
+from gangline.web.job.sight import JobScreen, look_at
+from gangline.web.live.hub import Hub
+
+router = page_router()
+SUGGESTED = 30
+"""Jobs that are suggested for a comparison, the newest first."""
+READS = (
+    "GET /v1/jobs/{job}",
+    "GET /v1/jobs/{job}/timeline",
+    "GET /v1/jobs/{job}/events",
+    "GET /v1/jobs/{job}/checkpoints",
+    "GET /v1/jobs/{job}/artifacts",
+    "GET /v1/jobs/{job}/logs",
+)
+
+
+@router.get("/jobs/{job}", **like(*READS, "GET /v1/jobs/{job}/metrics"))
+def open_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
+    """Show a job."""
+    return screen(
+        look,
+        "job/show.html",
+        seen=look_at(deployment, look.project, job, look.now_ms),
+        rows=spec_rows(query.job(deployment, look.project, job, look.now_ms).spec),
+        meaning=MEANING,
+        may=look.may("member"),
+    )
+
+
+@router.get("/live/jobs/{job}", **like(*READS))
+async def stream_job(
+    request: Request,
+    deployment: ThisDeployment,
+    look: LookingLater,
+    job: str,
+    last_event_id: Annotated[str, Header(max_length=100)] = "",
+) -> Response:
+    """Follow a job. The stream ends with the key of its session, and says so if the job is deleted."""
+    seen = await USERS.run(look.get)
+    hub: Hub = request.app.state.hub
+    may = seen.may("member")
+    await USERS.run(lambda: query.owned(deployment, seen.project, job))
+    return await hub.follow(
+        ("job", seen.project, job, may),
+        lambda: JobScreen(seen.project, job, may=may),
+        key=seen.identity.id,
+        last=last_event_id,
+    )
+
+
+@router.get("/jobs/{job}/events", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/events"))
+def open_events(deployment: ThisDeployment, look: Looking, job: str) -> Response:
+    """Show all events of a job, the newest first."""
+    found = query.job(deployment, look.project, job, look.now_ms)
+    events = query.events_after(deployment, look.project, job, 0)[::-1]
+    nodes = {each.node: each.node_name for each in found.attempts}
+    return screen(look, "job/events.html", job=found, events=events, nodes=nodes)
+
+
+@router.get("/jobs/{job}/files/{path:path}", **like("GET /v1/jobs/{job}/artifacts"))
+def open_file(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, path: str) -> Response:
+    """Lead to a result of a job: the signed addresses of the object store expire, and this one does not."""
+    found = next((each for each in query.artifacts_of(deployment, project, job, now) if each.path == path), None)
+    if found is None:
+        raise NotFound(f"{job} has no file {path}", hint="its screen lists its files")
+    return RedirectResponse(found.url, status_code=303)
+
+
+@router.get("/jobs/{job}/checkpoints/{step}", **like("GET /v1/jobs/{job}/checkpoints/{step}"))
+def list_checkpoint_files(
+    deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, step: CheckpointStep
+) -> Response:
+    """Show the files of a checkpoint, to download."""
+    found = storage.checkpoint_files(deployment, query.owned(deployment, project, job), step, now)
+    return part("job/checkpoint.html", found=found)
+
+
+@router.get(
+    "/jobs/{job}/diff", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/metrics", "GET /v1/jobs/{job}/artifacts")
+)
+def open_comparison(
+    deployment: ThisDeployment,
+    look: Looking,
+    job: str,
+    other: Annotated[str, Query(alias="with", max_length=NAME_MAX)] = "",
+) -> Response:
+    """Compare a job with another one. Without one, ask which."""
+    here = query.job(deployment, look.project, job, look.now_ms)
+    other = other.strip()
+    found = compared_jobs(deployment, look.project, job, other, look.now_ms) if other else None
+    listed = page_of_jobs(deployment, look.project, JobFilters(), look.now_ms, limit=SUGGESTED).jobs
+    suggested = [each for each in listed if each.id != job]
+    return screen(look, "job/diff.html", job=here, found=found, other=other, suggested=suggested)

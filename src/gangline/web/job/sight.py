@@ -1,0 +1,131 @@
+"""Read what the screen of a job shows, and follow it while it is open."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from markupsafe import Markup
+
+from gangline.core.charts.job_timeline import draw_job_timeline
+from gangline.core.job import ENDED
+from gangline.core.jobs.story.views import TimelineView
+from gangline.core.runs.contract import SAMPLES
+from gangline.core.runs.kept import CheckpointView
+from gangline.core.views import ArtifactView, EventView, JobView
+from gangline.service.deployment import Deployment
+from gangline.service.jobs import query
+from gangline.service.jobs.query import LogExtent
+from gangline.service.jobs.story.timeline import timeline_of
+from gangline.service.retention import storage
+from gangline.web.frame.rendering import block
+from gangline.web.job.offered import OfferedAction, offered_actions
+from gangline.web.live.feed import Changes
+from gangline.web.live.screens import Fragments
+
+EVENTS_SHOWN = 200
+"""The newest events, which an open screen follows. All of them have a page of their own."""
+PICTURES_SHOWN = 8
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobGlance:
+    """What a heartbeat may change of a job. `logs` are those of its attempts, and `actions` what a member may do with it."""
+
+    job: JobView
+    checkpoints: Sequence[CheckpointView]
+    logs: Sequence[LogExtent]
+    actions: Sequence[OfferedAction]
+    now_ms: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.job.state in ENDED
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """The names of the nodes that worked on it, by their ids."""
+        return {each.node: each.node_name for each in self.job.attempts}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSight(JobGlance):
+    """A job with all that its screen shows. `events` are the newest first, of `events_in_all`; `files` are its results without the sample
+    pictures, of which `pictures` are the newest."""
+
+    timeline: TimelineView
+    events: Sequence[EventView]
+    events_in_all: int
+    files: Sequence[ArtifactView]
+    pictures: Sequence[ArtifactView]
+    pictures_in_all: int
+
+    @property
+    def drawing(self) -> Markup:
+        """The timeline as SVG. All text in it is escaped by what draws it."""
+        title = f"Timeline of {self.job.summary.name or self.job.id}"
+        return Markup(draw_job_timeline(self.timeline.segments, self.timeline.marks, title))  # noqa: S704
+
+
+def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobGlance:
+    """Return what a heartbeat may change. Raise `NotFound`."""
+    job = query.job(deployment, project, job_id, now_ms)
+    kept = storage.checkpoints(deployment, query.owned(deployment, project, job_id))
+    return JobGlance(
+        job=job,
+        checkpoints=kept,
+        logs=query.log_extents(deployment, job_id),
+        actions=offered_actions(job, keeps=bool(kept)),
+        now_ms=now_ms,
+    )
+
+
+def look_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobSight:
+    """Return a job as its screen shows it. Raise `NotFound`."""
+    glance = glance_at(deployment, project, job_id, now_ms)
+    events = query.events_after(deployment, project, job_id, 0)[::-1]
+    artifacts = query.artifacts_of(deployment, project, job_id, now_ms)
+    drawn = [each for each in artifacts if is_picture(each.path)]
+    return JobSight(
+        **{field.name: getattr(glance, field.name) for field in fields(JobGlance)},
+        timeline=timeline_of(deployment, project, job_id, now_ms),
+        events=events[:EVENTS_SHOWN],
+        events_in_all=len(events),
+        files=[each for each in artifacts if not each.path.startswith(f"{SAMPLES}/")],
+        pictures=drawn[::-1][:PICTURES_SHOWN],
+        pictures_in_all=len(drawn),
+    )
+
+
+def is_picture(path: str) -> bool:
+    return path.startswith(f"{SAMPLES}/") and path.lower().endswith(PICTURES)
+
+
+OFTEN = ("head", "actions", "progress", "attempts", "pulse")
+"""What changes with a heartbeat."""
+SELDOM = ("timeline", "events", "checkpoints", "files", "pictures")
+"""What changes with an event, and with time alone."""
+
+
+class JobScreen:
+    """A job as all who look at it with one role see it."""
+
+    def __init__(self, project: str, job: str, *, may: bool) -> None:
+        self.project: str | None = project
+        self._of = project
+        self._job = job
+        self._may = may
+        self._fragments = Fragments()
+
+    def is_about(self, changes: Changes) -> bool:
+        return self._job in changes.jobs
+
+    def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
+        often = changes is not None and not changes.listed
+        seen = (glance_at if often else look_at)(deployment, self._of, self._job, deployment.store.now_ms())
+        return self._fragments.changed({name: self._part(name, seen) for name in (OFTEN if often else OFTEN + SELDOM)})
+
+    def whole(self) -> str:
+        return self._fragments.whole()
+
+    def _part(self, name: str, seen: JobGlance) -> str:
+        return block("job/parts.html", name, seen=seen, may=self._may, oob=True)

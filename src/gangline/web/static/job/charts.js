@@ -1,0 +1,321 @@
+// The series of a job as charts with one axis, one zoom and one cursor. Points beyond `next` are asked for again: another attempt may replace them.
+import { ask } from "../page.js";
+
+const job = document.getElementById("job").dataset.job;
+const list = document.getElementById("chart-list");
+const reduced = { held_out_loss: "held out", smoothed: "smoothed", loss: "each step", learning_rate: "U-Net", text_encoder_learning_rate: "text encoders",
+  lora_b_learning_rate: "matrices B", text_encoder_lora_b_learning_rate: "text encoders' B", images_per_second: "all GPUs", images_per_second_per_gpu: "a GPU" };
+const GROUPS = [
+  { title: "Loss", of: ["loss", "smoothed", "held_out_loss"], large: true, log: true },
+  { title: "Held-out PSNR, dB", of: ["held_out_psnr"] },
+  { title: "Learning rate", of: ["learning_rate", "text_encoder_learning_rate", "lora_b_learning_rate", "text_encoder_lora_b_learning_rate"] },
+  { title: "Seconds per step", of: ["seconds_per_step"], band: true },
+  { title: "Memory, GB", of: ["memory_gb"], zero: true },
+  { title: "Gradient norm", of: ["gradient_norm"] },
+  { title: "Images a second", of: ["images_per_second", "images_per_second_per_gpu"] },
+  { title: "Share of the GPU's peak", of: ["share_of_peak"] },
+  { title: "Dollars", of: ["dollars"], zero: true },
+];
+const HIDDEN = ["smoothed_loss", "held_out_loss_noise", "held_out_psnr_noise"]; // shown otherwise, or in the table alone
+const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
+const THIN = { loss: "--series-faint" };
+const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
+
+let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "", told = 0;
+const by = (id) => document.getElementById(id);
+
+function colour(name, probe = list) {
+  const element = document.createElement("span"); // resolves light-dark()
+  element.style.color = `var(${name})`;
+  probe.append(element);
+  const found = getComputedStyle(element).color;
+  element.remove();
+  return found;
+}
+
+// Reading
+
+async function read() {
+  if (busy) return;
+  busy = true;
+  try {
+    for (let wanted = null; wanted !== asked; ) {
+      wanted = asked;
+      const old = !timeline || Date.now() - told > 30_000; // money rises with time, and the band hardly moves
+      const [metrics, story] = await Promise.all([ask("GET", `/v1/jobs/${job}/metrics?after=${next}`), old && ask("GET", `/v1/jobs/${job}/timeline`)]);
+      if (!metrics.ok) return;
+      if (story.ok) {
+        timeline = await story.json();
+        told = Date.now();
+      }
+      const found = await metrics.json();
+      points = points.filter((each) => each.step <= next).concat(found.points);
+      next = found.next;
+      draw();
+    }
+  } catch { // the stream says that the server is away; the next pulse reads again
+  } finally {
+    busy = false;
+  }
+}
+
+function pulse() {
+  const { step, committed, state } = by("job-pulse").dataset;
+  const now = `${step} ${committed} ${state}`;
+  if (now === asked) return;
+  asked = now;
+  read();
+}
+
+// What is drawn
+
+const overTime = () => by("chart-x").value === "time";
+const span = () => Math.max(1, Math.round(1.0965 ** Number(by("chart-smooth").value))); // 1 to about 10,000 steps
+
+function smoothed(weight) {
+  let mean = 0, sum = 0, before = points[0]?.step - 1;
+  return points.map(({ step, values }) => {
+    if (values.loss === undefined) return null;
+    const keep = weight ** (step - before); // points are means over the steps since the one before
+    before = step;
+    mean = keep * mean + (1 - keep) * values.loss;
+    sum = keep * sum + (1 - keep);
+    return mean / sum;
+  });
+}
+
+function times() { // a message has several points, and came with the last: those before it were as much earlier as their steps took
+  const found = points.map((each) => each.at_ms);
+  for (let at = points.length - 2; at >= 0; at--) {
+    if (points[at].at_ms !== points[at + 1].at_ms) continue;
+    const took = (points[at + 1].step - points[at].step) * (points[at + 1].values.seconds_per_step ?? 0) * 1000;
+    found[at] = found[at + 1] - took;
+  }
+  for (let at = 1; at < found.length; at++) found[at] = Math.max(found[at], found[at - 1] + 1);
+  return found;
+}
+
+function dollars() {
+  const spent = timeline?.spent ?? [];
+  let at = 0;
+  return times().map((at_ms) => {
+    while (at < spent.length && spent[at].at_ms <= at_ms) at++;
+    const [one, other] = [spent[at - 1], spent[at]];
+    if (!one || !other) return one?.usd ?? null;
+    return one.usd + (other.usd - one.usd) * (at_ms - one.at_ms) / (other.at_ms - one.at_ms);
+  });
+}
+
+function column(name) {
+  if (name === "smoothed") return smoothed(1 - 1 / span());
+  if (name === "dollars") return dollars();
+  return points.map(({ values }) => values[name] ?? null);
+}
+
+function xs() {
+  if (!overTime()) return points.map((each) => each.step);
+  return times().map((each) => each / 1000);
+}
+
+function groups() {
+  const names = new Set(points.flatMap(({ values }) => Object.keys(values)));
+  if (names.has("loss")) names.add("smoothed");
+  if (timeline?.spent?.length > 1) names.add("dollars");
+  const known = new Set([...HIDDEN, ...GROUPS.flatMap((each) => each.of)]);
+  const others = [...names].filter((name) => !known.has(name)).sort().map((name) => ({ title: name, of: [name] }));
+  return [...GROUPS, ...others].map((each) => ({ ...each, of: each.of.filter((name) => names.has(name)) })).filter((each) => each.of.length);
+}
+
+function figure(value, digits = 5) {
+  if (value == null) return "–";
+  const short = +value.toPrecision(digits), size = Math.abs(short);
+  return size >= 1e5 || (size && size < 1e-3) ? short.toExponential() : String(short);
+}
+
+function draw() {
+  const x = xs(), found = groups();
+  by("chart-none").hidden = points.length > 0;
+  const shape = JSON.stringify([found.map((each) => each.of), overTime(), by("chart-log").checked]);
+  if (list.dataset.shape !== shape) build(found, shape);
+  for (const chart of charts) {
+    let columns = chart.group.of.map(column);
+    if (chart.log) columns = columns.map((values) => values.map((value) => (value > 0 ? value : null)));
+    chart.plot.setData([x, ...columns], false);
+  }
+  zoomTo(range);
+  if (by("chart-table").open) table();
+}
+
+function build(found, shape) {
+  charts.forEach((each) => each.plot.destroy());
+  list.replaceChildren();
+  list.dataset.shape = shape;
+  charts = found.map(chartOf);
+}
+
+function chartOf(group) {
+  const box = document.createElement("figure"), head = document.createElement("figcaption"), place = document.createElement("div");
+  box.className = group.large ? "chart large" : "chart";
+  head.append(Object.assign(document.createElement("b"), { textContent: group.title }));
+  const shown = group.of.map((name, at) => {
+    const entry = document.createElement("span"), value = document.createElement("span"), swatch = document.createElement("i");
+    entry.className = "entry";
+    swatch.style.borderTop = `3px ${at % 2 && !group.large ? "dashed" : "solid"} ${colour(lineOf(name, at))}`;
+    value.className = "value";
+    entry.append(swatch, group.of.length > 1 ? ` ${reduced[name] ?? name} ` : "", value);
+    group.large ? head.firstChild.after(entry) : head.append(entry); // what counts most is drawn last, and named first
+    return value;
+  });
+  if (group.band && timeline?.bands?.length) head.append(Object.assign(document.createElement("span"), { className: "entry others", textContent: others() }));
+  const where = Object.assign(document.createElement("span"), { className: "where" });
+  head.append(where);
+  place.tabIndex = 0;
+  place.setAttribute("role", "img");
+  place.className = "plot";
+  box.append(head, place);
+  list.append(box);
+  const log = Boolean(group.log && by("chart-log").checked);
+  const grid = { stroke: colour("--line"), width: 1 }, text = colour("--muted");
+  const axis = { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif" };
+  const chart = { group, log, place };
+  const plot = new uPlot({
+    width: Math.max(200, box.clientWidth), height: group.large ? 280 : 180,
+    legend: { show: false },
+    cursor: { y: false, sync: { key: "job", scales: ["x", null], setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
+    scales: { x: { time: overTime() }, y: { distr: log ? 3 : 1, range: log ? undefined : (_, low, high) => bounds(low, high, group) } },
+    axes: [{ ...axis, size: 32, space: 76, values: (u, splits) => overTime() ? clocks(u, splits) : splits.map((value) => Number.isInteger(value) ? value.toLocaleString() : "") },
+      { ...axis, size: 64, values: (_, splits) => splits.map((value) => (value == null ? "" : figure(value, 3))) }],
+    series: [{}, ...group.of.map((name, at) => ({
+      label: name, stroke: colour(lineOf(name, at)), spanGaps: true, dash: group.large ? [] : DASHES[at % DASHES.length],
+      width: name === "held_out_loss" ? 2.5 : THIN[name] ? 1 : 1.8, points: { show: name.startsWith("held_out") ? true : undefined, size: 6, fill: colour(lineOf(name, at)) },
+    }))],
+    hooks: {
+      setCursor: [(u) => legend(u, chart, shown, where)],
+      setData: [(u) => legend(u, chart, shown, where)],
+      setSelect: [(u) => { if (u.select.width > 3) zoomTo([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]); u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); }],
+      drawClear: group.band ? [bandOf] : [],
+    },
+  }, [[], ...group.of.map(() => [])], place);
+  plot.over.addEventListener("dblclick", () => zoomTo(null));
+  place.addEventListener("keydown", (event) => keys(event, chart));
+  return Object.assign(chart, { plot });
+}
+
+function clocks({ scales: { x } }, splits) {
+  const shown = x.max - x.min;
+  const style = shown > 2 * 86400 ? { month: "2-digit", day: "2-digit", hour: "2-digit" } : { hour: "2-digit", minute: "2-digit", ...(shown < 900 && { second: "2-digit" }) };
+  const format = new Intl.DateTimeFormat(undefined, { ...style, hourCycle: "h23" });
+  return splits.map((value) => format.format(value * 1000));
+}
+
+const lineOf = (name, at) => THIN[name] ?? (name === "held_out_loss" ? "--series-1" : name === "smoothed" ? "--series-2" : COLOURS[at % COLOURS.length]);
+
+function bounds(low, high, group) {
+  if (low == null) return [0, 1];
+  if (group.zero) low = Math.min(0, low);
+  for (const band of group.band ? timeline?.bands ?? [] : []) [low, high] = [Math.min(low, band.low), Math.max(high, band.high)];
+  const room = (high - low || Math.abs(high) || 1) * 0.05;
+  return [group.zero && low === 0 ? 0 : low - room, high + room];
+}
+
+const others = () => "shaded: most machines, " + timeline.bands.map((each) => `${each.gpu || "CPU"} ${figure(each.low, 3)} to ${figure(each.high, 3)}`).join(", ");
+
+function bandOf(u) { // how fast most machines of its kind are at such work
+  const bands = timeline?.bands ?? [];
+  if (!bands.length) return;
+  u.ctx.save();
+  u.ctx.beginPath();
+  u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  u.ctx.clip();
+  u.ctx.fillStyle = colour("--band");
+  for (const { low, high } of bands) {
+    const top = u.valToPos(high, "y", true);
+    u.ctx.fillRect(u.bbox.left, top, u.bbox.width, Math.max(2, u.valToPos(low, "y", true) - top));
+  }
+  u.ctx.restore();
+}
+
+function legend(u, chart, shown, where) {
+  const at = u.cursor.idx ?? u.data[0].length - 1;
+  shown.forEach((place, number) => {
+    const values = u.data[number + 1];
+    let from = at;
+    while (from > 0 && values[from] == null) from--; // what is measured at intervals: the last that was
+    write(place, figure(values[from]));
+  });
+  const point = points[at];
+  write(where, point ? `step ${point.step.toLocaleString()}` : "");
+  const words = chart.group.of.map((name, number) => `${reduced[name] ?? name} ${shown[number].textContent}`).join(", ");
+  chart.place.setAttribute("aria-label", `${chart.group.title}: ${where.textContent}, ${words}. Arrow keys move, plus and minus zoom.`);
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// Zoom: of all at once
+
+function zoomTo(wanted) {
+  const x = xs();
+  if (!x.length) return;
+  const first = x[0], last = x[x.length - 1];
+  range = wanted && wanted[1] > wanted[0] ? [Math.max(first, wanted[0]), Math.min(last, wanted[1])] : null;
+  if (range && (range[1] <= range[0] || (range[0] <= first && range[1] >= last))) range = null;
+  const [min, max] = range ?? [first, last > first ? last : first + 1];
+  charts.forEach(({ plot }) => plot.setScale("x", { min, max }));
+}
+
+function zoom(factor, middle) {
+  const { min, max } = charts[0].plot.scales.x, centre = middle ?? (min + max) / 2;
+  zoomTo([centre - (centre - min) * factor, centre + (max - centre) * factor]);
+}
+
+function keys(event, { plot, place }) {
+  const x = plot.data[0], at = plot.cursor.idx ?? x.length - 1;
+  const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, PageUp: at - 20, PageDown: at + 20, Home: 0, End: x.length - 1 };
+  if (event.key in moves) {
+    const to = Math.min(x.length - 1, Math.max(0, moves[event.key]));
+    plot.setCursor({ left: plot.valToPos(x[to], "x"), top: plot.over.clientHeight / 2 }, true, true);
+    write(by("chart-said"), place.getAttribute("aria-label").split(". Arrow")[0]);
+  } else if (event.key === "+" || event.key === "=") zoom(0.5, x[at]);
+  else if (event.key === "-") zoom(2, x[at]);
+  else if (event.key === "0" || event.key === "Escape") zoomTo(null);
+  else return;
+  event.preventDefault();
+}
+
+// The same as a table
+
+function table() {
+  const names = [...new Set(points.flatMap(({ values }) => Object.keys(values)))];
+  const place = by("chart-table").querySelector("div"), every = Math.max(1, Math.ceil(points.length / 200));
+  const meaning = Object.fromEntries([...document.querySelectorAll("#chart-meaning dt")].map((each) => [each.textContent, each.nextElementSibling.textContent]));
+  const made = document.createElement("table"), head = made.createTHead().insertRow(), body = made.createTBody();
+  for (const name of ["step", ...names]) head.append(Object.assign(document.createElement("th"), { textContent: name, scope: "col", className: "num", title: meaning[name] ?? "" }));
+  points.filter((each, at) => at % every === 0 || at === points.length - 1).reverse().forEach(({ step, values }) => {
+    const row = body.insertRow();
+    for (const value of [step.toLocaleString(), ...names.map((name) => figure(values[name]))]) Object.assign(row.insertCell(), { textContent: value, className: "num" });
+  });
+  place.replaceChildren(made);
+}
+
+// Controls
+
+function redraw() {
+  list.dataset.shape = "";
+  if (points.length) draw();
+}
+by("chart-x").addEventListener("change", () => { range = null; draw(); });
+by("chart-log").addEventListener("change", () => draw());
+by("chart-smooth").addEventListener("input", () => { said(); requestAnimationFrame(draw); });
+by("chart-table").addEventListener("toggle", () => by("chart-table").open && table());
+document.querySelectorAll("[data-zoom]").forEach((each) => each.addEventListener("click", () => {
+  if (charts.length) ({ in: () => zoom(0.5), out: () => zoom(2), all: () => zoomTo(null) })[each.dataset.zoom]();
+}));
+const said = () => write(by("chart-smooth-out"), span() === 1 ? "1 step" : `${span().toLocaleString()} steps`);
+window.addEventListener("theme", redraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+new ResizeObserver(() => charts.forEach(({ plot, place, group }) => plot.setSize({ width: Math.max(200, place.clientWidth), height: group.large ? 280 : 180 }))).observe(list);
+for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+said();
+pulse();

@@ -1,0 +1,319 @@
+"""The screen of a job: it shows what the job is and did, says nothing that its text could make into markup, and acts as the API does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gangline.core.errors import NotFound
+from gangline.core.views import JobView
+from gangline.service.jobs import query, steer
+from gangline.service.jobs.lists.labels import change_labels, labels_of
+from gangline.service.retention.removal import remove
+from gangline.web.job.offered import offered_actions
+from gangline.web.job.settings import spec_rows
+from gangline.web.job.sight import EVENTS_SHOWN, OFTEN, PICTURES_SHOWN, SELDOM, JobScreen, look_at
+from gangline.web.live.feed import Changes
+from tests.service.conftest import PROJECT, Service
+from tests.service.jobs.test_extend import ended
+from tests.service.jobs.test_follow import print_log
+from tests.service.jobs.test_samples import commit
+from tests.service.test_rules import beat
+from tests.service.web.conftest import Browser
+
+SignedIn = Callable[[str], Browser]
+HOSTILE = "<script>alert('\"&x')</script>"
+
+
+def view(service: Service, job: str) -> JobView:
+    return query.job(service.deployment, PROJECT, job, service.now_ms)
+
+
+def moved(browser: Browser, path: str, **fields: Any) -> str:
+    """The job whose screen a form leads to."""
+    answer = browser.post(path, **fields)
+    assert answer.status_code == 204, answer.text
+    return answer.headers["hx-redirect"].removeprefix("/jobs/")
+
+
+# What it shows
+
+
+def test_the_screen_has_the_sentence_the_figures_the_timeline_and_the_settings_that_differ(
+    page: Service, signed_in: SignedIn
+) -> None:
+    job = ended(page, 40, 90, rank=8)
+    shown = signed_in("viewer").get(f"/jobs/{job}")
+    assert shown.status_code == 200
+    assert view(page, job).verdict in shown.text
+    for anchor in ("timeline", "charts", "pictures", "attempts", "checkpoints", "files", "log", "events", "spec"):
+        assert f'<section id="{anchor}"' in shown.text and f'href="#{anchor}"' in shown.text
+    changed, rest = shown.text.split('id="spec-rest"')
+    assert "<code>rank</code>" in changed and "<code>alpha</code>" in rest
+    assert "node-a" in shown.text and 'class="job-timeline"' in shown.text  # of the timeline
+    assert " style=" not in shown.text and "<style" not in shown.text
+
+
+def test_a_viewer_is_offered_nothing_to_do_and_a_member_what_the_job_allows(page: Service, signed_in: SignedIn) -> None:
+    job = page.submit()
+    seen, steered = (signed_in(role).get(f"/jobs/{job}").text for role in ("viewer", "member"))
+    for offer in ('"action": "pause"', 'data-opens="labels"', 'id="dialog-clone"'):
+        assert offer in steered and offer not in seen
+    assert '"action": "save"' not in steered  # no node works on it
+    assert signed_in("viewer").get("/jobs/job-of-nobody").status_code == 404
+
+
+@pytest.mark.parametrize("role", ["viewer", "member"])
+def test_hostile_text_is_shown_as_text(page: Service, signed_in: SignedIn, role: str) -> None:
+    job = page.submit(prompt=HOSTILE, sample_prompts=(HOSTILE,), output_name="x")
+    node = page.join(name=HOSTILE)
+    page.claim(node)
+    steer.cancel(page.deployment, job, page.now_ms)
+    change_labels(page.deployment, job, {"team": HOSTILE})
+    page.execute("UPDATE job SET name = '<script>alert(1)</script>', because = '<script>alert(2)</script>'")
+    page.execute("UPDATE attempt SET because = '<script>alert(3)</script>'")
+    page.execute("UPDATE event SET because = '<script>alert(4)</script>'")
+    browser, other = signed_in(role), page.submit()
+    for path in (f"/jobs/{job}", f"/jobs/{job}/events", f"/jobs/{job}/diff?with={other}", f"/jobs/{other}/diff"):
+        shown = browser.get(path)
+        assert shown.status_code == 200 and "alert(" in shown.text
+        assert "<script>alert" not in shown.text and "alert('\"" not in shown.text
+
+
+def test_the_newest_events_are_on_the_screen_and_all_of_them_on_a_page(page: Service, signed_in: SignedIn) -> None:
+    job = page.submit()
+    for _ in range(EVENTS_SHOWN // 2 + 1):
+        steer.pause(page.deployment, job, page.now_ms)
+        steer.resume(page.deployment, job, page.now_ms)
+    browser = signed_in("viewer")
+    screen, whole = browser.get(f"/jobs/{job}").text, browser.get(f"/jobs/{job}/events").text
+    assert "<b>submitted</b>" not in screen and f'href="/jobs/{job}/events"' in screen
+    assert "<b>submitted</b>" in whole and whole.count("<b>paused</b>") == EVENTS_SHOWN // 2 + 1
+
+
+def test_a_file_is_reached_by_an_address_that_does_not_expire(page: Service, signed_in: SignedIn) -> None:
+    job = ended(page, 40)
+    browser, (file, *_) = signed_in("viewer"), query.artifacts_of(page.deployment, PROJECT, job, page.now_ms)
+    assert f'href="/jobs/{job}/files/{file.path}"' in browser.get(f"/jobs/{job}").text
+    for _ in range(2):
+        answer = browser.get(f"/jobs/{job}/files/{file.path}")
+        assert answer.status_code == 303
+        assert page.http.get(answer.headers["location"]).is_success
+        page.wait(30 * 86_400 // 2 - 1)  # sessions last longer, signed addresses do not
+    assert browser.get(f"/jobs/{job}/files/other.bin").status_code == 404
+
+
+def test_pictures_stand_apart_from_results_the_newest_first(page: Service, signed_in: SignedIn) -> None:
+    job = ended(page, 40)
+    (attempt,) = view(page, job).attempts
+    for step in range(1, PICTURES_SHOWN + 2):
+        path = f"samples/step-{step:06d}/prompt-00-seed-1.png"
+        page.execute(f"INSERT INTO artifact VALUES ('{job}', '{path}', '{attempt.id}', 'k{step}', 1, '0', 0)")
+    seen = look_at(page.deployment, PROJECT, job, page.now_ms)
+    assert not [file.path for file in seen.files if file.path.startswith("samples/")] and seen.files
+    assert [int(picture.path[13:19]) for picture in seen.pictures] == list(range(PICTURES_SHOWN + 1, 1, -1))
+    shown = signed_in("viewer").get(f"/jobs/{job}").text
+    assert f"All {PICTURES_SHOWN + 1} pictures" in shown and f'href="/jobs/{job}/pictures"' in shown
+
+
+def test_the_files_of_a_checkpoint_are_listed_with_their_addresses(page: Service, signed_in: SignedIn) -> None:
+    job = ended(page, 40)
+    found = signed_in("viewer").part(f"/jobs/{job}/checkpoints/40")
+    assert "weights.safetensors" in found.text and "signature=" in found.text
+    assert signed_in("viewer").part(f"/jobs/{job}/checkpoints/41").status_code == 404
+
+
+def test_two_jobs_are_compared_by_id_and_by_name(page: Service, signed_in: SignedIn) -> None:
+    one, other = page.submit(rank=8), page.submit(rank=16)
+    page.execute(f"UPDATE job SET name = 'sixteen' WHERE id = '{other}'")
+    browser = signed_in("viewer")
+    by_id, by_name = (browser.get(f"/jobs/{one}/diff?with={named}").text for named in (other, "sixteen"))
+    for shown in (by_id, by_name):
+        assert "<code>rank</code>" in shown and "<td>8</td><td>16</td>" in shown and "sixteen" in shown
+    assert browser.get(f"/jobs/{one}/diff?with=nothing").status_code == 404
+    page.execute("UPDATE job SET name = 'sixteen'")
+    assert browser.part(f"/jobs/{one}/diff?with=sixteen").json()["detail"] == "several jobs are called sixteen"
+
+
+# What is done
+
+
+def test_labels_are_set_and_removed_and_others_that_came_meanwhile_stay(page: Service, signed_in: SignedIn) -> None:
+    job, browser = page.submit(), signed_in("member")
+    change_labels(page.deployment, job, {"team": "a", "old": ""})
+    change_labels(page.deployment, job, {"meanwhile": "b"})
+    answer = browser.post(f"/jobs/{job}/labels", before="team=a\nold", labels="team = vision\n\nalone")
+    assert "changed" in answer.headers["hx-trigger"]
+    assert labels_of(page.deployment, job) == {"team": "vision", "alone": "", "meanwhile": "b"}
+    assert browser.post(f"/jobs/{job}/labels", before="", labels="Not A Key=1").status_code == 422
+
+
+def test_a_job_is_retried_from_its_beginning_from_its_newest_and_from_a_chosen_checkpoint(
+    page: Service, signed_in: SignedIn
+) -> None:
+    job, browser = ended(page, 40, 90), signed_in("member")
+    begun = {begin: moved(browser, f"/jobs/{job}/retry", **{"from": begin}) for begin in ("", "newest", "40")}
+    assert [view(page, made).summary.committed_step for made in begun.values()] == [0, 90, 40]
+    assert view(page, begun[""]).summary.owner is not None
+    assert browser.post(f"/jobs/{begun['']}/retry").status_code == 422  # it waits
+
+
+def test_an_extension_is_shown_before_it_is_submitted(page: Service, signed_in: SignedIn) -> None:
+    job, browser = ended(page, 90, schedule="cosine"), signed_in("member")
+    shown = browser.part(f"/jobs/{job}/extension?steps=150&schedule=keep")
+    assert "continues from step 90" in shown.text and "stays what it was at the last" in shown.text
+    made = moved(browser, f"/jobs/{job}/extend", steps="150", schedule="keep")
+    assert view(page, made).summary.steps == 150
+    wrong = browser.post(f"/jobs/{job}/extend", steps="many", schedule="keep")
+    assert wrong.status_code == 422 and wrong.json()["detail"].startswith("steps: must be")
+
+
+def test_a_clone_is_shown_before_it_is_submitted(page: Service, signed_in: SignedIn) -> None:
+    job, browser = page.submit(rank=8), signed_in("member")
+    shown = browser.post(f"/jobs/{job}/clone/plan", name="", settings="rank=16\n")
+    assert "<td>8</td><td>16</td>" in shown.text and "It would wait" in shown.text
+    made = view(page, moved(browser, f"/jobs/{job}/clone", name="sixteen", settings="rank=16"))
+    assert (made.summary.name, made.spec["rank"]) == ("sixteen", 16)
+    for path in (f"/jobs/{job}/clone/plan", f"/jobs/{job}/clone"):
+        wrong = browser.post(path, settings="rankk=16")
+        assert wrong.status_code == 422 and wrong.json()["hint"] == "did you mean rank?"
+
+
+def test_a_checkpoint_is_pinned_and_unpinned(page: Service, signed_in: SignedIn) -> None:
+    job, browser = ended(page, 40), signed_in("member")
+    for act, kept in (("pin", 1), ("unpin", 0)):
+        assert browser.post(f"/jobs/{job}/checkpoints/40/{act}").status_code == 204
+        assert page.store.load("checkpoints_of_job", job=job)[0]["pinned"] == kept
+        assert f"/checkpoints/40/{'un' * kept}pin" in browser.get(f"/jobs/{job}").text
+
+
+def test_what_goes_with_a_job_is_shown_before_it_is_deleted(page: Service, signed_in: SignedIn) -> None:
+    job, browser = ended(page, 40), signed_in("member")
+    assert "checkpoints: 1 file" in browser.part(f"/jobs/{job}/removal").text
+    assert browser.post(f"/jobs/{job}/delete").headers["hx-redirect"] == "/"
+    assert browser.get(f"/jobs/{job}").status_code == 404
+
+
+def test_a_job_that_has_not_ended_is_not_deleted(page: Service, signed_in: SignedIn) -> None:
+    job, browser = page.submit(), signed_in("member")
+    assert browser.post(f"/jobs/{job}/delete").status_code == 422 and page.state(job) == "queued"
+
+
+def names(job: JobView, *, keeps: bool = False) -> list[str]:
+    return [each.name for each in offered_actions(job, keeps=keeps)]
+
+
+def test_what_is_offered_is_what_the_job_allows(page: Service) -> None:
+    job = page.submit(sample_prompts=("a dog",))
+    assert names(view(page, job)) == ["pause", "clone", "cancel"]
+    assert names(view(page, job), keeps=True) == ["finish", "sample", "pause", "clone", "cancel"]
+    node = page.join()
+    page.claim(node)
+    assert names(view(page, job)) == ["finish", "sample", "save", "pause", "clone", "cancel"]
+    page.ask("POST", f"/v1/jobs/{job}/save")
+    assert "save" not in names(view(page, job))  # it is asked already
+    other = page.submit()
+    steer.pause(page.deployment, other, page.now_ms)
+    assert names(view(page, other)) == ["resume", "clone", "cancel"]
+    steer.cancel(page.deployment, other, page.now_ms)
+    assert names(view(page, other)) == ["retry", "clone", "delete"]
+    assert names(view(page, other), keeps=True) == ["extend", "retry", "clone", "delete"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_nothing_that_is_offered_is_refused_for_the_state_of_the_job(
+    page: Service, signed_in: SignedIn, keeps: bool
+) -> None:
+    browser, node = signed_in("member"), page.join()
+    for action in ("finish", "sample", "save", "pause", "cancel"):
+        job = page.submit(sample_prompts=("a dog",), priority=1)
+        training = page.claim(node)
+        if keeps:
+            commit(page, node, training, 10)
+        assert action in names(view(page, job), keeps=keeps)
+        assert browser.post("/jobs/actions", job=job, action=action).status_code == 204
+        steer.cancel(page.deployment, job, page.now_ms)
+        page.wait(60)
+        page.tick()
+
+
+# What follows it
+
+
+def test_a_stream_sends_what_a_heartbeat_changed_and_no_more(page: Service) -> None:
+    job, node = page.submit(), page.join()
+    hold = page.claim(node).hold
+    screen = JobScreen(PROJECT, job, may=True)
+    assert screen.is_about(Changes(frozenset({job}))) and not screen.is_about(
+        Changes(frozenset({"other"}), listed=True)
+    )
+    first = screen.refresh(page.deployment, None)
+    assert all(f'id="job-{name}"' in first for name in (*OFTEN, *SELDOM))
+    assert first.count('hx-swap-oob="outerMorph"') == len(OFTEN + SELDOM)
+    assert screen.refresh(page.deployment, Changes(frozenset({job}))) == ""
+    beat(page, node, hold, step=7)
+    again = screen.refresh(page.deployment, Changes(frozenset({job})))
+    assert "7/100" in again and 'id="job-pulse"' in again
+    assert 'id="job-events"' not in again and 'id="job-timeline"' not in again and 'id="job-checkpoints"' not in again
+    assert "7/100" in screen.whole() and 'id="job-events"' in screen.whole()
+
+
+def test_the_stream_of_a_viewer_offers_nothing(page: Service) -> None:
+    job = page.submit()
+    sent = {may: JobScreen(PROJECT, job, may=may).refresh(page.deployment, None) for may in (False, True)}
+    assert "hx-post" in sent[True] and "hx-post" not in sent[False]
+
+
+def test_the_screen_of_a_deleted_job_ends(page: Service) -> None:
+    job = page.submit()
+    screen = JobScreen(PROJECT, job, may=True)
+    screen.refresh(page.deployment, None)
+    steer.cancel(page.deployment, job, page.now_ms)
+    remove(page.deployment, job, page.now_ms)
+    with pytest.raises(NotFound):
+        screen.refresh(page.deployment, None)
+
+
+def test_the_page_and_the_stream_have_the_same_parts(page: Service, signed_in: SignedIn) -> None:
+    job = ended(page, 40)
+    shown = signed_in("member").get(f"/jobs/{job}").text
+    screen = JobScreen(PROJECT, job, may=True)
+    sent = screen.refresh(page.deployment, None).replace(' hx-swap-oob="outerMorph"', "")
+    for name in ("head", "progress", "attempts", "checkpoints"):
+        part = sent[sent.index(f'<div id="job-{name}"') :]
+        assert part[: part.index("</div>")] in shown
+
+
+# The log
+
+
+def test_parts_of_a_log_before_and_after_a_position_are_all_of_it(service: Service) -> None:
+    job, first, second = service.submit(), service.join("node-a"), service.join("node-b")
+    print_log(service, first, service.claim(first).hold, ["one\n", "two\n", "three\n"])
+    service.wait(60)
+    service.tick()
+    print_log(service, second, service.claim(second).hold, ["four\n"])
+
+    def read(**at: str) -> str:
+        answer = service.ask("GET", f"/v1/jobs/{job}/logs", params=at)
+        assert answer.status_code == 200
+        return answer.json()["text"]
+
+    assert [(each.fencing, each.bytes) for each in query.log_extents(service.deployment, job)] == [(1, 14), (2, 5)]
+    assert read(after="1.4", before="1.8") == "two\n"
+    assert read(before="1.8") + read(after="1.8", before="2.0") + read(after="2.0") == read()
+    assert read(after="1.0", before="2.0") == "one\ntwo\nthree\n"
+    assert service.ask("GET", f"/v1/jobs/{job}/logs", params={"before": "x"}).status_code == 404
+
+
+# The spec
+
+
+def test_settings_that_somebody_changed_stand_first_beside_their_defaults(service: Service) -> None:
+    job = service.submit(rank=8, learning_rate=5e-5)
+    rows = spec_rows(view(service, job).spec)
+    first = [row.name for row in rows if row.changed]
+    assert first == [row.name for row in rows[: len(first)]]
+    assert {"base", "photos", "prompt", "rank", "learning_rate", "steps"} <= set(first) and "alpha" not in first
+    assert next((row.value, row.default) for row in rows if row.name == "rank") == ("8", "16")
+    assert next(row.value for row in rows if row.name == "photos") == "1 file"

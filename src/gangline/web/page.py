@@ -23,7 +23,7 @@ ROUTERS = (
     assets.router,
     session.router,
     job_list.router,
-job_actions.router,
+    job_actions.router,
     job.router,
     *(fleet.router, fleet.of_providers, fleet_acts.router, fleet_acts.of_providers),
     queue.router,

@@ -8,7 +8,7 @@ import pytest
 from gangline.core.specs.fields import Needs
 from gangline.service.fleet import operating
 from gangline.web.queue.followed import QueueScreen, QueueSeen
-from gangline.web.queue.helps import step_of
+from gangline.web.queue.helps import help_step
 from tests.service.conftest import Service
 from tests.service.fleet.test_pools import add, look
 from tests.service.web.conftest import Browser
@@ -81,7 +81,7 @@ def test_a_pool_that_would_help_is_resumed_and_raised_from_the_queue(
     ],
 )
 def test_what_the_page_can_do_is_something_to_press(sentence: str, label: str, leads_to: str) -> None:
-    step = step_of(sentence)
+    step = help_step(sentence)
     assert (step.label, step.post or step.link) == (label, leads_to)
     assert sentence.startswith(step.says) and "gangline" not in step.says
 
@@ -94,7 +94,7 @@ def test_every_sentence_of_the_queue_has_a_step(page: Service) -> None:
     page.submit()
     operating.quarantine(page.deployment, node, page.now_ms, lasts_s=60, stop=False)
     groups = page.ask("GET", "/v1/queue").json()["groups"]
-    steps = [step_of(sentence) for group in groups for sentence in group["helps"]]
+    steps = [help_step(sentence) for group in groups for sentence in group["helps"]]
     assert {step.label for step in steps} == {"Change the budget", "Release"}
 
 

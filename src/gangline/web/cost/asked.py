@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, cast, get_args
 from zoneinfo import ZoneInfo
 
 from annotated_types import MaxLen
@@ -25,7 +25,7 @@ SPANS: Mapping[Days, str] = {
 }
 assert set(SPANS) == set(get_args(Days)), "every span says what it is"
 KEYS: tuple[CostKey, ...] = get_args(CostKey)
-Text = Annotated[str, Query(), MaxLen(60)]
+CostText = Annotated[str, Query(), MaxLen(60)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,18 +83,16 @@ def _midnight_ms(day: date | None, zone: ZoneInfo, after: int = 0) -> int | None
 
 
 async def _asked(
-    by: Text = "day",
-    days: Text = "30",
-    zone: Text = "",
+    by: CostText = "day",
+    days: CostText = "30",
+    zone: CostText = "",
     first: Annotated[str, Query(alias="from"), MaxLen(60)] = "",
     last: Annotated[str, Query(alias="to"), MaxLen(60)] = "",
     gangline_zone: Annotated[str, Cookie(max_length=60)] = "",
 ) -> AskedCosts:
-    by_default: CostKey = "day"
-    days_default: Days = "30"
     return AskedCosts(
-        by=next((each for each in KEYS if each == by), by_default),
-        days=next((each for each in SPANS if each == days), days_default),
+        by=cast(CostKey, by) if by in KEYS else "day",
+        days=cast(Days, days) if days in SPANS else "30",
         zone=zone.strip() or _known_zone(gangline_zone),
         first=first.strip(),
         last=last.strip(),
@@ -109,4 +107,4 @@ def _known_zone(name: str) -> str:
         return "UTC"
 
 
-Asked = Annotated[AskedCosts, Depends(_asked)]
+CostsAsked = Annotated[AskedCosts, Depends(_asked)]

@@ -28,7 +28,7 @@ assert set(SAYS) == set(CAUSES), "every cause says what it is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class BarPiece:
     """A cause's part of a bar. `begin` and `length` are percents of the row, or pixels of the chart."""
 
     cause: Cause
@@ -46,7 +46,7 @@ class DayBar:
     usd: float
     left: float
     width: float
-    pieces: tuple[Piece, ...]
+    pieces: tuple[BarPiece, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,12 @@ def chart_of_days(rows: Sequence[CostRow], first: str | None = None, last: str |
     )
 
 
-def row_bar(row: CostRow, most: float) -> tuple[Piece, ...]:
+def row_bar(row: CostRow, most: float) -> tuple[BarPiece, ...]:
     """Return the bar of a row, in percent of the row that cost most. Credits are not drawn."""
-    pieces, begin = list[Piece](), 0.0
+    pieces, begin = list[BarPiece](), 0.0
     for cause, usd in _drawn(row):
         if usd > 0 and most > 0:
-            pieces.append(Piece(cause=cause, usd=usd, begin=100 * begin / most, length=100 * usd / most))
+            pieces.append(BarPiece(cause=cause, usd=usd, begin=100 * begin / most, length=100 * usd / most))
             begin += usd
     return tuple(pieces)
 
@@ -102,11 +102,11 @@ def most_of(rows: Iterable[CostRow]) -> float:
     return max((_sum(row, above=True) for row in rows), default=0.0)
 
 
-def _stacked(row: CostRow | None, highest: float, scale: float) -> tuple[Piece, ...]:
-    pieces, above, below = list[Piece](), 0.0, 0.0
+def _stacked(row: CostRow | None, highest: float, scale: float) -> tuple[BarPiece, ...]:
+    pieces, above, below = list[BarPiece](), 0.0, 0.0
     for cause, usd in _drawn(row) if row else ():
         top = above + usd if usd > 0 else below
-        pieces.append(Piece(cause=cause, usd=usd, begin=(highest - top) * scale, length=abs(usd) * scale))
+        pieces.append(BarPiece(cause=cause, usd=usd, begin=(highest - top) * scale, length=abs(usd) * scale))
         above, below = (above + usd, below) if usd > 0 else (above, below + usd)
     return tuple(pieces)
 

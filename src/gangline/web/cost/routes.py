@@ -17,8 +17,8 @@ from gangline.core.reports.days import parse_zone
 from gangline.service.access import projects
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.budgets import budgets
-from gangline.service.reports.costs import costs, interruptions
-from gangline.web.cost.asked import KEYS, SPANS, Asked, AskedCosts, as_moment
+from gangline.service.reports.costs import costs, count_interruptions
+from gangline.web.cost.asked import KEYS, SPANS, AskedCosts, CostsAsked, as_moment
 from gangline.web.cost.drawn import HEIGHT, SAYS, Chart, chart_of_days, most_of, row_bar
 from gangline.web.frame.forms import Sent
 from gangline.web.frame.routes import SlowPageRoute, like, page_router, part, screen
@@ -52,7 +52,7 @@ class ShownCosts:
 
 
 @of_many_lines.get("/cost", **like("GET /v1/costs", "GET /v1/budgets"))
-def show_costs(deployment: ThisDeployment, now: Now, look: Looking, scope: Scope, asked: Asked) -> Response:
+def costs_screen(deployment: ThisDeployment, now: Now, look: Looking, scope: Scope, asked: CostsAsked) -> Response:
     """Show what the chosen days cost, on what, and which budgets there are."""
     shown = _shown(deployment, scope, asked, now)
     rows = shown_rows(shown.found)
@@ -79,7 +79,7 @@ def export_costs(
     deployment: ThisDeployment,
     now: Now,
     scope: Scope,
-    asked: Asked,
+    asked: CostsAsked,
     form: Annotated[Format, Query(alias="format")] = "csv",
 ) -> Response:
     """Download the costs as CSV, or as JSON as the API has them."""
@@ -115,7 +115,7 @@ def _shown(deployment: Deployment, project: str | None, asked: AskedCosts, now_m
     )
     return ShownCosts(
         found=found,
-        interruptions=interruptions(deployment, project, **span),
+        interruptions=count_interruptions(deployment, project, **span),
         chart=chart_of_days(found.rows, first, last) if asked.by == "day" else None,
         digits=6 if abs(found.usd) < FEW_USD else 4,
         causes=tuple(found.parts),

@@ -75,25 +75,25 @@ def act_on_nodes(deployment: ThisDeployment, now: Now, _: Operator, sent: Sent) 
 
 
 @router.post("/fleet/pools/{pool}/pause", **like("POST /v1/pools/{pool}/pause"))
-def pause_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> Response:
+def stop_renting(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> Response:
     pools.set_pool_state(deployment, pool, "paused", now)
     return toast(f"No further node is rented for {pool}. Those that are here work until they are idle.")
 
 
 @router.post("/fleet/pools/{pool}/resume", **like("POST /v1/pools/{pool}/resume"))
-def resume_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> Response:
+def rent_again(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> Response:
     pools.set_pool_state(deployment, pool, "active", now)
     return toast(f"Nodes are rented for {pool} again.")
 
 
 @router.post("/fleet/pools/{pool}/sync", **like("POST /v1/pools/{pool}/sync"))
-def sync_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> Response:
+def ask_provider(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -> Response:
     pools.ask_now(deployment, pool, now)
     return toast(f"The provider of {pool} is asked now.")
 
 
 @of_providers.post("/fleet/pools/{pool}/change", **like("PATCH /v1/pools/{pool}"))
-def change_pool(deployment: ThisDeployment, now: Now, _: Operator, pool: str, sent: Sent) -> Response:
+def change_pool_limits(deployment: ThisDeployment, now: Now, _: Operator, pool: str, sent: Sent) -> Response:
     """Change the limits of a pool: a field that the form does not have stays, and one that is empty is no highest price."""
     given: dict[str, Any] = {name: sent.text(name) for name in ("nodes_min", "nodes_max") if sent.text(name)}
     ceiling = sent.text("price_max_usd_per_hour")

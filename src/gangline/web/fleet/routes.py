@@ -15,7 +15,7 @@ from gangline.service.fleet.pools import node_logs
 from gangline.web.fleet.followed import FIRST, FleetScreen, NodeScreen
 from gangline.web.fleet.node import shown_detail
 from gangline.web.fleet.pools import shown_pools
-from gangline.web.fleet.shown import ORDERS, STATES, Asked, AskedNodes, ShownFleet, shown_fleet
+from gangline.web.fleet.shown import ORDERS, STATES, AskedNodes, NodesAsked, ShownFleet, shown_fleet
 from gangline.web.frame.routes import ProviderPageRoute, like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.live.hub import Hub
@@ -26,7 +26,7 @@ SPARKS_MAX = 60
 
 
 @router.get("/fleet", **like("GET /v1/nodes"))
-def show_fleet(request: Request, deployment: ThisDeployment, now: Now, look: Looking, asked: Asked) -> Response:
+def fleet_screen(request: Request, deployment: ThisDeployment, now: Now, look: Looking, asked: NodesAsked) -> Response:
     """Show the nodes, and operators the pools."""
     fleet = shown_fleet(deployment, look.identity.project, asked, now)
     return screen(
@@ -49,7 +49,7 @@ def show_more_nodes(
     deployment: ThisDeployment,
     now: Now,
     look: Looking,
-    asked: Asked,
+    asked: NodesAsked,
     after: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
 ) -> Response:
     """Show the nodes after those that are shown already."""
@@ -75,7 +75,7 @@ def show_sparks(
 
 
 @router.get("/fleet/{node}", **like("GET /v1/nodes/{node}"))
-def show_node(deployment: ThisDeployment, now: Now, look: Looking, node: str) -> Response:
+def node_screen(deployment: ThisDeployment, now: Now, look: Looking, node: str) -> Response:
     """Show a node with its gauges, its machine and its attempts, and an operator what a rented one has cost."""
     shown = shown_detail(deployment, node, look.identity.project, now)
     bill = node_bill(deployment, node) if look.sees("operator") and shown.node.rental else None
@@ -90,7 +90,7 @@ def show_node_log(deployment: ThisDeployment, _: Operator, node: str) -> Respons
 
 @router.get("/live/fleet", **like("GET /v1/nodes"))
 async def follow_fleet(
-    request: Request, look: LookingLater, asked: Asked, last_event_id: Annotated[str, Header(max_length=100)] = ""
+    request: Request, look: LookingLater, asked: NodesAsked, last_event_id: Annotated[str, Header(max_length=100)] = ""
 ) -> Response:
     """Follow the nodes, and the pools if an operator looks."""
     seen = await USERS.run(look.get)

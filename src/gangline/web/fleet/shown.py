@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from annotated_types import MaxLen
 from fastapi import Depends, Query
@@ -64,12 +64,11 @@ class AskedNodes:
 async def _asked(
     pool: AskedText = "", state: AskedText = "", search: AskedText = "", sort: AskedText = ""
 ) -> AskedNodes:
-    by_default: NodeOrder = "name"
-    order = next((each for each in ORDERS if each == sort), by_default)
+    order = cast(NodeOrder, sort) if sort in ORDERS else "name"
     return AskedNodes(pool=pool.strip(), state=state.strip(), search=search.strip(), sort=order)
 
 
-Asked = Annotated[AskedNodes, Depends(_asked)]
+NodesAsked = Annotated[AskedNodes, Depends(_asked)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from gangline.service.jobs.placing.queue import queue_view
 from gangline.web.frame.rendering import block
 from gangline.web.live.feed import Changes
 from gangline.web.live.screens import Fragments
-from gangline.web.queue.helps import step_of
+from gangline.web.queue.helps import help_step
 
 PAGE = 50
 """Jobs of a page."""
@@ -70,4 +70,4 @@ class QueueScreen:
         return self._fragments.whole()
 
     def _part(self, part: str, shown: ShownQueue) -> str:
-        return block("queue/parts.html", part, shown=shown, seen=self._seen, step=step_of, oob=True)
+        return block("queue/parts.html", part, shown=shown, seen=self._seen, step=help_step, oob=True)

@@ -24,7 +24,7 @@ class Step:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-def step_of(sentence: str) -> Step:
+def help_step(sentence: str) -> Step:
     """Return the step that a sentence of the queue asks for."""
     found = COMMAND.match(sentence)
     if found is None:

@@ -10,20 +10,20 @@ from gangline.api.who import NUMBER_MAX, MemberReach, Now, ThisDeployment
 from gangline.core.errors import BadInput, GanglineError, NotFound
 from gangline.core.words import counted
 from gangline.service.jobs import query, steer
-from gangline.service.jobs.placing.groups import GroupState, jobs_of_group
+from gangline.service.jobs.placing.groups import QueueGroupState, jobs_of_group
 from gangline.web.frame.forms import Sent
 from gangline.web.frame.routes import like, page_router, screen, toast
 from gangline.web.frame.scope import Scope, ScopeLater
 from gangline.web.frame.visitor import Look, Looking, LookingLater
 from gangline.web.live.hub import Hub
 from gangline.web.queue.followed import QueueScreen, QueueSeen, shown_queue
-from gangline.web.queue.helps import step_of
+from gangline.web.queue.helps import help_step
 
 router = page_router()
 ACTED_MAX = 5000
 ACTED_S = 3.0
 """How long jobs of a group are acted on before the answer: a thread that all users share does it."""
-ACTIONS: dict[str, tuple[GroupState, Callable[..., Any], str]] = {
+ACTIONS: dict[str, tuple[QueueGroupState, Callable[..., Any], str]] = {
     "pause": ("queued", steer.pause, "paused"),
     "resume": ("paused", steer.resume, "waiting again"),
     "cancel": ("queued", steer.cancel, "canceled"),
@@ -33,11 +33,11 @@ After = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
 
 
 @router.get("/queue", **like("GET /v1/queue"))
-def show_queue(deployment: ThisDeployment, now: Now, look: Looking, scope: Scope, after: After = 0) -> Response:
+def queue_screen(deployment: ThisDeployment, now: Now, look: Looking, scope: Scope, after: After = 0) -> Response:
     """Show who waits, why, and what would help."""
     seen = _seen(look, scope, after)
     shown = shown_queue(deployment, seen, now)
-    return screen(look, "queue/screen.html", shown=shown, seen=seen, step=step_of)
+    return screen(look, "queue/screen.html", shown=shown, seen=seen, step=help_step)
 
 
 @router.get("/live/queue", **like("GET /v1/queue"))

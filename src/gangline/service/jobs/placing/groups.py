@@ -8,7 +8,7 @@ from gangline.core.jobs.supply import needs
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.placing.queue import GROUPS_MAX
 
-GroupState = Literal["queued", "paused"]
+QueueGroupState = Literal["queued", "paused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def paused_groups(deployment: Deployment, project: str | None) -> tuple[PausedGr
     )
 
 
-def jobs_of_group(deployment: Deployment, job: str, state: GroupState, now_ms: int, limit: int) -> Sequence[str]:
+def jobs_of_group(deployment: Deployment, job: str, state: QueueGroupState, now_ms: int, limit: int) -> Sequence[str]:
     """Return the ids of at most `limit` jobs in this state of the group of a job, the oldest first. The job itself may have moved on."""
     if state == "queued":
         rows = deployment.store.load("jobs_of_queue_group", job=job, now=now_ms, limit=limit)

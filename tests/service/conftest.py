@@ -267,14 +267,16 @@ def objects(tmp_path: Path) -> Objects:
 def _store(database: str) -> ClockedStore:
     if "://" in database:
         return ClockedPostgres(database)
-    make_database(Path(database))
+    if not Path(database).exists():
+        make_database(Path(database))
     return ClockedSqlite(Path(database))
 
 
 @contextmanager
-def a_service(folder: Path, database: str, objects: Objects) -> Iterator[Service]:
-    """Its ids, secrets and times are the same in each run."""
+def a_service(folder: Path, database: str, objects: Objects, *, begins_ms: int = START_MS) -> Iterator[Service]:
+    """Its ids, secrets and times are the same in each run. A SQLite file that exists is used as it is."""
     store = _store(database)
+    store.time_ms = begins_ms
     if not isinstance(objects, LocalObjects):  # whose clock cannot be moved
         store.time_ms = time.time_ns() // 1_000_000
     counter = iter(range(10**9))

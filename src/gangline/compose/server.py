@@ -52,7 +52,7 @@ def run_server(
         from gangline.api.serve import listen, serve
         from gangline.web.page import add_page
     from gangline.adapters.objects.local import LocalObjects
-    from gangline.adapters.package import InstalledPackage
+    from gangline.adapters.package import InstalledPackage, bundled_presets
     from gangline.service.deployment import RentedPool
     from gangline.service.driving import OwnThread
     from gangline.service.renting import Renting
@@ -76,7 +76,7 @@ def run_server(
             app = make_app(
                 deployment, served, settings.limits, package=InstalledPackage(home / "wheels"), url=of.url.rstrip("/")
             )
-            add_page(app, deployment, settings.limits, over_http=of.page_over_http)
+            add_page(app, deployment, settings.limits, over_http=of.page_over_http, presets=bundled_presets())
             serve(
                 app,
                 deployment,

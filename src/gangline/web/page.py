@@ -1,10 +1,13 @@
 """Add the page to the application of a server."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
 from gangline.core.server.limits import Limits
+from gangline.core.specs.templates import Preset
 from gangline.service.deployment import Deployment
 from gangline.web.cost import routes as cost
 from gangline.web.fleet import acts as fleet_acts
@@ -15,6 +18,7 @@ from gangline.web.job import routes as job
 from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
 from gangline.web.live.hub import Hub
+from gangline.web.new import routes as new_job
 from gangline.web.notices import routes as notices
 from gangline.web.queue import routes as queue
 from gangline.web.session import routes as session
@@ -30,18 +34,28 @@ ROUTERS = (
     *(cost.router, cost.of_many_lines),
     keys.router,
     notices.router,
+    new_job.router,
 )
+NO_PRESETS: Mapping[str, Preset] = MappingProxyType({})
 
 
 def add_page(
-    app: FastAPI, deployment: Deployment, limits: Limits, *, over_http: bool = False, replay: str = ""
+    app: FastAPI,
+    deployment: Deployment,
+    limits: Limits,
+    *,
+    over_http: bool = False,
+    replay: str = "",
+    presets: Mapping[str, Preset] = NO_PRESETS,
 ) -> None:
     """Add the routes of the page. `over_http` allows signing in over plain http from other machines; `replay` names the simulated scenario
-    that this server shows."""
-    app.state.hub = Hub(deployment, limits)
-    app.state.streams.append(app.state.hub)
+    that this server shows; `presets` are those that the form of a new job offers."""
+    if not replay:  # which stands still
+        app.state.hub = Hub(deployment, limits)
+        app.state.streams.append(app.state.hub)
     app.state.page_over_http = over_http
     app.state.replay = replay
+    app.state.presets = presets
     app.state.buckets = _buckets(deployment)
     for router in ROUTERS:
         app.include_router(router)

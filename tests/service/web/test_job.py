@@ -108,7 +108,9 @@ def test_pictures_stand_apart_from_results_the_newest_first(page: Service, signe
     (attempt,) = view(page, job).attempts
     for step in range(1, PICTURES_SHOWN + 2):
         path = f"samples/step-{step:06d}/prompt-00-seed-1.png"
-        page.execute(f"INSERT INTO artifact VALUES ('{job}', '{path}', '{attempt.id}', 'k{step}', 1, '0', 0)")
+        page.execute(
+            f"INSERT INTO artifact (job, path, attempt, key, bytes, sha256) VALUES ('{job}', '{path}', '{attempt.id}', 'k{step}', 1, '0')"
+        )
     seen = look_at(page.deployment, PROJECT, job, page.now_ms)
     assert not [file.path for file in seen.files if file.path.startswith("samples/")] and seen.files
     assert [int(picture.path[13:19]) for picture in seen.pictures] == list(range(PICTURES_SHOWN + 1, 1, -1))

@@ -3,9 +3,6 @@
 import asyncio
 import json
 import sqlite3
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import pairwise, takewhile
 from typing import Any
@@ -13,109 +10,17 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
-from pydantic_core import to_json
 
-from gangline.api.serve import ApiServer, listen
 from gangline.core.errors import Forbidden, Unreachable
-from gangline.core.jobs.lists.filters import JobFilters
 from gangline.ports.store import write
-from gangline.service.access.projects import projects
-from gangline.service.fleet.operating import nodes
-from gangline.service.jobs.lists.page import page_of_jobs
-from gangline.service.jobs.query import events_after, job
-from gangline.service.reports.report import report_of_jobs
 from gangline.sim.replay.app import COOKIE, OPEN_MAX, Replay
 from gangline.sim.replay.objects import SIDE, ReplayObjects
 from gangline.sim.replay.recording import SNAPSHOTS_MAX, Recording
 from gangline.sim.replay.store import ReplayStore
-from gangline.sim.scenario import parse_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.store import SimStore
 from gangline.sim.world import START_MS, World
-
-TEN_JOBS = """
-title = "Ten jobs, and every node is taken back once"
-[fleet]
-nodes_max = 4
-start_s = 20
-[[machines]]
-count = 6
-seconds_per_step = 0.5
-spread = 0.2
-[[jobs]]
-count = 8
-steps = 300
-sample_every_steps = 100
-[[jobs]]
-count = 2
-project = "other"
-at_s = 200
-steps = 100
-[[faults]]
-kind = "reclaim"
-at_s = 150
-"""
-
-
-@dataclass
-class Live:
-    """A simulation that was recorded, and what its own service answered at each snapshot."""
-
-    simulation: Simulation
-    recording: Recording
-    answers: dict[int, dict[str, Any]] = field(default_factory=dict)
-
-    def run(self) -> None:
-        self.simulation.after_event = self._look
-        self.simulation.run()
-        self.recording.finish()
-        self._ask()
-
-    def _look(self) -> None:
-        before = self.recording.snapshots[-1:]
-        self.recording.look()
-        if self.recording.snapshots[-1:] != before:
-            self._ask()
-
-    def _ask(self) -> None:
-        deployment, now = self.simulation.service.deployment, self.simulation.world.now_ms
-        answers: dict[str, Any] = {
-            "/v1/jobs": page_of_jobs(deployment, "default", JobFilters(), now, limit=50),
-            "/v1/nodes": nodes(deployment, None),
-            "/v1/projects": projects(deployment),
-            "/v1/report": report_of_jobs(deployment, "default", JobFilters(), now, ()),
-        }
-        if self.simulation.jobs:
-            first = self.simulation.jobs[0]
-            answers[f"/v1/jobs/{first}"] = job(deployment, "default", first, now)
-            answers[f"/v1/jobs/{first}/events"] = events_after(deployment, "default", first, 0)
-        self.answers[now] = {path: json.loads(to_json(answer)) for path, answer in answers.items()}
-
-
-@pytest.fixture(scope="module")
-def live() -> Live:
-    simulation = Simulation(parse_scenario(TEN_JOBS, "ten jobs"), 0)
-    found = Live(simulation, Recording(simulation.world, simulation.store))
-    found.run()
-    return found
-
-
-@pytest.fixture
-def replay(live: Live) -> Replay:
-    return Replay(live.simulation, live.recording)
-
-
-@pytest.fixture
-def client(replay: Replay) -> Iterator[httpx.Client]:
-    listening = listen("127.0.0.1", 0)
-    server = ApiServer(replay)
-    answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    answering.start()
-    with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=30) as asking:
-        yield asking
-    server.should_exit = True
-    answering.join()
-
+from tests.sim.replay.conftest import Live
 
 # What it shows
 
@@ -183,6 +88,11 @@ def test_pictures_can_be_seen_logs_read_and_other_files_say_that_they_have_no_by
         with Image.open(BytesIO(picture.content)) as found:
             found.load()
             assert found.size == (SIDE, SIDE)
+    thumbnails = client.get(f"/v1/jobs/{first}/pictures").json()
+    assert {each["thumbnail"] for each in thumbnails} == {"ready"}
+    small = client.get(f"/v1/jobs/{first}/pictures/{thumbnails[0]['sha256']}/thumbnail")
+    with Image.open(BytesIO(small.content)) as found:
+        assert (found.format, found.size) == ("JPEG", (SIDE, SIDE))
     weights = client.get(next(url for path, url in urls.items() if path.endswith(".safetensors")))
     assert (weights.status_code, weights.json()["detail"]) == (
         404,
@@ -314,7 +224,7 @@ def test_a_moment_that_nobody_asks_for_any_more_is_closed(live: Live, replay: Re
         async with httpx.AsyncClient(transport=transport, base_url="http://replay") as asking:
             first, *others = (snapshot.ms for snapshot in live.recording.snapshots[: OPEN_MAX + 1])
             await asking.get("/v1/jobs", params={"at": first})
-            _, store = replay._open[0].opening.result()
+            store = replay._open[0].opening.result().store
             for ms in others:
                 await asking.get("/v1/jobs", params={"at": ms})
         return store

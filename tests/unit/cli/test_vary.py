@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from gangline.cli.jobs.submitting.vary import ExperimentOptions, parse_vary
+from gangline.cli.jobs.submitting.vary import ExperimentOptions
 from gangline.core.errors import BadInput
+from gangline.core.experiments.typed import parse_vary
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ class _ReplayServer:
         self._recording.finish()
         url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         count = len(self._recording.snapshots)
-        told = f"a replay of {count} moments is served at {url} (they are listed at {url}/replay). Ctrl-C stops it."
+        told = f"a replay of {count} moments is served at {url} (open it in a browser). Ctrl-C stops it."
         serve_replay(Replay(simulation, self._recording), self._listening, ready=lambda: say(told))
 
 

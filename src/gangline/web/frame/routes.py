@@ -15,7 +15,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.answers.problems import of_expected, of_our
 from gangline.api.lanes import PROVIDERS, REPORTS, USERS, Lane, LaneRoute
-from gangline.core.errors import Denied, GanglineError, NotFound
+from gangline.api.who import deployment_of
+from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
 from gangline.web.frame.rendering import rendered
 from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Look, sign_in_address
 from gangline.wire.problem import of_error
@@ -45,8 +46,12 @@ class PageRoute(LaneRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
+        is_to_change = any(not each.startswith("GET ") for each in (self.openapi_extra or {}).get(LIKE, ()))
 
         async def answer_html(request: Request) -> Response:
+            if is_to_change and request.app.state.replay:
+                refusal = Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
+                return guarded(request, _refused(request, refusal))
             try:
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
@@ -119,10 +124,16 @@ def _refused(request: Request, error: GanglineError | RequestValidationError) ->
 
 
 def error_page(request: Request, error: GanglineError) -> Response:
-    found = of_error(error)
-    theme = request.cookies.get(THEME_COOKIE)
+    found, theme, replay = of_error(error), request.cookies.get(THEME_COOKIE), request.app.state.replay
     answer = HTMLResponse(
-        rendered("frame/error.html", problem=found, theme=theme if theme in THEMES else ""), status_code=found.status
+        rendered(
+            "frame/error.html",
+            problem=found,
+            theme=theme if theme in THEMES else "",
+            replay=replay,
+            now_ms=deployment_of(request).store.now_ms() if replay else 0,
+        ),
+        status_code=found.status,
     )
     for name in ("Retry-After", "Connection"):
         if name in (headers := of_our(error).headers):

@@ -5,6 +5,7 @@ from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Depends, Request
+from markupsafe import Markup
 
 from gangline.api.lanes import Later
 from gangline.api.sessions.cookie import csrf_token, session_of
@@ -46,6 +47,10 @@ class Look:
     def sees(self, needed: KeyRole) -> bool:
         """Return whether the session may read what needs this role."""
         return permits(self.role, needed)
+
+    def stream(self, address: str) -> Markup:
+        """Return the attributes of the element whose screen follows the stream at an address; none in a replay, which stands still."""
+        return Markup("") if self.replay else Markup('hx-sse:connect="{}" hx-swap="none"').format(address)
 
 
 def sign_in_address(request: Request) -> str:

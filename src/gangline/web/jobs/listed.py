@@ -1,85 +1,135 @@
 """The list of jobs as an open page follows it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from gangline.core.jobs.lists.filters import JobFilters
-from gangline.core.views import JobSummary
+from gangline.core.jobs.lists.filters import JobFilters, ListPosition
+from gangline.core.views import JobPage, JobSummary
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.lists.page import PAGE_MAX, page_of_jobs
+from gangline.service.jobs.lists.page import ids_of_jobs, page_of_jobs
 from gangline.service.jobs.lists.summaries import summaries
-from gangline.web.frame.rendering import block
+from gangline.web.frame.rendering import block, rendered
 from gangline.web.live.feed import Changes
 from gangline.web.live.screens import Fragments
 
 FIRST = 50
 """Jobs of a page as it is loaded."""
-FOLLOWED_MAX = 400
+FOLLOWED_MAX = 250
 """Jobs that an open list follows, the newest first: older ones are as they were when they were shown."""
 
 
-class JobsScreen:
-    """The newest jobs of a list. New ones come in at its top, and who no longer belongs to it leaves."""
+@dataclass(frozen=True, slots=True)
+class ListedJobs:
+    """The jobs of a list, and whether there are no others below them."""
 
-    def __init__(self, project: str, filters: JobFilters, *, may: bool) -> None:
-        self.project: str | None = project
-        self._of = project
-        self._filters = filters
+    ids: tuple[str, ...]
+    complete: bool
+
+
+class FollowedList:
+    """The jobs that pages were sent, and the messages that bring a page to others.
+
+    A page shows the beginning of the list, as far as its reader has scrolled. So a row comes in before the one that stands below it, or
+    before the element `end`, which a page has that shows all: where the page has neither, it loads the row as it is scrolled.
+    `more` returns the address of what stands below a job.
+    """
+
+    def __init__(self, more: Callable[[JobSummary | None], str], *, may: bool, first: int = FIRST) -> None:
+        self._more = more
         self._may = may
-        self._ids: tuple[str, ...] = ()
+        self._first = first
+        self._listed: ListedJobs | None = None
         self._fragments = Fragments()
+        self.jobs: Mapping[str, JobSummary] = {}
 
-    def is_about(self, changes: Changes) -> bool:
-        return changes.listed or not changes.jobs.isdisjoint(self._ids)
+    @property
+    def listed(self) -> ListedJobs | None:
+        """What the list was at the last update; None before the first one."""
+        return self._listed
 
-    def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
-        now_ms = deployment.store.now_ms()
-        if changes is not None and not changes.listed:
-            moved = [job for job in self._ids if job in changes.jobs]
-            return self._changed(summaries(deployment, self._of, moved, now_ms))
-        jobs = self._listed(deployment, now_ms)
-        return self._moved([job.id for job in jobs], jobs)
+    def update(self, listed: ListedJobs, found: Mapping[str, JobSummary]) -> str:
+        """Return the message for pages that show the list of before; `found` are the jobs that may have changed, and all new ones."""
+        before, known = self._listed, {**self.jobs, **found}
+        ids = tuple(job for job in listed.ids if job in known)  # one may have been deleted since the list was read
+        moved = [found[job] for job in ids if job in found and job in self.jobs and found[job] != self.jobs[job]]
+        self.jobs, self._listed = {job: known[job] for job in ids}, ListedJobs(ids, listed.complete)
+        for job in known.keys() - self.jobs.keys():
+            self._fragments.forget(job)
+        changed = self._fragments.changed({job.id: self._row(job, oob=True) for job in moved})
+        if before is None or not (before.ids or ids):
+            return ""
+        if before.ids and self.jobs.keys().isdisjoint(before.ids):
+            return self.whole()  # more have come at once than are followed, or none is left
+        left = [known[job] for job in before.ids if job not in self.jobs]
+        return _gone(left, self.jobs[ids[-1]], self._listed) + self._come(before.ids, self._listed) + changed
 
     def whole(self) -> str:
-        return self._fragments.whole()
+        """Return the beginning of the list, as a page has it that was just loaded."""
+        first, complete = tuple(self.jobs.values())[: self._first], self._listed is None or self._listed.complete
+        below = first[-1] if first and (len(first) < len(self.jobs) or not complete) else None
+        rows = rendered("jobs/rows.html", page=JobPage(jobs=first, next=None), may=self._may, next=self._more(below))
+        return f'<ol id="jobs" hx-swap-oob="innerMorph">{rows}</ol>'
 
-    def _listed(self, deployment: Deployment, now_ms: int) -> list[JobSummary]:
-        found, cursor = list[JobSummary](), None
-        while len(found) < FOLLOWED_MAX:
-            page = page_of_jobs(deployment, self._of, self._filters, now_ms, limit=PAGE_MAX, cursor=cursor)
-            found += page.jobs
-            cursor = page.next
-            if cursor is None or self._filters.search:
-                break
-        return found
+    def _come(self, before: Sequence[str], listed: ListedJobs) -> str:
+        """Return the message that inserts the jobs that are new, each run of them before the job below it."""
+        known, run, found = set(before), list[JobSummary](), list[str]()
+        for job in listed.ids:
+            if job not in known:
+                run.append(self.jobs[job])
+            elif run:
+                found.append(self._inserted(job, run))
+                run = []
+        if run and listed.complete:
+            found.append(self._inserted("end", run))
+        # Those at the end may have been followed before: pages that show them still have them as they were then.
+        return "".join([*found, *(self._row(job, oob=True) for job in run)])
 
-    def _changed(self, jobs: Sequence[JobSummary]) -> str:
-        return self._fragments.changed({job.id: self._row(job, oob=True) for job in jobs})
-
-    def _moved(self, ids: Sequence[str], jobs: Sequence[JobSummary]) -> str:
-        """Return what brings an open list to these jobs: those that are new at its top, and who has left."""
-        before, now = set(self._ids), set(ids)
-        left = [job for job in self._ids if job not in now]
-        beginning = next((place for place, job in enumerate(ids) if job in before), len(ids))
-        new = {job.id: job for job in jobs[:beginning]}
-        between = any(job not in before and job not in new for job in ids)
-        first, self._ids = not before, tuple(ids)
-        for job in left:
-            self._fragments.forget(job)
-        changed = self._changed(jobs)
-        if first:
-            return changed
-        if between and not self._is_end(ids, before):
-            rows = "".join(self._row(job, oob=False) for job in jobs)
-            return f'<ol id="jobs" hx-swap-oob="innerMorph">{rows}</ol>'
-        gone = "".join(f'<li id="{job}" hx-swap-oob="delete"></li>' for job in left)
-        added = "".join(self._row(job, oob=False) for job in new.values())
-        return (f'<ol id="jobs" hx-swap-oob="afterbegin">{added}</ol>' if added else "") + gone + changed
-
-    def _is_end(self, ids: Sequence[str], before: set[str]) -> bool:
-        """Return whether all jobs that are new below others stand at the end, where older ones come in as others leave."""
-        last = max((place for place, job in enumerate(ids) if job in before), default=-1)
-        new_on_top = next((place for place, job in enumerate(ids) if job in before), len(ids))
-        return all(job in before for job in ids[new_on_top : last + 1])
+    def _inserted(self, below: str, jobs: Sequence[JobSummary]) -> str:
+        rows = "".join(self._row(job, oob=False) for job in jobs)
+        return f'<ol id="{below}" hx-swap-oob="beforebegin">{rows}</ol>'
 
     def _row(self, job: JobSummary, *, oob: bool) -> str:
         return block("jobs/row.html", "row", job=job, may=self._may, oob=oob)
+
+
+class JobsScreen:
+    """The newest jobs of a list."""
+
+    def __init__(
+        self, project: str, filters: JobFilters, *, may: bool, more: Callable[[ListPosition | None], str]
+    ) -> None:
+        self.project: str | None = project
+        self._of = project
+        self._filters = filters
+        self._list = FollowedList(lambda below: more(below and list_position(below)), may=may)
+
+    def is_about(self, changes: Changes) -> bool:
+        return changes.listed or not changes.jobs.isdisjoint(self._list.jobs)
+
+    def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
+        now_ms, listed = deployment.store.now_ms(), self._list.listed
+        if listed is None or changes is None or changes.listed:
+            listed = self._read(deployment, now_ms)
+        known = self._list.jobs
+        asked = [job for job in listed.ids if changes is None or job in changes.jobs or job not in known]
+        return self._list.update(listed, {job.id: job for job in summaries(deployment, self._of, asked, now_ms)})
+
+    def whole(self) -> str:
+        return self._list.whole()
+
+    def _read(self, deployment: Deployment, now_ms: int) -> ListedJobs:
+        if self._filters.search:  # which compares a few hundred jobs at a time
+            page = page_of_jobs(deployment, self._of, self._filters, now_ms, limit=FIRST)
+            return ListedJobs(tuple(job.id for job in page.jobs), page.next is None)
+        ids = ids_of_jobs(deployment, self._of, self._filters, limit=FOLLOWED_MAX + 1)
+        return ListedJobs(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
+
+
+def list_position(job: JobSummary) -> ListPosition:
+    return ListPosition(job.submitted_ms, job.id)
+
+
+def _gone(left: Sequence[JobSummary], last: JobSummary, listed: ListedJobs) -> str:
+    """Return the message that takes away the jobs that have left. Those below the `last` that is followed may be in the list still."""
+    gone = [each.id for each in left if listed.complete or list_position(each) > list_position(last)]
+    return "".join(f'<li id="{job}" hx-swap-oob="delete"></li>' for job in gone)

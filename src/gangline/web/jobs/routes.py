@@ -1,5 +1,6 @@
 """The list of jobs: its page, more of it, its stream, and what is done to several at once."""
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -10,8 +11,10 @@ from gangline.api.jobs.filters import FilterTexts
 from gangline.api.lanes import USERS, json_response
 from gangline.api.who import MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.errors import BadInput, GanglineError
-from gangline.core.jobs.lists.cursor import CURSOR_MAX
+from gangline.core.jobs.lists.cursor import CURSOR_MAX, read_cursor, write_cursor
+from gangline.core.jobs.lists.filters import JobFilters, ListPosition
 from gangline.core.specs.kinds import SUBMITTED
+from gangline.core.views import JobPage
 from gangline.core.words import counted
 from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.lists.curves import curves
@@ -27,6 +30,8 @@ router = page_router()
 MORE = 100
 ACTED_MAX = 500
 CURVES_MAX = 60
+PLACE = re.compile(r"(\d{1,15})\.([0-9A-Za-z-]{1,200})", re.ASCII)
+"""A place in the list: when a job was submitted, and its id."""
 ACTIONS: dict[str, Callable[..., Any]] = {
     "pause": steer.pause,
     "resume": steer.resume,
@@ -49,7 +54,8 @@ DONE = {
 @router.get("/", **like("GET /v1/jobs"))
 def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) -> Response:
     """Show the newest jobs that the filters let through."""
-    page = page_of_jobs(deployment, look.project, asked.read(look.identity), look.now_ms, limit=FIRST)
+    filters = asked.read(look.identity)
+    page = page_of_jobs(deployment, look.project, filters, look.now_ms, limit=FIRST)
     return screen(
         look,
         "jobs/list.html",
@@ -57,7 +63,7 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
         asked=asked,
         filters=as_pairs(asked),
         may=look.may("member"),
-        next=_more(asked, page.next),
+        next=_next(asked, filters, page),
         states=STATES,
         kinds=[each.name for each in SUBMITTED],
     )
@@ -68,11 +74,13 @@ def show_more_jobs(
     deployment: ThisDeployment,
     look: Looking,
     asked: AskedFilters,
-    cursor: Annotated[str, Query(max_length=CURSOR_MAX)],
+    below: Annotated[str, Query(max_length=CURSOR_MAX)] = "",
 ) -> Response:
-    """Show the jobs after those that are shown already."""
-    page = page_of_jobs(deployment, look.project, asked.read(look.identity), look.now_ms, limit=MORE, cursor=cursor)
-    return part("jobs/rows.html", page=page, may=look.may("member"), next=_more(asked, page.next))
+    """Show the jobs below the last that is shown: its time and id, as the page's script knows them, or nothing if none is."""
+    filters = asked.read(look.identity)
+    cursor = write_cursor(_position(below), filters) if below else None
+    page = page_of_jobs(deployment, look.project, filters, look.now_ms, limit=MORE, cursor=cursor)
+    return part("jobs/rows.html", page=page, may=look.may("member"), next=_next(asked, filters, page))
 
 
 @router.get("/jobs/curves", **like("GET /v1/jobs"))
@@ -118,13 +126,32 @@ async def follow_jobs(
     filters = await USERS.run(lambda: asked.read(seen.identity))
     may = seen.may("member")
     return await hub.follow(
-        ("jobs", seen.project, may, filters),
-        lambda: JobsScreen(seen.project, filters, may=may),
+        ("jobs", seen.project, may, filters, asked),
+        lambda: JobsScreen(seen.project, filters, may=may, more=lambda below: _more(asked, below)),
         key=seen.identity.id,
         last=last_event_id,
     )
 
 
-def _more(asked: FilterTexts, cursor: str | None) -> str:
-    """Return the address of the next jobs; empty if there are none."""
-    return f"/jobs/more?{urlencode([*as_pairs(asked), ('cursor', cursor)])}" if cursor else ""
+def _next(asked: FilterTexts, filters: JobFilters, page: JobPage) -> str:
+    """Return the address of what stands below a page; empty if nothing does."""
+    return _more(asked, read_cursor(page.next, filters) if page.next else None)
+
+
+def _more(asked: FilterTexts, below: ListPosition | None) -> str:
+    """Return the address of the jobs below this position; empty without one.
+
+    By the time it is asked for, the last row of the page may be another one: the page's script then names that. Not where a text is
+    searched for: what was compared ends below what was found.
+    """
+    if below is None:
+        return ""
+    pairs = [*as_pairs(asked), ("below", f"{below.at_ms}.{below.id}")]
+    return f"/jobs/more?{urlencode(pairs)}"
+
+
+def _position(text: str) -> ListPosition:
+    found = PLACE.fullmatch(text)
+    if found is None:
+        raise BadInput("this is not a place in a list of jobs", hint="load the page again")
+    return ListPosition(int(found[1]), found[2])

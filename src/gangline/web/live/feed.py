@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from gangline.service.deployment import Deployment
-from gangline.service.facts import facts_after, last_fact
+from gangline.service.facts import FACTS_MAX, facts_after, last_fact
 from gangline.service.jobs.lists.progress import progress_of_project
 
 
@@ -30,23 +30,26 @@ class ProjectFeed:
     progress: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def look(self, deployment: Deployment) -> Changes:
-        """Return what changed since the last look. The first one finds nothing: each screen has just been read as a whole."""
+        """Return what changed since the last look. The first one finds nothing: each screen is then read as a whole."""
+        first = self.fact < 0
         found = self._facts(deployment)
         before, self.progress = self.progress, self._progress(deployment)
-        moved = {job for job, now in self.progress.items() if before.get(job) != now} | (
-            before.keys() - self.progress.keys()
-        )
-        return found | Changes(frozenset(moved)) if before or found.listed else found
+        if first:
+            return NO_CHANGES
+        moved = {job for job, now in self.progress.items() if before.get(job) != now}
+        return found | Changes(frozenset(moved | (before.keys() - self.progress.keys())))
 
     def _facts(self, deployment: Deployment) -> Changes:
         if self.fact < 0:
             self.fact = last_fact(deployment, self.project)
             return NO_CHANGES
-        found = facts_after(deployment, self.project, self.fact)
-        if not found:
-            return NO_CHANGES
-        self.fact = found[-1].number
-        return Changes(frozenset(fact.job for fact in found), listed=True)
+        jobs = set[str]()
+        while found := facts_after(deployment, self.project, self.fact):
+            self.fact = found[-1].number
+            jobs |= {fact.job for fact in found}
+            if len(found) < FACTS_MAX:
+                break
+        return Changes(frozenset(jobs), listed=bool(jobs))
 
     def _progress(self, deployment: Deployment) -> dict[str, tuple[object, ...]]:
         return progress_of_project(deployment, self.project)

@@ -2,7 +2,8 @@
 
 A stream is an asynchronous generator and occupies no thread. Once a second one task looks at the projects whose screens are open, refreshes
 the screens that a change concerns, and gives the same bytes to all who look at one. A message has the number of the screen's last change:
-a browser that reconnects with it gets what it missed, or `stale` if that is not known any more, and then loads the screen again.
+a browser that reconnects with it gets what it missed, or `stale` if that is not known any more, and then loads the screen again. A reader
+that is slow holds up its own generator alone: it has the place that it has read to, and no copy of what comes after it.
 """
 
 import asyncio
@@ -22,22 +23,30 @@ from gangline.core.errors import GanglineError, TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.service.access.access import lost_credentials
 from gangline.service.deployment import Deployment
-from gangline.web.live.feed import NO_CHANGES, ProjectFeed
+from gangline.web.live.feed import Changes, ProjectFeed
 from gangline.web.live.screens import LiveScreen
 
 LIVE = Lane("live", threads=1, waiting_max=2_000, wait_s=30)
 ROUND_S = 1.0
-SLOW_ROUND_S = 2.0
-"""Seconds between two looks at a screen that shows no project's jobs, such as the fleet."""
-AGAIN_S = 30.0
-"""Seconds after which a screen is read as a whole: reasons to wait change with time alone, and a deleted job has no fact."""
+PAUSE_PER_ROUND = 3.0
+"""A pause is at least this many times as long as the round before it, so that many open screens take a quarter of a core at most."""
+SLOW_ROUND_MS = 2_000
+"""The time between two looks at a screen that shows no project's jobs, such as the fleet."""
+AGAIN_MS = 30_000
+"""The time after which a screen is read as a whole: reasons to wait change with time alone, and a deleted job has no fact."""
+SCREENS_MAX = 300
+"""The most screens that differ: each keeps its fragments and its last changes, and is looked up by itself."""
 KEPT_BYTES = 1_000_000
 """What is kept of a screen's last changes, for browsers that reconnect."""
+PIECE_BYTES = 65_536
+"""A reader gets its messages in pieces of about this size: each piece costs the event loop a write."""
 KEEP_ALIVE_S = 15.0
-CHECK_S = 15.0
+CHECK_MS = 15_000
 WOKEN_AT_ONCE = 25
 FOLLOW_AGAIN_S = 15.0
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+KEEP_ALIVE = b"event: alive\ndata: .\n\n"
+"""An event, and no comment: the page's script sees it, and so notices a stream that is cut without a word."""
 log = logging.getLogger("gangline.web")
 
 
@@ -54,7 +63,8 @@ class OpenScreen:
         self.screen = screen
         self.followers = 0
         self.number = 0
-        self.read_s = 0.0
+        self.read_ms: int | None = None
+        """When it was read as a whole last; None: it has not been since its project is watched, so changes may have been missed."""
         self.gone: GanglineError | None = None
         self._name = secrets.token_urlsafe(6)
         self._log = deque[_Sent]()
@@ -70,24 +80,25 @@ class OpenScreen:
         while self._bytes > KEPT_BYTES and len(self._log) > 1:
             self._bytes -= len(self._log.popleft().message)
 
-    def beginning(self, last: str) -> tuple[bytes, int]:
-        """Return what a follower is sent first, and the number of the change up to which it then knows all.
-
-        `last` is the id of the last message that it got; empty for a page that was just loaded.
-        """
-        if not last:
-            return _message(self.screen.whole(), f"{self._name}.{self.number}"), self.number
+    def known(self, last: str) -> int | None:
+        """Return the number of the change that a browser with this last message's id knows; None if what came after is not kept."""
         name, _, number = last.rpartition(".")
         known = int(number) if name == self._name and number.isdecimal() and len(number) < 16 else None
-        if known is None or self.after(known) is None:
-            return _event("stale", f"{self._name}.{self.number}"), self.number
-        return b"", known
+        return None if known is None or self.after(known) is None else known
 
-    def after(self, number: int) -> bytes | None:
-        """Return the messages after this change; None if some of them are not kept any more."""
+    def after(self, number: int) -> tuple[bytes, int] | None:
+        """Return the next messages after this change, and the number of the last of them; None if some are not kept any more."""
         if number > self.number or (number < self.number and self._log[0].number > number + 1):
             return None
-        return b"".join(sent.message for sent in self._log if sent.number > number)
+        found, taken = list[bytes](), 0
+        while number < self.number and taken < PIECE_BYTES:
+            message = self._log[number + 1 - self._log[0].number].message
+            found.append(message)
+            number, taken = number + 1, taken + len(message)
+        return b"".join(found), number
+
+    def whole(self, html: str, number: int) -> bytes:
+        return _message(html, f"{self._name}.{number}")
 
     def stale(self) -> bytes:
         return _event("stale", f"{self._name}.{self.number}")
@@ -117,39 +128,40 @@ class OpenScreen:
 
 
 class Hub:
-    """All screens that are open at this server."""
+    """All screens that are open at this server. They are looked up every `round_s`."""
 
-    def __init__(self, deployment: Deployment, limits: Limits) -> None:
+    def __init__(self, deployment: Deployment, limits: Limits, *, round_s: float = ROUND_S) -> None:
         self._deployment = deployment
         self._limits = limits
+        self._round_s = round_s
         self._screens: dict[Hashable, OpenScreen] = {}
+        self._opening: dict[Hashable, asyncio.Task[OpenScreen]] = {}
         self._feeds: dict[str, ProjectFeed] = {}
         self._keys: Counter[str] = Counter()
         self._lost_keys = set[str]()
-        self._checked_s = 0.0
+        self._checked_ms = 0
         self._reading: asyncio.Task[None] | None = None
         self._closing = False
+
+    @property
+    def followers(self) -> int:
+        """The pages that are open."""
+        return sum(self._keys.values())
 
     async def follow(self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, last: str) -> StreamingResponse:
         """Return the stream of a screen. All who give the same `name` look at one, which `make` makes for the first of them.
 
         It ends once `key`, the id of the credential that asks, is not valid any more. Raise `TooMany`, or what refuses the screen.
         """
-        if sum(self._keys.values()) >= self._limits.followers_max:
-            raise TooMany("too many pages of this server are open", wait_s=FOLLOW_AGAIN_S)
-        if self._closing:
-            raise Unreachable("the server is stopping", hint="try again")
-        found = self._screens.get(name)
-        if found is None:
-            made = OpenScreen(make())
-            await LIVE.run(lambda: made.screen.refresh(self._deployment, None))
-            made.read_s = asyncio.get_running_loop().time()
-            found = self._screens.setdefault(name, made)
+        self._refuse()
+        found = self._screens.get(name) or await self._open(name, make)
+        self._refuse(found.screen.project)  # others came while this one waited
+        found = self._screens.setdefault(name, found)
         found.followers += 1
         self._keys[key] += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self._keep_reading())
-        return _Stream(self._told(found, key, last), lambda: self._leave(name, found, key))
+        return _Stream(self._messages(found, key, last), lambda: self._leave(name, found, key))
 
     def close(self) -> None:
         """End all streams now. Browsers reconnect, to the next server."""
@@ -157,23 +169,81 @@ class Hub:
         for each in self._screens.values():
             asyncio.ensure_future(each.wake())  # noqa: RUF006 # it ends with the loop
 
-    async def _told(self, screen: OpenScreen, key: str, last: str) -> AsyncIterator[bytes]:
-        first, number = screen.beginning(last)
-        yield b"retry: 1000\n\n" + first
+    async def round(self) -> None:
+        """Look for changes once, and send them to all who follow a screen that they concern."""
+        screens = list(self._screens.items())
+        projects = {each.screen.project for _, each in screens if each.screen.project is not None}
+        self._feeds = {project: self._feeds.get(project) or ProjectFeed(project) for project in projects}
+        feeds = list(self._feeds.values())
+        now_ms, looked = await LIVE.run(
+            lambda: (self._deployment.store.now_ms(), [feed.look(self._deployment) for feed in feeds])
+        )
+        changes = dict(zip((feed.project for feed in feeds), looked, strict=True))
+        for name, each in screens:
+            of = changes.get(each.screen.project) if each.screen.project is not None else None
+            again_ms = SLOW_ROUND_MS if each.screen.project is None else AGAIN_MS
+            again = each.read_ms is None or not 0 <= now_ms - each.read_ms < again_ms
+            if each.followers and (again or (of is not None and each.screen.is_about(of))):
+                await self._refresh(name, each, None if again else of, now_ms)
+        if not 0 <= now_ms - self._checked_ms < CHECK_MS:
+            self._checked_ms = now_ms
+            await self._check_keys(now_ms)
+
+    def _refuse(self, project: str | None = None) -> None:
+        """Raise what refuses one more follower of this project; without one, of any."""
+        if self._closing:
+            raise Unreachable("the server is stopping", hint="try again")
+        if self.followers >= self._limits.followers_max:
+            raise TooMany("too many pages of this server are open", wait_s=FOLLOW_AGAIN_S)
+        if project is None:
+            return
+        of_project = sum(each.followers for each in self._screens.values() if each.screen.project == project)
+        if of_project >= self._limits.followers_per_project_max:
+            raise TooMany("too many pages of this project are open", wait_s=FOLLOW_AGAIN_S)
+
+    async def _open(self, name: Hashable, make: Callable[[], LiveScreen]) -> OpenScreen:
+        """Return a screen as it was just read: once for all who ask for it meanwhile, as browsers do together after a restart."""
+        opening = self._opening.get(name)
+        if opening is None:
+            if len(self._screens) + len(self._opening) >= SCREENS_MAX:
+                raise TooMany("too many different pages of this server are open", wait_s=FOLLOW_AGAIN_S)
+            opening = self._opening[name] = asyncio.create_task(self._read_first(make()))
+            opening.add_done_callback(lambda _: self._opening.pop(name, None))
+        return await asyncio.shield(opening)  # the others wait on when one of them leaves
+
+    async def _read_first(self, screen: LiveScreen) -> OpenScreen:
+        await LIVE.run(lambda: screen.refresh(self._deployment, None))
+        return OpenScreen(screen)
+
+    async def _messages(self, screen: OpenScreen, key: str, last: str) -> AsyncIterator[bytes]:
+        first, number = await self._beginning(screen, last)
+        yield first
         while not self._has_ended(key):
             if screen.gone is not None:
                 yield _event("gone", "")
                 return
             news = screen.after(number)
-            number = screen.number
             if news is None:
+                number = screen.number
                 yield screen.stale()
-            elif news:
-                yield news
+            elif news[0]:
+                number = news[1]
+                yield news[0]
             elif not await screen.woken():
-                yield b":\n\n"
+                yield KEEP_ALIVE
         if key in self._lost_keys:
             yield _event("signed-out", "")
+
+    async def _beginning(self, screen: OpenScreen, last: str) -> tuple[bytes, int]:
+        """Return what a follower is sent first, and the number of the change up to which it then knows all.
+
+        `last` is the id of the last message that it got; empty for a page that was just loaded.
+        """
+        if last:
+            known = screen.known(last)
+            return (KEEP_ALIVE, known) if known is not None else (screen.stale(), screen.number)
+        number = screen.number  # a change that comes meanwhile is sent again: no harm
+        return screen.whole(await LIVE.run(screen.screen.whole), number), number
 
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys
@@ -188,34 +258,25 @@ class Hub:
             del self._screens[name]
 
     async def _keep_reading(self) -> None:
+        loop, took_s = asyncio.get_running_loop(), 0.0
         try:
             while self._screens and not self._closing:
-                await asyncio.sleep(ROUND_S)
-                with suppress(Unreachable):  # the next round finds the same
-                    await self._round()
+                await asyncio.sleep(max(self._round_s, PAUSE_PER_ROUND * took_s))
+                began_s = loop.time()
+                try:
+                    await self.round()
+                except Unreachable:
+                    pass  # the controller logs it, and the next round tries again
+                except Exception:
+                    log.exception("open pages could not be brought up to date; the next round tries again")
+                took_s = loop.time() - began_s
         finally:
             self._reading = None
+            self._feeds = {}  # one that is old would read all that has happened since
 
-    async def _round(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        screens = list(self._screens.items())
-        projects = {each.screen.project for _, each in screens if each.screen.project is not None}
-        self._feeds = {project: self._feeds.get(project) or ProjectFeed(project) for project in projects}
-        feeds = list(self._feeds.values())
-        looked = await LIVE.run(lambda: [feed.look(self._deployment) for feed in feeds])
-        changes = dict(zip((feed.project for feed in feeds), looked, strict=True))
-        for name, each in screens:
-            of = changes.get(each.screen.project, NO_CHANGES) if each.screen.project is not None else None
-            again = now_s - each.read_s >= (SLOW_ROUND_S if of is None else AGAIN_S)
-            if each.followers and (again or (of is not None and each.screen.is_about(of))):
-                await self._refresh(name, each, None if again else of, now_s)
-        if now_s - self._checked_s >= CHECK_S:
-            self._checked_s = now_s
-            await self._check_keys()
-
-    async def _refresh(self, name: Hashable, each: OpenScreen, changes: object, now_s: float) -> None:
+    async def _refresh(self, name: Hashable, each: OpenScreen, changes: Changes | None, now_ms: int) -> None:
         try:
-            html = await LIVE.run(lambda: each.screen.refresh(self._deployment, changes))  # type: ignore[arg-type]
+            html = await LIVE.run(lambda: each.screen.refresh(self._deployment, changes))
         except Unreachable:
             return  # the controller logs it, and the next round tries again
         except GanglineError as error:
@@ -227,14 +288,14 @@ class Hub:
             log.exception("an open screen could not be refreshed; the next round tries again")
             return
         if changes is None:
-            each.read_s = now_s
+            each.read_ms = now_ms
         if html:
             each.keep(html)
             await each.wake()
 
-    async def _check_keys(self) -> None:
+    async def _check_keys(self, now_ms: int) -> None:
         keys = list(self._keys)
-        lost = await LIVE.run(lambda: lost_credentials(self._deployment, keys, self._deployment.store.now_ms()))
+        lost = await LIVE.run(lambda: lost_credentials(self._deployment, keys, now_ms))
         self._lost_keys |= lost & set(self._keys)
         if lost:
             for each in list(self._screens.values()):
@@ -242,8 +303,8 @@ class Hub:
 
 
 class _Stream(StreamingResponse):
-    def __init__(self, told: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        super().__init__(told, headers=HEADERS, media_type="text/event-stream")
+    def __init__(self, messages: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
+        super().__init__(messages, headers=HEADERS, media_type="text/event-stream")
         self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,8 +1,10 @@
 // The browser keeps the clock: durations count on, times are in the reader's zone. The server's clock counts, whatever this machine's says.
 const started = Number(document.body.dataset.now) || Date.now();
 const born = performance.now();
+const still = "still" in document.body.dataset; // a replay: its clock is the moment that is shown
 
 export function now() {
+  if (still) return Number(document.body.dataset.now);
   return started + (performance.now() - born);
 }
 
@@ -37,7 +39,7 @@ function tick() {
   const at = now();
   for (const element of document.querySelectorAll("[data-since]")) write(element, span((at - Number(element.dataset.since)) / 1000));
   for (const element of document.querySelectorAll("[data-left]")) {
-    if (element.seenLeft !== element.dataset.left) {
+    if (still || element.seenLeft !== element.dataset.left) {
       element.seenLeft = element.dataset.left; // a new estimate: count down from here
       element.endsAt = at + Number(element.dataset.left) * 1000;
     }

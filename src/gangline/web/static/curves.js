@@ -59,3 +59,14 @@ watchAll();
 document.body.addEventListener("htmx:after:swap", watchAll);
 document.body.addEventListener("htmx:sse:after:message", watchAll);
 setInterval(() => { if (!document.hidden) later(); }, AGAIN_MS / 2);
+document.body.addEventListener("moment", () => { // of a replay: a job that has no loss now may have had one when it was drawn
+  for (const row of document.querySelectorAll("#jobs .job")) {
+    if (row.querySelector(".loss").textContent) continue;
+    row.querySelectorAll("[hx-morph-skip]").forEach((each) => {
+      each.replaceChildren();
+      delete each.dataset.shown;
+    });
+  }
+  asked.clear();
+  later();
+});

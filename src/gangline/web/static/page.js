@@ -35,6 +35,7 @@ body.addEventListener("toast", (event) => say(event.detail.text, event.detail));
 // Answers that refuse: said beside the form that was sent, or as a message. What was typed stays.
 
 async function refused(response, source) {
+  if (isStream(source)) return streamRefused(response.status);
   if (response.status === 401 && document.getElementById("sign-in")) return askForKey();
   const problem = await readProblem(response);
   const form = source?.closest?.("form[data-problem]");
@@ -50,9 +51,9 @@ async function refused(response, source) {
 export async function readProblem(response) {
   try {
     const found = await response.json();
-    return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", errors: found.errors || [] };
+    return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", problems: found.problems || [] };
   } catch {
-    return { detail: `The server answered ${response.status}.`, hint: "", errors: [] };
+    return { detail: `The server answered ${response.status}.`, hint: "", problems: [] };
   }
 }
 
@@ -67,8 +68,8 @@ body.addEventListener("htmx:before:response", (event) => {
 });
 body.addEventListener("htmx:error", (event) => {
   const source = event.detail?.ctx?.sourceElement;
-  if (source?.hasAttribute?.("hx-sse:connect")) return; // the stream tries again by itself
   if (event.detail?.ctx?.response) return; // it was said above
+  if (isStream(source)) return streamRefused(0);
   say("The server does not answer.", { hint: "Nothing was changed; try again when it is back.", bad: true });
 });
 
@@ -113,7 +114,8 @@ export function askForKey() {
       alert.hidden = true;
       dialog.close();
       asking = null;
-      say("Signed in. Send it again.");
+      say("Signed in.", { hint: "What was refused can be sent again." });
+      connect();
       resolve();
     };
     dialog.oncancel = (event) => event.preventDefault();
@@ -122,8 +124,14 @@ export function askForKey() {
   return asking;
 }
 
-// A question before something is lost
+// A question before something is lost. A button that sends a form may ask one of its own, which htmx looks for at the form alone.
 
+body.addEventListener("htmx:config:request", (event) => {
+  const { ctx } = event.detail;
+  ctx.confirm ??= ctx.request.submitter?.getAttribute?.("hx-confirm");
+  if (ctx.request.form?.method !== "get") return;
+  for (const [name, value] of [...ctx.request.body]) if (!value) ctx.request.body.delete(name); // an address has what is set alone
+});
 body.addEventListener("htmx:confirm", (event) => {
   const question = event.detail.ctx?.confirm ?? event.detail.question;
   if (!question) return;
@@ -139,24 +147,75 @@ export function ask_first(question) {
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
-// The stream of the screen
+// The stream of the screen. It says something at least every 15 seconds: one that is silent for longer is cut, whatever the browser believes.
 
-const live = document.getElementById("live");
-function streaming(state) {
-  if (live && live.dataset.state !== state) {
-    live.dataset.state = state;
-    live.title = { on: "This page is up to date", wait: "The stream is cut; the page tries again" }[state] || "";
-  }
+const SILENT_MS = 40000, AGAIN_MS = 3000;
+let connection = null, heard = 0, gone = false;
+
+function isStream(element) {
+  return Boolean(element?.hasAttribute?.("hx-sse:connect"));
 }
-body.addEventListener("htmx:sse:after:connection", () => streaming("on"));
-body.addEventListener("htmx:sse:error", (event) => {
+function streaming(state) {
+  const live = document.getElementById("live");
+  if (!live || live.dataset.state === state) return;
+  live.dataset.state = state;
+  live.title = { on: "This page is up to date", wait: "The stream is cut; the page tries again" }[state] || "";
+}
+function connect() {
+  const source = document.querySelector("[hx-sse\\:connect]");
+  if (source && !connection && !asking && !gone) window.htmx.ajax("GET", source.getAttribute("hx-sse:connect"), { source });
+}
+function streamRefused(status) {
+  if (status === 401) return askForKey();
+  if (status === 403 || status === 404) return wasDeleted();
   streaming("wait");
-  if (event.detail?.status === 401) askForKey();
+  if (!connection) setTimeout(connect, AGAIN_MS); // one that was open tries again by itself
+}
+function wasDeleted() {
+  if (gone) return;
+  gone = true;
+  streaming("off");
+  say("What this page shows was deleted.", { bad: true });
+}
+body.addEventListener("htmx:sse:before:connection", (event) => {
+  if (asking || gone) event.preventDefault();
 });
-body.addEventListener("htmx:sse:close", () => streaming("off"));
+body.addEventListener("htmx:sse:after:connection", (event) => {
+  ({ connection } = event.detail);
+  heard = performance.now();
+  streaming("on");
+});
+body.addEventListener("htmx:sse:after:message", () => (heard = performance.now()));
+body.addEventListener("htmx:sse:error", (event) => streamRefused(event.detail?.status || 0));
+body.addEventListener("htmx:sse:close", (event) => {
+  if (event.detail.connection === connection) connection = null;
+  if (!connection) streaming("off");
+});
+setInterval(() => {
+  if (document.hidden || !connection?.reader || performance.now() - heard < SILENT_MS) return;
+  heard = performance.now();
+  streaming("wait");
+  connection.reader.cancel();
+}, 5000);
 body.addEventListener("signed-out", () => askForKey());
 body.addEventListener("stale", () => reload());
-body.addEventListener("gone", () => say("What this page shows was deleted.", { bad: true }));
+body.addEventListener("gone", wasDeleted);
+
+// What a page has already is not inserted again: it was loaded after the change that inserts it. What comes above that goes above it.
+body.addEventListener("htmx:before:swap", (event) => {
+  for (const { swapSpec, fragment } of event.detail.tasks || []) {
+    if (swapSpec?.style !== "beforebegin") continue;
+    let above = [];
+    for (const each of [...(fragment.firstElementChild?.children || [])]) {
+      const there = each.id && document.getElementById(each.id);
+      if (!there) { above.push(each); continue; }
+      there.before(...above);
+      above.forEach((each) => window.htmx.process(each));
+      each.remove();
+      above = [];
+    }
+  }
+});
 
 export function reload() {
   return window.htmx.ajax("GET", location.href, { target: "#screen", swap: "outerMorph", select: "#screen", source: body });
@@ -164,7 +223,8 @@ export function reload() {
 
 // Light and dark
 
-document.querySelector("[data-theme-switch]")?.addEventListener("click", () => {
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("[data-theme-switch]")) return;
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";

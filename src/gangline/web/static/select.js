@@ -1,4 +1,17 @@
-// Select jobs of the list, with shift for a range; what is selected stays while the list is live.
+// The list of jobs: what stands below it, and jobs that are selected, with shift for a range. What is selected stays while the list is live.
+
+// Rows have come and gone since the address of what stands below was made: it begins at the row that is the last one now. Where a text is
+// searched for, that address knows better: more was compared than was found.
+document.body.addEventListener("htmx:config:request", (event) => {
+  const { ctx } = event.detail;
+  if (ctx.sourceElement.id !== "more") return;
+  const address = new URL(ctx.request.action, location.href), row = ctx.sourceElement.previousElementSibling;
+  if (address.searchParams.has("search")) return;
+  address.searchParams.delete("below");
+  if (row) address.searchParams.set("below", `${row.dataset.at}.${row.id}`);
+  ctx.request.action = address.pathname + address.search;
+});
+
 let last = null;
 
 function boxes() {

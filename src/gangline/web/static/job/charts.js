@@ -21,7 +21,7 @@ const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
 const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
-let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "", told = 0;
+let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "", told = 0, moment = 0;
 const by = (id) => document.getElementById(id);
 
 function colour(name, probe = list) {
@@ -39,11 +39,12 @@ async function read() {
   if (busy) return;
   busy = true;
   try {
-    for (let wanted = null; wanted !== asked; ) {
-      wanted = asked;
+    for (let wanted = null, of = null; wanted !== asked || of !== moment; ) {
+      [wanted, of] = [asked, moment];
       const old = !timeline || Date.now() - told > 30_000; // money rises with time, and the band hardly moves
       const [metrics, story] = await Promise.all([ask("GET", `/v1/jobs/${job}/metrics?after=${next}`), old && ask("GET", `/v1/jobs/${job}/timeline`)]);
       if (!metrics.ok) return;
+      if (of !== moment) continue; // of a replay
       if (story.ok) {
         timeline = await story.json();
         told = Date.now();
@@ -317,5 +318,10 @@ window.addEventListener("theme", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 new ResizeObserver(() => charts.forEach(({ plot, place, group }) => plot.setSize({ width: Math.max(200, place.clientWidth), height: group.large ? 280 : 180 }))).observe(list);
 for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+document.body.addEventListener("moment", () => { // of a replay: there may be fewer points now
+  moment++;
+  [points, next, timeline, asked] = [[], 0, null, ""];
+  pulse();
+});
 said();
 pulse();

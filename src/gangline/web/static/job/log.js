@@ -258,5 +258,14 @@ function pulse() {
   else then(newer);
 }
 for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+let shown = "";
+document.body.addEventListener("moment", () => { // of a replay: there may be less now
+  const now = by("job-pulse").dataset.logs;
+  if (now === shown) return;
+  shown = now;
+  logs = extents();
+  attempt.length = Math.min(attempt.length, logs.length + 1);
+  open();
+});
 pulse();
 if (!logs.length) note("Nothing was printed yet.");

@@ -1,0 +1,203 @@
+"""The list of jobs as people use it: it changes while they look, and nothing that they do is lost."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.cluster import Cluster
+from tests.browser.conftest import NewPerson, Tab
+from tests.service.conftest import OPERATOR
+
+
+def rows(page: Page) -> list[str]:
+    return page.locator("#jobs > .job").evaluate_all("each => each.map(row => row.id)")
+
+
+def test_a_job_moves_on_in_the_open_list_and_focus_and_selection_stay(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("watched")
+    page = tab.open().live().page
+    page.evaluate("window.untouched = true")
+    box = page.locator(f"#{job} input[name=job]")
+    box.focus()
+    page.keyboard.press("Space")
+    held = cluster.begin(job)
+    expect(page.locator(f"#{job} .where")).to_have_text("browser-node")
+    cluster.step(held, 40)
+    expect(page.locator(f"#{job} .figures")).to_have_text("40/100")
+    expect(box).to_be_focused()
+    expect(box).to_be_checked()
+    expect(page.locator("#bulk [data-count]")).to_have_text("1")
+    new = cluster.submit("came later")
+    expect(page.locator("#jobs > .job").first).to_have_attribute("id", new)
+    expect(box).to_be_focused()
+    assert page.evaluate("window.untouched")
+
+
+def test_nothing_jumps_while_jobs_move_on(tab: Tab, cluster: Cluster) -> None:
+    jobs = [cluster.submit(f"watched {number}") for number in range(3)]
+    held = [cluster.begin(job, f"browser-node-{job}") for job in jobs]
+    page = tab.open().live().page
+    page.evaluate(SHIFTS)
+    for step in (9, 10, 99, 100):
+        for each in held:
+            cluster.step(each, step, loss=0.1234 * step, seconds_per_step=10.0 / step)
+        expect(page.locator(f"#{jobs[-1]} .figures")).to_have_text(f"{step}/100")
+    cluster.fail(held[0], "a long reason " * 20)
+    expect(page.locator(f"#{jobs[0]} .why")).to_contain_text("a long reason")
+    assert page.evaluate("window.shifts") == []
+
+
+SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((found) => {
+  for (const each of found.getEntries().filter((each) => !each.hadRecentInput)) {
+    const moved = each.sources.map((of) => of.node).filter((node) => node?.outerHTML); // text that is aligned to the right grows leftwards
+    if (moved.length) window.shifts.push([each.value, ...moved.map((node) => node.outerHTML)]);
+  }
+}).observe({ type: "layout-shift" });
+"""
+
+
+def test_filters_are_in_the_address_and_the_way_back_leads_to_them(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("a needle")
+    page = tab.open().live().page
+    every = len(rows(page))
+    page.get_by_label("State").select_option("succeeded")
+    page.wait_for_url("**/?state=succeeded")
+    expect(page.locator(f"#{job}")).to_have_count(0)
+    assert set(page.locator("#jobs > .job").evaluate_all("each => each.map(row => row.dataset.state)")) == {"succeeded"}
+    tab.live()
+    page.go_back()
+    expect(page.locator(f"#{job}")).to_be_visible()
+    expect(page.get_by_label("State")).to_have_value("")
+    assert len(rows(page)) == every
+    tab.live()
+    page.go_forward()
+    expect(page.locator(f"#{job}")).to_have_count(0)
+    expect(page.get_by_label("State")).to_have_value("succeeded")
+    page.reload()
+    expect(page.get_by_label("State")).to_have_value("succeeded")
+
+
+def test_the_page_still_works_after_the_way_back(tab: Tab, cluster: Cluster) -> None:
+    page = tab.open().live().page
+    page.get_by_label("State").select_option("succeeded")
+    page.wait_for_url("**/?state=succeeded")
+    page.go_back()
+    tab.live()
+    job = cluster.submit("after the way back")
+    expect(page.locator(f"#{job}")).to_be_visible()
+    page.check(f"#{job} input[name=job]")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#toasts")).to_contain_text("1 job paused")
+    page.get_by_role("button", name="Light or dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_typing_searches_names_and_labels_and_is_not_disturbed(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("a needle", labels={"hay": "stack"})
+    page = tab.open().live().page
+    page.get_by_label("Search jobs").focus()
+    page.keyboard.type("needle")
+    page.wait_for_url("**/?search=needle")
+    expect(page.locator("#jobs > .job")).to_have_count(1)
+    page.keyboard.type(" nothing")
+    expect(page.get_by_text("No job is like this")).to_be_visible()
+    expect(page.get_by_label("Search jobs")).to_be_focused()
+    expect(page.get_by_label("Search jobs")).to_have_value("needle nothing")
+    page.get_by_role("link", name="Show all").click()
+    expect(page.get_by_label("Search jobs")).to_have_value("")  # the other page is here
+    page.get_by_label("Label").fill("hay=stack")
+    page.keyboard.press("Enter")
+    expect(page.locator("#jobs > .job")).to_have_count(1)
+    expect(page.locator(f"#{job}")).to_be_visible()
+    tab.live()
+    another = cluster.submit("another", labels={"hay": "stack"})
+    expect(page.locator(f"#{another}")).to_be_visible()
+
+
+def test_several_jobs_are_selected_with_shift_and_canceled_after_a_question(tab: Tab, cluster: Cluster) -> None:
+    jobs = [cluster.submit(f"of several {number}") for number in range(4)]
+    page = tab.open().live().page
+    page.check(f"#{jobs[3]} input[name=job]")
+    page.locator(f"#{jobs[1]} input[name=job]").click(modifiers=["Shift"])
+    expect(page.locator("#bulk [data-count]")).to_have_text("3")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("button", name="No", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog#confirm")).to_be_hidden()
+    assert cluster.service.state(jobs[2]) == "queued"
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Yes").click()
+    expect(page.locator("#toasts")).to_contain_text("3 jobs canceled")
+    for job in jobs[1:]:
+        expect(page.locator(f"#{job}")).to_have_attribute("data-state", "canceled")
+    expect(page.locator(f"#{jobs[0]}")).to_have_attribute("data-state", "queued")
+    expect(page.locator("#bulk")).to_be_hidden()
+
+
+def test_what_a_job_refuses_is_said(tab: Tab, cluster: Cluster) -> None:
+    page = tab.open("/?state=succeeded").live().page
+    tab.asked.append("422")
+    page.locator("#jobs input[name=job]").first.check()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#toasts .bad")).to_be_visible()
+
+
+def test_a_job_that_is_deleted_leaves_the_open_list(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("to be deleted")
+    page = tab.open().live().page
+    cluster.act(job, "cancel")
+    expect(page.locator(f"#{job}")).to_have_attribute("data-state", "canceled")
+    assert cluster.service.ask("DELETE", f"/v1/jobs/{job}").is_success
+    cluster.service.wait(31)
+    expect(page.locator(f"#{job}")).to_have_count(0)
+
+
+def test_jobs_of_a_state_come_and_go_at_their_places(tab: Tab, cluster: Cluster) -> None:
+    jobs = [cluster.submit(f"in order {number}") for number in range(3)]
+    page = tab.open("/?state=paused").live().page
+    expect(page.get_by_text("No job is like this")).to_be_visible()
+    for job in (jobs[0], jobs[2], jobs[1]):
+        cluster.act(job, "pause")
+        expect(page.locator(f"#{job}")).to_be_visible()
+    assert rows(page) == [jobs[2], jobs[1], jobs[0]]
+    expect(page.get_by_text("No job is like this")).to_be_hidden()
+    cluster.act(jobs[1], "resume")
+    expect(page.locator(f"#{jobs[1]}")).to_have_count(0)
+    assert rows(page) == [jobs[2], jobs[0]]
+
+
+def test_a_list_is_loaded_as_it_is_scrolled_and_has_each_job_once(tab: Tab, cluster: Cluster) -> None:
+    jobs = [cluster.service.submit(seed=number) for number in range(170)]
+    page = tab.open().live().page
+    assert len(rows(page)) < 100
+    for _ in range(3):
+        page.locator("#jobs > .job").last.scroll_into_view_if_needed()
+    expect(page.locator("#end")).to_have_count(1)
+    found = rows(page)
+    assert len(found) == len(set(found)) and set(jobs) < set(found)
+
+
+def test_a_viewer_sees_no_actions(person: NewPerson, cluster: Cluster) -> None:
+    page = person(key=cluster.service.key("viewer")).tab().open().live().page
+    expect(page.locator("#jobs > .job").first).to_be_visible()
+    expect(page.locator("input[name=job], #bulk")).to_have_count(0)
+
+
+def test_an_operator_changes_the_project(person: NewPerson, cluster: Cluster) -> None:
+    cluster.service.add_project("other")
+    tab = person(key=OPERATOR).tab()
+    theirs = cluster.submit("theirs", project="other")
+    page = tab.open().live().page
+    expect(page.locator(f"#{theirs}")).to_have_count(0)
+    page.get_by_label("Project").select_option("other")
+    expect(page.locator(f"#{theirs}")).to_be_visible()
+
+
+@pytest.mark.nightly
+def test_a_thousand_jobs_that_come_at_once_are_shown(tab: Tab, cluster: Cluster) -> None:
+    page = tab.open().live().page
+    jobs = [cluster.service.submit(seed=number) for number in range(1_000)]
+    expect(page.locator(f"#{jobs[-1]}")).to_be_visible()
+    expect(page.locator("#more, #end")).to_have_count(1)
+    assert [each for each in rows(page) if each in jobs] == jobs[::-1][: page.locator("#jobs > .job").count()]

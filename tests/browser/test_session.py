@@ -1,0 +1,162 @@
+"""Signing in, and what an open page does when its session, its server or its stream ends."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.cluster import Cluster
+from tests.browser.conftest import NewPerson, Tab
+from tests.service.conftest import OPERATOR
+from tests.waiting import until
+
+
+def test_one_signs_in_with_the_keyboard_alone(person: NewPerson) -> None:
+    tab = person(key=None).tab().open("/?state=running")
+    tab.asked.append("401")
+    page = tab.page
+    page.keyboard.type("gl_operator_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("does not know the key")
+    page.keyboard.press("Control+A")
+    page.keyboard.type(OPERATOR)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?state=running")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+
+
+def test_a_form_that_was_filled_is_still_there_when_its_session_has_ended(person: NewPerson, cluster: Cluster) -> None:
+    made = cluster.service.make_key("member")
+    tab = person(key=made["secret"]).tab()
+    job = cluster.submit("the filled one")
+    page = tab.open().live().page
+    page.check(f"#{job} input[name=job]")
+    cluster.service.ask("DELETE", f"/v1/keys/{made['key']['id']}")
+    tab.asked.append("401")
+    page.get_by_role("button", name="Pause").click()
+    dialog = page.locator("dialog#sign-in")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_visible()
+    page.keyboard.type("gl_member_wrong")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_label("Key").fill(cluster.service.key("member"))
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    tab.live()
+    assert page.is_checked(f"#{job} input[name=job]")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#toasts")).to_contain_text("1 job paused")
+    expect(page.locator(f"#{job} .state")).to_contain_text("paused")
+
+
+def test_the_stream_of_a_revoked_key_ends_and_the_page_asks_for_another(person: NewPerson, cluster: Cluster) -> None:
+    made = cluster.service.make_key("viewer")
+    tab = person(key=made["secret"]).tab()
+    page = tab.open().live().page
+    tab.asked.append("401")
+    cluster.service.ask("DELETE", f"/v1/keys/{made['key']['id']}")
+    cluster.service.wait(16)
+    expect(page.locator("dialog#sign-in")).to_be_visible()
+    expect(page.locator("#live")).to_have_attribute("data-state", "off")
+
+
+def test_a_page_says_that_its_server_is_gone_and_recovers_when_it_is_back(tab: Tab, cluster: Cluster) -> None:
+    page = tab.open().live().page
+    tab.asked += ["ERR_CONNECTION", "htmx:sse:error"]
+    page.evaluate("window.untouched = true")
+    page.get_by_role("link", name="Jobs", exact=True).focus()
+    cluster.stop()
+    expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    job = cluster.submit("came meanwhile")
+    cluster.start()
+    expect(page.locator(f"#{job}")).to_contain_text("came meanwhile")
+    tab.live()
+    assert page.evaluate("window.untouched")
+    expect(page.get_by_role("link", name="Jobs", exact=True)).to_be_focused()
+
+
+@pytest.mark.nightly
+def test_a_page_recovers_from_a_stream_that_was_cut_for_ten_minutes(tab: Tab, cluster: Cluster) -> None:
+    tab.page.clock.install()
+    page = tab.open().live().page
+    tab.asked += ["ERR_CONNECTION", "htmx:sse:error"]
+    cluster.stop()
+    page.clock.run_for(1_000)
+    expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    for _ in range(60):
+        page.clock.run_for(10_000)
+    job = cluster.submit("came meanwhile")
+    cluster.start()
+    page.clock.run_for(12_000)
+    expect(page.locator(f"#{job}")).to_contain_text("came meanwhile")
+    tab.live()
+
+
+def test_a_stream_that_is_silent_is_opened_again(tab: Tab, cluster: Cluster) -> None:
+    tab.page.clock.install()
+    page = tab.open().live().page
+    asked = list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(60_000)
+    expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    page.clock.run_for(3_000)
+    tab.live()
+    assert any("/live/jobs" in url for url in asked)
+
+
+def test_a_page_that_cannot_open_its_stream_tries_again(tab: Tab, cluster: Cluster) -> None:
+    tab.asked += ["ERR_FAILED", "503"]
+    page = tab.page
+    page.route("**/live/jobs*", lambda route: route.fulfill(status=503, body="{}"), times=1)
+    tab.open()
+    expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    tab.live()
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.nightly)])
+def test_a_hidden_tab_closes_its_stream_and_is_up_to_date_when_it_is_seen(
+    person: NewPerson, cluster: Cluster, count: int
+) -> None:
+    """More tabs of one browser than the six connections that it opens to a server."""
+    somebody = person()
+    tabs = [somebody.tab() for _ in range(count)]
+    for each in tabs:
+        each.page.add_init_script(HIDING)
+        each.open().live()
+        each.page.evaluate("hide(true)")
+    until(lambda: cluster.hub.followers == 0)
+    job = cluster.submit("came while all were hidden")
+    for each in tabs[:: count // 3]:
+        each.page.evaluate("hide(false)")
+        expect(each.page.locator(f"#{job}")).to_be_visible()
+        each.page.evaluate("hide(true)")
+
+
+HIDING = """
+let hidden = false;
+Object.defineProperty(document, "hidden", { get: () => hidden });
+window.hide = (now) => { hidden = now; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+
+
+def test_durations_are_those_of_the_servers_clock_whatever_this_machine_believes(
+    person: NewPerson, cluster: Cluster
+) -> None:
+    right, wrong = person().tab(), person().tab()
+    wrong.page.clock.set_system_time((cluster.service.now_ms + 3_600_000) / 1000)
+    job = cluster.submit("timed")
+    held = cluster.begin(job)
+    cluster.step(held, 50, seconds_per_step=2.0)
+    shown = [each.open().page.locator(f"#{job} [data-left]") for each in (right, wrong)]
+    assert shown[0].inner_text()[:5] == shown[1].inner_text()[:5]
+
+
+def test_the_theme_that_was_chosen_is_kept(tab: Tab) -> None:
+    page = tab.open().page
+    page.get_by_role("button", name="Light or dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

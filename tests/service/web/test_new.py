@@ -1,0 +1,139 @@
+"""The form of a new job: it submits what the API would, says what is wrong at the field, and changes nothing while one types."""
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+
+import httpx
+import pytest
+
+from gangline.core.specs.form import form_of_settings
+from gangline.core.specs.templates import Preset
+from gangline.web.new.asked import KIND, all_fields
+from tests.service.conftest import Service
+from tests.service.web.conftest import Browser
+
+HOSTILE = "a photo of \"sks\" <script>alert('x')</script>"
+OBJECT = Preset(name="object", about="One thing <b>.", settings={"rank": 8, "steps": 900})
+
+
+@pytest.fixture
+def browser(page: Service, signed_in: Callable[[str], Browser]) -> Browser:
+    page.app.state.presets = {"object": OBJECT}
+    return signed_in("member")
+
+
+def send(browser: Browser, path: str, fields: dict[str, str]) -> httpx.Response:
+    return browser.post(path, forged=False, **fields)
+
+
+def specs_of(service: Service) -> list[dict[str, object]]:
+    jobs = service.ask("GET", "/v1/jobs").json()["jobs"]
+    return [service.ask("GET", f"/v1/jobs/{job['id']}").json()["spec"] for job in jobs]
+
+
+def test_the_form_has_a_field_for_every_setting_and_the_presets(browser: Browser) -> None:
+    shown = browser.get("/new").text
+    assert set(re.findall(r'data-setting="([^"]+)"', shown)) == {
+        field.name for field in all_fields(form_of_settings(KIND))
+    }
+    assert "One thing &lt;b&gt;." in shown and "<b>." not in shown
+    assert json.loads(unescape(re.findall(r'data-settings="([^"]*)"', shown)[0])) == dict(OBJECT.settings)
+
+
+def test_what_comes_from_a_job_is_escaped_and_its_files_are_used_again(page: Service, browser: Browser) -> None:
+    first = page.submit(prompt=HOSTILE, rank=4)
+    shown = browser.get(f"/new?from={first}").text
+    assert "<script>alert" not in shown and "alert(&#39;x&#39;)" in shown
+    made = send(browser, "/new", {"from": first, "prompt": "a photo of sks dog", "rank": "8", "count": "1"})
+    assert made.status_code == 204 and made.headers["HX-Redirect"].startswith("/jobs/job-")
+    second, before = specs_of(page)
+    assert second["photos"] == before["photos"] and second["base"] == before["base"]
+    assert (second["rank"], second["prompt"]) == (8, "a photo of sks dog")
+
+
+def test_only_what_differs_from_the_defaults_and_the_presets_is_sent(page: Service, browser: Browser) -> None:
+    first = page.submit()
+    sent = {"from": first, "prompt": "x", "preset": "object", "steps": "900", "rank": "", "batch_size": "1"}
+    for extra in (dict[str, str](), {"steps": ""}):
+        assert send(browser, "/new", sent | extra).status_code == 204
+    later, earlier, _ = specs_of(page)
+    assert later == earlier and (later["steps"], later["rank"]) == (900, 8)
+
+
+def test_a_form_that_is_sent_twice_makes_one_job(page: Service, browser: Browser) -> None:
+    first = page.submit()
+    browser.headers["Idempotency-Key"] = "the-key-of-the-form"
+    made = {send(browser, "/new", {"from": first, "prompt": "x"}).headers["HX-Redirect"] for _ in range(2)}
+    assert len(made) == 1 and len(specs_of(page)) == 2
+
+
+@pytest.mark.parametrize("path", ["/new", "/new/plan"])
+def test_every_wrong_field_is_named_at_once_and_no_job_is_made(page: Service, browser: Browser, path: str) -> None:
+    first = page.submit()
+    wrong = {"rank": "0", "steps": "many", "needs.trust": "99", "seed": "4..1"}
+    fields = {name: wrong[name] for name in wrong if name != "seed"}
+    answer = send(browser, path, {"from": first, "prompt": "x"} | fields)
+    assert answer.status_code == 422
+    assert {each["field"] for each in answer.json()["problems"]} == {"rank", "steps", "needs.trust"}
+    answer = send(browser, path, {"from": first, "prompt": "x", "seed": wrong["seed"]})
+    assert [each["field"] for each in answer.json()["problems"]] == ["seed"]
+    assert len(specs_of(page)) == 1
+
+
+def test_the_plan_says_what_the_form_lacks_and_changes_nothing(page: Service, browser: Browser) -> None:
+    first = page.submit()
+    shown = browser.post("/new/plan").text
+    assert all(words in shown for words in ("Add photos", "Choose a base", "Say what is in the photos"))
+    before = page.dump()
+    shown = send(browser, "/new/plan", {"from": first, "photos": "", "prompt": HOSTILE}).text
+    assert "<script>alert" not in shown and "Add photos" not in shown and "The whole plan" in shown
+    assert page.dump() == before
+
+
+def test_several_values_are_an_experiment_of_every_combination(page: Service, browser: Browser) -> None:
+    first = page.submit()
+    sent = {
+        "from": first,
+        "prompt": "x",
+        "rank": "4, 8",
+        "seed": "1..3",
+        "also": "schedule=constant,cosine",
+        "at_once": "2",
+    }
+    assert "12 jobs" in send(browser, "/new/plan", sent).text
+    made = send(browser, "/new", sent).headers["HX-Redirect"]
+    found = page.ask("GET", made.replace("/experiments", "/v1/experiments")).json()
+    assert (found["jobs"], found["at_once"], set(found["settings"])) == (12, 2, {"rank", "seed", "schedule"})
+    answer = send(browser, "/new/plan", sent | {"also": "schedule=square"})
+    assert answer.status_code == 422 and answer.json()["detail"].startswith("also: schedule=square")
+
+
+def test_a_recipe_fills_in_the_form_and_keeps_what_has_no_field(browser: Browser) -> None:
+    recipe = 'prompt = "sks dog"\nrank = 32\nflip = true\n[[sample_prompts]]\nprompt = "sks dog at sea"\nwidth = 512\n[needs]\ngpu = "L4"\n'
+    shown = browser.post("/new/recipe", recipe=recipe).text
+    assert 'name="prompt" value="sks dog"' in shown and 'name="rank" value="32"' in shown
+    assert 'name="needs.gpu" value="L4"' in shown and "<option selected>yes</option>" in shown
+    kept = json.loads(unescape(re.findall(r'name="more" value="([^"]*)"', shown)[0]))
+    assert kept == {"sample_prompts": [{"prompt": "sks dog at sea", "width": 512}]}
+    as_json = browser.post("/new/recipe", recipe=json.dumps({"spec": {"prompt": "sks dog"}, "name": "<i>"})).text
+    assert 'data-name="&lt;i&gt;"' in as_json
+    for refused in ('kind = "command"\nargv = ["true"]', "prompt =", "[1", '{"spec": 3', '{"kind": []}'):
+        answer = browser.post("/new/recipe", recipe=refused)
+        assert answer.status_code == 422, refused
+
+
+def test_a_new_job_is_for_members(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    viewer = signed_in("viewer")
+    assert viewer.get("/new").status_code == 403
+    assert viewer.post("/new", prompt="x").status_code == 403
+    assert 'href="/new"' not in viewer.get("/").text
+
+
+def test_a_job_of_another_project_is_not_found(page: Service, signed_in: Callable[..., Browser]) -> None:
+    first = page.submit()
+    page.add_project("other")
+    other = signed_in("member", "other")
+    assert other.get(f"/new?from={first}").status_code == 404
+    assert send(other, "/new/plan", {"from": first}).status_code == 404

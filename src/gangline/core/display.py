@@ -122,3 +122,9 @@ def table_cell(text: str) -> str:
 def text_of_cell(cell: str) -> str:
     """Return the text that `table_cell` made this cell of."""
     return cell[1:] if cell.startswith("'") and is_formula(cell.lstrip("'")) else cell
+
+
+def safe_cell(text: str) -> str:
+    """Return the text of a cell that every spreadsheet shows as it is: an apostrophe is put before what would be a formula."""
+    shown = printable(text)
+    return f"'{shown}" if is_formula(shown) else shown

@@ -9,7 +9,10 @@ from fastapi import FastAPI
 from gangline.core.server.limits import Limits
 from gangline.core.specs.templates import Preset
 from gangline.service.deployment import Deployment
+from gangline.web.cost import routes as cost
 from gangline.web.experiments import routes as experiments
+from gangline.web.fleet import acts as fleet_acts
+from gangline.web.fleet import routes as fleet
 from gangline.web.frame import assets
 from gangline.web.job import actions as job_actions
 from gangline.web.job import routes as job
@@ -19,6 +22,7 @@ from gangline.web.live.hub import Hub
 from gangline.web.new import routes as new_job
 from gangline.web.notices import routes as notices
 from gangline.web.pictures import routes as pictures
+from gangline.web.queue import routes as queue
 from gangline.web.session import routes as session
 
 ROUTERS = (
@@ -27,6 +31,9 @@ ROUTERS = (
     job_list.router,
     job_actions.router,
     job.router,
+    *(fleet.router, fleet.of_providers, fleet_acts.router, fleet_acts.of_providers),
+    queue.router,
+    *(cost.router, cost.of_many_lines),
     keys.router,
     notices.router,
     new_job.router,

@@ -96,7 +96,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     ),
     "costs": (
         Run("--by job", shows="sks"),
-        Run("--by node --since 7d"),
+        Run("--by node --since 7d", shows="known cost"),
         Run("--by job -o csv", json=False, shows="sks"),
         Run("--zone {typed}", 2),
         Run("--since {typed}", 2),

@@ -70,8 +70,8 @@ BELOW_THE_DOOR = (
     "UPDATE experiment_run SET settings = replace(settings, 'sks dog', :json)",
     "UPDATE pool SET driver = :text, provider = :text, secret = :text, offers = replace(offers, 'small', :json), "
     "settings = replace(settings, 'Ulm', :json) WHERE name = 'hostile'",
-    "INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd) SELECT node, id, 'training', :now, :now + 1000, job, "
-    "'default', 100 FROM attempt",
+    "INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd) SELECT node, id, "
+    "'training', :now, :now + 1000, job, 'default', 100 FROM attempt",
     "INSERT INTO project (id, share, usage, usage_ms, spent, reserved) VALUES (:text, 1, 0, 0, 0, 0)",
 )
 

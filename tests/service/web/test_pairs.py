@@ -19,6 +19,10 @@ OWN = {"POST /sign-out": "viewer", "POST /session/project": "operator"}
 FORMS: dict[str, dict[str, str]] = {
     "POST /jobs/actions": {"job": "{job}", "action": "pause"},
     "POST /session/project": {"project": "default"},
+    "POST /fleet/actions": {"node": "{node}", "action": "drain"},
+    "POST /fleet/pools/{pool}/change": {"nodes_max": "2"},
+    "POST /queue/actions": {"job": "{job}", "action": "pause"},
+    "POST /cost/projects/{project}": {"share": "1"},
     "POST /keys": {"name": "a", "role": "viewer"},
     "POST /join-tokens": {"name": "a"},
     "POST /secrets": {"secret": "HF_TOKEN", "value": "hf_abcdefgh"},

@@ -15,8 +15,7 @@ from gangline.cli.captions.captions import model_files
 from gangline.cli.captions.job import only_missing
 from gangline.cli.captions.photos import captioned_photos, shown_captions
 from gangline.cli.captions.table import read_table, write_table
-from gangline.cli.reports.cells import safe_cell
-from gangline.core.display import is_formula, table_cell, text_of_cell
+from gangline.core.display import is_formula, safe_cell, table_cell, text_of_cell
 from gangline.core.errors import BadInput
 from tests.conftest import ROOT, Typed
 

@@ -7,9 +7,10 @@ from io import StringIO
 
 import pytest
 
-from gangline.cli.reports.cells import as_csv, safe_cell
+from gangline.cli.reports.cells import as_csv
 from gangline.cli.reports.page import report_page
 from gangline.core.charts.timeline import Bar
+from gangline.core.display import safe_cell
 from gangline.core.reports.report import JobsReport, report_on
 from gangline.core.reports.rows import TriedOn
 from gangline.core.reports.view import ReportView, job_line

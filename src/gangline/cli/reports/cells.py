@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from io import StringIO
 
-from gangline.core.display import is_formula, printable
+from gangline.core.display import safe_cell
 from gangline.core.reports.view import JobLine
 
 TIMES = {"submitted_ms": "submitted", "ended_ms": "ended"}
@@ -31,9 +31,3 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.10g}"
     return safe_cell(value) if isinstance(value, str) else str(value)
-
-
-def safe_cell(text: str) -> str:
-    """Return the text of a cell that every spreadsheet shows as it is: an apostrophe is put before what would be a formula."""
-    shown = printable(text)
-    return f"'{shown}" if is_formula(shown) else shown

@@ -1,8 +1,6 @@
 """`gangline costs`: what a span of time cost, by day, pool, job, cause, project or node, as a table, as JSON or as CSV."""
 
-import csv
 from enum import StrEnum
-from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,11 +9,11 @@ from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.filters import check_text, moment
 from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import ProjectOption, ServerOption, TokenOption, cost_in_words, out, print_json, say, usd
-from gangline.cli.reports.cells import safe_cell
 from gangline.core.display import printable
+from gangline.core.reports.cost_lines import as_cost_lines, shown_rows
 
 if TYPE_CHECKING:  # what `--help` need not wait for
-    from gangline.core.reports.costs import CostRow, CostsView
+    from gangline.core.reports.costs import CostsView
 
 ROWS_MAX = 1000
 
@@ -87,7 +85,7 @@ def _show(found: "CostsView") -> None:
         columns += [TableColumn(header=f">{cause}", goes=number) for number, cause in enumerate(causes, 1)]
         rows = [
             [printable(row.label), _money(row.usd), *(_money(row.parts.get(cause, 0)) for cause in causes)]
-            for row in _rows(found)
+            for row in shown_rows(found)
         ]
         total = ["all", _money(found.usd), *(_money(found.parts[cause]) for cause in causes)]
         print_one_line_each(columns, [*rows, total])
@@ -97,21 +95,6 @@ def _show(found: "CostsView") -> None:
         out.print(f"known cost: {cost_in_words(found.usd, found.cost_lacks)}")
 
 
-def _rows(found: "CostsView") -> "list[CostRow]":
-    return [*found.rows, *([found.others] if found.others else [])]
-
-
 def _money(amount: float) -> str:
     """Format a sum. It is negative if a provider billed less than the ledger had."""
     return f"-{usd(-amount)}" if amount < 0 else usd(amount) if amount else "–"
-
-
-def as_cost_lines(found: "CostsView") -> str:
-    """Return a line for each row, with a column for each cause, under the names of the columns."""
-    into = StringIO()
-    writer = csv.writer(into, lineterminator="\n")
-    writer.writerow(("key", "label", "usd", *found.parts))
-    for row in _rows(found):
-        amounts = (row.usd, *(row.parts.get(cause, 0) for cause in found.parts))
-        writer.writerow((safe_cell(row.key), safe_cell(row.label), *(f"{amount:.6f}" for amount in amounts)))
-    return into.getvalue()

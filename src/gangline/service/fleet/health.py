@@ -65,17 +65,19 @@ def _pool(deployment: Deployment, name: str, machine: str, now_ms: int) -> PoolH
 
 def _strikes(deployment: Deployment, machine: str, now_ms: int) -> list[Strike]:
     since = now_ms - round(deployment.policy.strike_window_s * 1000)
-    return [
-        Strike(
-            kind=row["kind"],
-            workload=row["workload"],
-            project=row["project"],
-            quarters=row["quarters"],
-            elsewhere=bool(row["job_elsewhere" if MEANING[row["kind"]].blame == "job" else "workload_elsewhere"]),
-            anywhere=bool(row["workload_anywhere"]),
-        )
-        for row in deployment.store.load("strikes", machine=machine, since=since)
-    ]
+    return [as_strike(row) for row in deployment.store.load("strikes", machine=machine, since=since)]
+
+
+def as_strike(row: Row) -> Strike:
+    """Return a strike with its contrast."""
+    return Strike(
+        kind=row["kind"],
+        workload=row["workload"],
+        project=row["project"],
+        quarters=row["quarters"],
+        elsewhere=bool(row["job_elsewhere" if MEANING[row["kind"]].blame == "job" else "workload_elsewhere"]),
+        anywhere=bool(row["workload_anywhere"]),
+    )
 
 
 def _quarantine(deployment: Deployment, machine: Row, verdict: Quarantine, now_ms: int) -> None:

@@ -48,7 +48,7 @@ class _Ahead:
 
 def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
     """Ask those attempts to stop whose work another machine would do for less."""
-    groups = _groups(deployment, leases)
+    groups = peer_groups(deployment, leases)
     for group in groups:
         _move_slow(deployment, group, now_ms)
     if deployment.policy.seek_faster and deployment.pools:
@@ -81,7 +81,8 @@ def _by_pool(groups: list[PeerGroup]) -> dict[str, list[tuple[PeerGroup, Row]]]:
     return found
 
 
-def _groups(deployment: Deployment, leases: list[Row]) -> list[PeerGroup]:
+def peer_groups(deployment: Deployment, leases: list[Row]) -> list[PeerGroup]:
+    """Return the leases whose speed is known in groups that can be compared."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for lease in leases:
         if lease["seconds_per_step"] and not lease["stop"]:

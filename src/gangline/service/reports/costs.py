@@ -57,6 +57,14 @@ def costs(
     )
 
 
+def count_interruptions(
+    deployment: Deployment, project: str | None, *, since_ms: int | None, until_ms: int | None
+) -> int:
+    """Return how many attempts of a project were interrupted in a span of time (None: of all projects, and without a limit)."""
+    span = {"since": since_ms or 0, "until": LAST_MS if until_ms is None else until_ms}
+    return deployment.store.load("interruptions_in_span", project=project or "", **span)[0]["interruptions"]
+
+
 Rows = list[tuple[tuple[str, str], Costs]]
 """Of each row its key, its label, and its costs."""
 

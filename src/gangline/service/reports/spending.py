@@ -1,4 +1,6 @@
-"""Answer what the fleet costs an hour now."""
+"""Answer what the fleet costs an hour now, and how often its nodes are interrupted."""
+
+from collections.abc import Mapping
 
 from gangline.core.reports.costs import FleetView, PoolSpending
 from gangline.service.deployment import Deployment
@@ -23,3 +25,9 @@ def fleet_spending(deployment: Deployment) -> FleetView:
         idle_usd_per_hour=sum(row["idle_per_hour"] for row in rows) / 1e6,
         starting_usd_per_hour=sum(row["starting_per_hour"] for row in rows) / 1e6,
     )
+
+
+def interruptions_of_pools(deployment: Deployment, since_ms: int) -> Mapping[str, int]:
+    """Return how many attempts have been interrupted since then on nodes of each pool that had some."""
+    rows = deployment.store.load("interruptions_of_pools", since=since_ms)
+    return {row["pool"]: row["interruptions"] for row in rows}

@@ -13,6 +13,15 @@ def money(usd: float | None) -> str:
     return "–" if usd is None else usd_words(usd * 1e6)
 
 
+def exact(usd: float, digits: int = 4) -> str:
+    """Return dollars with as many digits as all sums of a table have, so that they stand below each other; a dash for nothing.
+
+    >>> exact(1234.5), exact(-0.00086, 6), exact(0)
+    ('$1,234.5000', '-$0.000860', '–')
+    """
+    return f"{'-' if usd < 0 else ''}${abs(usd):,.{digits}f}" if usd else "–"
+
+
 def cost_shown(usd: float, lacks: Sequence[CostPart]) -> str:
     """Return the known part of a cost, and that there is more of it."""
     if "node time" not in lacks:

@@ -26,6 +26,7 @@ def _environment() -> Environment:
     )
     made.filters |= {
         "money": figures.money,
+        "exact": figures.exact,
         "span": figures.span,
         "pace": figures.pace,
         "number": figures.number,

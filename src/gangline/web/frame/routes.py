@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.answers.problems import of_expected, of_our
-from gangline.api.lanes import REPORTS, USERS, Lane, LaneRoute
+from gangline.api.lanes import PROVIDERS, REPORTS, USERS, Lane, LaneRoute
 from gangline.api.who import deployment_of
 from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
 from gangline.web.frame.rendering import rendered
@@ -68,6 +68,12 @@ class SlowPageRoute(PageRoute):
     """A route that may read very many rows: one request at a time, so that all others have their threads."""
 
     lane = REPORTS
+
+
+class ProviderPageRoute(PageRoute):
+    """A route that waits for a provider."""
+
+    lane = PROVIDERS
 
 
 def page_router(route_class: type[PageRoute] = PageRoute) -> APIRouter:

@@ -176,3 +176,16 @@ UPDATE attempt SET saving = :saving WHERE id = :attempt
 UPDATE attempt SET from_step = COALESCE((SELECT MAX(checkpoint.step) FROM checkpoint
                                          WHERE checkpoint.job = attempt.job AND checkpoint.state = 'committed'), 0)
 WHERE id = :attempt
+
+-- name: attempts_of_node
+-- List the last attempts of a node, with what each has cost: up to now if it has not ended, as its lines of the ledger come with its end.
+SELECT attempt.id, attempt.job, job.name, job.project, attempt.state, attempt.because, attempt.from_step,
+       COALESCE(lease.step, attempt.step) AS step, COALESCE(lease.seconds_per_step, attempt.seconds_per_step) AS seconds_per_step,
+       attempt.started_ms, attempt.ended_ms,
+       CAST(CASE WHEN lease.attempt IS NOT NULL THEN lease.price_micro_usd_per_hour * (CAST(:now AS BIGINT) - lease.started_ms) / 3600000
+                 ELSE (SELECT COALESCE(SUM(ledger.micro_usd), 0) FROM ledger
+                       WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id) END AS BIGINT) AS micro_usd,
+       attempt.price_known
+FROM attempt JOIN job ON job.id = attempt.job LEFT JOIN lease ON lease.attempt = attempt.id AND lease.rank = 0
+WHERE attempt.node = :node
+ORDER BY attempt.started_ms DESC, attempt.id DESC LIMIT :limit

@@ -191,6 +191,35 @@ FROM (SELECT job.id, job.project, job.kind, job.wanted, job.gpu, job.gpu_memory_
 GROUP BY project, kind, wanted, gpu, gpu_memory_gb, pool, trust, numerics, slots, fetching, fencing, later, banned, experiment
 ORDER BY COUNT(*) DESC, MIN(queued_ms), MIN(id) LIMIT :limit
 
+-- name: jobs_of_queue_group
+-- List the waiting jobs of the group of a job, which may have left the queue meanwhile, in the order of their age.
+SELECT job.id FROM job JOIN job AS member ON member.id = :job
+WHERE job.state = 'queued' AND job.kind <> 'sample' AND {same_workload} AND job.fetching = member.fetching
+  AND (job.fencing > 0) = (member.fencing > 0) AND (job.ready_ms > :now) = (member.ready_ms > :now)
+  AND (job.id = member.id OR (NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = job.id)
+                              AND NOT EXISTS (SELECT 1 FROM ban WHERE ban.job = member.id)))
+  AND COALESCE((SELECT experiment FROM experiment_run AS run WHERE job.fetching = 2 AND run.job = job.id), '')
+    = COALESCE((SELECT experiment FROM experiment_run AS run WHERE job.fetching = 2 AND run.job = member.id), '')
+ORDER BY job.queued_ms, job.id LIMIT :limit
+
+-- name: jobs_of_paused_group
+-- List the paused jobs that ask the same of a node as this one.
+SELECT job.id FROM job JOIN job AS member ON member.id = :job
+WHERE job.state = 'paused' AND job.kind <> 'sample' AND job.removed_ms IS NULL AND {same_workload}
+ORDER BY job.queued_ms, job.id LIMIT :limit
+
+-- name: paused_groups
+-- Count the paused jobs of a project by what they ask of a node. The kind and the deletion name the index.
+SELECT project, kind, wanted, gpu, gpu_memory_gb, pool, trust, numerics, slots, COUNT(*) AS jobs, MIN(id) AS id
+FROM job WHERE project = :project AND state = 'paused' AND kind <> 'sample' AND removed_ms IS NULL
+GROUP BY project, kind, wanted, gpu, gpu_memory_gb, pool, trust, numerics, slots
+ORDER BY COUNT(*) DESC, MIN(id) LIMIT :limit
+
+-- part: same_workload
+job.project = member.project AND job.kind = member.kind AND job.wanted = member.wanted AND job.gpu = member.gpu
+AND job.gpu_memory_gb = member.gpu_memory_gb AND job.pool = member.pool AND job.trust = member.trust AND job.numerics = member.numerics
+AND job.slots = member.slots
+
 -- name: queue_again
 -- List a page of the jobs that had an attempt before, in the order of the claim, each with its place among those of all projects.
 SELECT {waiting_job}, ordered.place

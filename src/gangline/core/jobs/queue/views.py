@@ -24,9 +24,11 @@ class QueuedJob:
 class QueueGroup:
     """Jobs of a project that ask the same of a node, and so wait for the same reason: `jobs` of them, the first since `queued_ms`.
 
-    `needs` says in words what they ask; it is empty if any node will do. Those that had an attempt before are `interrupted`.
+    `needs` says in words what they ask; it is empty if any node will do. Those that had an attempt before are `interrupted`. `job` is one
+    of them.
     """
 
+    job: str
     project: str
     kind: str
     needs: str

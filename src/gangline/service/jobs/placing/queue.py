@@ -147,6 +147,7 @@ class _Explained:
     def group(self, row: Row) -> QueueGroup:
         because, helps = self._reason(row)
         return QueueGroup(
+            job=row["id"],
             **{name: row[name] for name in ("project", "kind", "jobs", "queued_ms")},
             needs=needs_of(as_candidate(row)),
             interrupted=row["fencing"] > 0,

@@ -65,7 +65,7 @@ DELETE FROM strike WHERE kind = :kind AND attempt IN (SELECT id FROM attempt WHE
 
 -- name: strikes
 -- List strikes since the last quarantine, each with its contrast: whether another machine did the same well.
-SELECT strike.kind, strike.workload, job.project, strike.quarters,
+SELECT strike.kind, strike.workload, job.project, strike.quarters, strike.job, strike.at_ms,
        EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.gpu = strike.gpu
                AND pace.machine <> strike.machine) AS workload_elsewhere,
        EXISTS (SELECT 1 FROM pace WHERE pace.workload = strike.workload AND pace.machine <> strike.machine) AS workload_anywhere,
@@ -73,6 +73,7 @@ SELECT strike.kind, strike.workload, job.project, strike.quarters,
                AND (attempt.committed_step > 0 OR attempt.state = 'succeeded')) AS job_elsewhere
 FROM strike JOIN machine ON machine.id = strike.machine JOIN job ON job.id = strike.job
 WHERE strike.machine = :machine AND strike.at_ms > :since AND strike.at_ms > COALESCE(machine.quarantined_ms, -1)
+ORDER BY strike.at_ms, strike.attempt
 
 -- name: struck_machines
 -- List machines with strikes since their last quarantine that are not in quarantine.

@@ -99,3 +99,14 @@ CASE WHEN piece.end_ms >= piece.to_ms THEN piece.micro_usd
        ELSE piece.micro_usd / ((piece.to_ms - piece.from_ms) / 1000 + 1) * ((piece.begin_ms - piece.from_ms) / 1000)
             + piece.micro_usd % ((piece.to_ms - piece.from_ms) / 1000 + 1) * ((piece.begin_ms - piece.from_ms) / 1000)
               / ((piece.to_ms - piece.from_ms) / 1000 + 1) END
+
+-- name: interruptions_in_span
+-- Count the attempts, but of rendering, that were interrupted in a span. The second condition names the index.
+SELECT COUNT(*) AS interruptions FROM attempt JOIN job ON job.id = attempt.job
+WHERE attempt.state = 'interrupted' AND attempt.state <> 'live' AND attempt.ended_ms >= :since AND attempt.ended_ms < :until AND job.kind <> 'sample'
+  AND (:project = '' OR job.project = :project)
+
+-- name: interruptions_of_pools
+-- Count the attempts that were interrupted lately, by the pool of their node.
+SELECT pool, COUNT(*) AS interruptions FROM attempt WHERE state = 'interrupted' AND state <> 'live' AND ended_ms >= :since
+GROUP BY pool

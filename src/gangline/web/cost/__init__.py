@@ -1,0 +1,1 @@
+"""What was spent, on what, and which budgets there are."""

@@ -1,0 +1,102 @@
+"""One node as its page shows it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gangline.core.fleet.gauges import GaugesPoint
+from gangline.core.fleet.nodes import NodeDetail
+from gangline.core.money.cost import DAY_MS
+from gangline.service.deployment import Deployment
+from gangline.service.fleet.measured.record import NodeAttempt, StrikeView, attempts_of_node, machine_strikes
+from gangline.service.fleet.measured.speeds import NodeSpeed, node_speeds
+from gangline.service.fleet.operating import node_detail
+from gangline.web.fleet.shown import is_old, shares_of
+
+GAP_MS = 21 * 60_000
+"""Points that are further apart are not joined by a line: the node measured nothing in between."""
+WIDTH, HEIGHT = 288, 40
+HOTTEST_C = 100.0
+GAUGES: Mapping[str, str] = {
+    "gpu_utilisation": "GPU",
+    "gpu_memory_share": "GPU memory",
+    "temperature_c": "GPU temperature",
+    "cpu_load": "CPU",
+    "memory_share": "Memory",
+    "disk_share": "Disk",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaugeLines:
+    """A gauge over the last day: `lines` are the points of SVG polylines in a box of `WIDTH` by `HEIGHT`. `now`, `low` and `high` are
+    shares, or °C."""
+
+    name: str
+    says: str
+    now: float | None
+    low: float
+    high: float
+    lines: tuple[str, ...]
+
+    @property
+    def is_heat(self) -> bool:
+        return self.name == "temperature_c"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownDetail:
+    node: NodeDetail
+    speed: NodeSpeed | None
+    shares: GaugesPoint | None
+    old: bool
+    history: tuple[GaugeLines, ...]
+    strikes: tuple[StrikeView, ...]
+    attempts: tuple[NodeAttempt, ...]
+
+
+def shown_detail(deployment: Deployment, node: str, project: str | None, now_ms: int) -> ShownDetail:
+    """Load a node. Jobs are shown to their own project, and to operators (`project` is None). Raise `NotFound`."""
+    found = node_detail(deployment, node, project, now_ms)
+    shares = shares_of(found.gauges)
+    return ShownDetail(
+        node=found,
+        speed=node_speeds(deployment).get(found.id) if found.jobs else None,
+        shares=shares,
+        old=is_old(found.gauges, now_ms),
+        history=_history([*found.gauges_history, *([shares] if shares else [])], shares),
+        strikes=machine_strikes(deployment, found.machine.id, project, now_ms) if found.machine else (),
+        attempts=attempts_of_node(deployment, found.id, project, now_ms),
+    )
+
+
+def _history(points: Sequence[GaugesPoint], now: GaugesPoint | None) -> tuple[GaugeLines, ...]:
+    found = list[GaugeLines]()
+    for name, says in GAUGES.items():
+        known = [(point.at_ms, value) for point in points if (value := getattr(point, name)) is not None]
+        if len(known) < 2:
+            continue
+        values = [value for _, value in known]
+        found.append(
+            GaugeLines(
+                name=name,
+                says=says,
+                now=getattr(now, name) if now else None,
+                low=min(values),
+                high=max(values),
+                lines=_lines(known, points[-1].at_ms, HOTTEST_C if name == "temperature_c" else 1.0),
+            )
+        )
+    return tuple(found)
+
+
+def _lines(known: Sequence[tuple[int, float]], until_ms: int, most: float) -> tuple[str, ...]:
+    """Return polylines over the day until then, from 0 at the bottom to `most` at the top."""
+    lines, before_ms = list[list[str]](), 0
+    for at_ms, value in known:
+        if not lines or at_ms - before_ms > GAP_MS:
+            lines.append([])
+        across = WIDTH * (1 - (until_ms - at_ms) / DAY_MS)
+        down = HEIGHT - 1 - (HEIGHT - 2) * min(max(value / most, 0.0), 1.0)
+        lines[-1].append(f"{across:.1f},{down:.1f}")
+        before_ms = at_ms
+    return tuple(" ".join(line) for line in lines)

@@ -1,0 +1,1 @@
+"""The queue: who waits, why, and what would help."""

@@ -23,7 +23,7 @@ from gangline.service.jobs.finish import finish
 from gangline.sim.scenario import load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 from gangline.web.page import add_page
 from tests.service.conftest import OPERATOR, Service, a_service
 from tests.service.test_rules import beat
@@ -64,7 +64,7 @@ class Cluster:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def hub(self) -> Hub:
+    def hub(self) -> LiveHub:
         return self.app.state.hub
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Cluster:
         objects = deployment.objects
         self.app = make_app(deployment, objects if isinstance(objects, LocalObjects) else None)
         add_page(self.app, deployment, Limits())
-        hub = Hub(deployment, Limits(), round_s=ROUND_S)
+        hub = LiveHub(deployment, Limits(), round_s=ROUND_S)
         self.app.state.streams[-1] = self.app.state.hub = hub
         self._server = ApiServer(self.app)
         listening = listen("127.0.0.1", self.port)

@@ -18,7 +18,7 @@ from gangline.web.job import actions as job_actions
 from gangline.web.job import routes as job
 from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 from gangline.web.new import routes as new_job
 from gangline.web.notices import routes as notices
 from gangline.web.pictures import routes as pictures
@@ -55,7 +55,7 @@ def add_page(
     """Add the routes of the page. `over_http` allows signing in over plain http from other machines; `replay` names the simulated scenario
     that this server shows; `presets` are those that the form of a new job offers."""
     if not replay:  # which stands still
-        app.state.hub = Hub(deployment, limits)
+        app.state.hub = LiveHub(deployment, limits)
         app.state.streams.append(app.state.hub)
     app.state.page_over_http = over_http
     app.state.replay = replay

@@ -79,7 +79,11 @@ def pictures_of_job(deployment: Deployment, job: Row, after: str | None, limit: 
 
 
 def _previews(job: Row) -> dict[int, Preview]:
-    task = parse_task(json.loads(job["spec"]))
+    """Return the prompts of a job by their numbers; none of a spec that an older server took and this one would not."""
+    try:
+        task = parse_task(json.loads(job["spec"]))
+    except BadInput:
+        return {}
     return {each.number: each for each in previews_of(task)} if isinstance(task, TrainingSpec) else {}
 
 

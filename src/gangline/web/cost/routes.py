@@ -20,10 +20,10 @@ from gangline.service.experiments.budgets import budgets
 from gangline.service.reports.costs import costs, count_interruptions
 from gangline.web.cost.asked import KEYS, SPANS, AskedCosts, CostsAsked, as_moment
 from gangline.web.cost.drawn import HEIGHT, SAYS, Chart, chart_of_days, most_of, row_bar
-from gangline.web.frame.forms import Sent
+from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import SlowPageRoute, like, page_router, part, screen
 from gangline.web.frame.scope import Scope
-from gangline.web.frame.visitor import Look, Looking
+from gangline.web.frame.visitor import Looking, Visit
 
 router = page_router()
 of_many_lines = page_router(SlowPageRoute)
@@ -94,7 +94,7 @@ def export_costs(
 
 @router.post("/cost/projects/{project}", **like("PUT /v1/projects/{project}"))
 def set_budget(
-    deployment: ThisDeployment, now: Now, _: Operator, look: Looking, scope: Scope, sent: Sent, project: str
+    deployment: ThisDeployment, now: Now, _: Operator, look: Looking, scope: Scope, sent: SentFields, project: str
 ) -> Response:
     """Set the budget and the share of a project. An empty budget is no limit."""
     given = {name: sent.text(name) for name in ("share", "budget_usd") if sent.text(name)}
@@ -122,7 +122,7 @@ def _shown(deployment: Deployment, project: str | None, asked: AskedCosts, now_m
     )
 
 
-def _budgets(deployment: Deployment, look: Look, project: str | None, now_ms: int) -> dict[str, Any]:
+def _budgets(deployment: Deployment, look: Visit, project: str | None, now_ms: int) -> dict[str, Any]:
     """Return the budgets, and for operators the shares of projects."""
     shares = {each.project: each.share for each in projects.projects(deployment)} if look.sees("operator") else {}
     return {"budgets": budgets(deployment, project, now_ms), "shares": shares, "may": look.may("operator")}

@@ -78,15 +78,15 @@ class ExperimentScreen:
         self._last = _Read(view=found, at_ms=now_ms)
         self._jobs = frozenset(run.job for run in runs)
         table = compared(found, runs, by_job=self._by_job)
-        rendered = {
+        filled_template = {
             name: block("experiments/parts.html", name, found=found, may=self._may, oob=True)
             for name in ("facts", "actions")
         }
-        rendered |= {
+        filled_template |= {
             row.id: block("experiments/parts.html", "row", row=row, table=table, found=found, oob=True)
             for row in table.rows
         }
-        return self._fragments.changed(rendered)
+        return self._fragments.changed(filled_template)
 
     def whole(self) -> str:
         return self._fragments.whole()

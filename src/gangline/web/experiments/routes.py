@@ -27,10 +27,10 @@ from gangline.web.experiments.matrix import (
     picture_matrix,
     shows_all_prompts,
 )
-from gangline.web.frame.forms import Sent
+from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import like, page_router, part, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 
 router = page_router()
 READS = ("GET /v1/experiments/{experiment}", "GET /v1/experiments/{experiment}/runs")
@@ -55,7 +55,7 @@ async def follow_experiments(
 ) -> Response:
     """Follow the list. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     return await hub.follow(
         ("experiments", seen.project, cursor),
         lambda: ExperimentsScreen(seen.project, cursor),
@@ -98,7 +98,7 @@ async def follow_one_experiment(
     """Follow an experiment. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
     await USERS.run(lambda: query.experiment_view(deployment, seen.project, experiment, seen.now_ms))
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     by_job, may = by == "job", seen.may("member")
     return await hub.follow(
         ("experiment", seen.project, experiment, by_job, may),
@@ -127,7 +127,9 @@ def show_matrix(
 
 
 @router.post("/experiments/{experiment}/change", **like("PATCH /v1/experiments/{experiment}"))
-def change_limits(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, experiment: str) -> Response:
+def change_limits(
+    deployment: ThisDeployment, now: Now, project: MemberOf, sent: SentFields, experiment: str
+) -> Response:
     """Change how many jobs run at once, and the budget. An empty field takes a limit away."""
     given = {name: sent.text(name) for name in ("at_once", "budget_usd") if sent.text(name)}
     wanted = parse_as(ExperimentChange, given, options=True)

@@ -13,7 +13,7 @@ from gangline.core.parsing import parse_as
 from gangline.core.words import counted
 from gangline.service.deployment import Deployment
 from gangline.service.fleet import operating, pools
-from gangline.web.frame.forms import Sent, SentForm
+from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import ProviderPageRoute, like, page_router, toast
 
 router = page_router()
@@ -56,7 +56,7 @@ ACTIONS: dict[str, tuple[Callable[..., None], str]] = {
     "/fleet/actions",
     **like("POST /v1/nodes/{node}/drain", "POST /v1/nodes/{node}/quarantine", "POST /v1/nodes/{node}/release"),
 )
-def act_on_nodes(deployment: ThisDeployment, now: Now, _: Operator, sent: Sent) -> Response:
+def act_on_nodes(deployment: ThisDeployment, now: Now, _: Operator, sent: SentFields) -> Response:
     """Do one thing to each of the selected nodes. What one of them refuses is said, and the others are done."""
     action, nodes = sent.text("action"), tuple(dict.fromkeys(sent.texts("node")))
     if action not in ACTIONS or not 0 < len(nodes) <= ACTED_MAX:
@@ -93,7 +93,7 @@ def ask_provider(deployment: ThisDeployment, now: Now, _: Operator, pool: str) -
 
 
 @of_providers.post("/fleet/pools/{pool}/change", **like("PATCH /v1/pools/{pool}"))
-def change_pool_limits(deployment: ThisDeployment, now: Now, _: Operator, pool: str, sent: Sent) -> Response:
+def change_pool_limits(deployment: ThisDeployment, now: Now, _: Operator, pool: str, sent: SentFields) -> Response:
     """Change the limits of a pool: a field that the form does not have stays, and one that is empty is no highest price."""
     given: dict[str, Any] = {name: sent.text(name) for name in ("nodes_min", "nodes_max") if sent.text(name)}
     ceiling = sent.text("price_max_usd_per_hour")

@@ -18,7 +18,7 @@ from gangline.web.fleet.pools import shown_pools
 from gangline.web.fleet.shown import ORDERS, STATES, AskedNodes, NodesAsked, ShownFleet, shown_fleet
 from gangline.web.frame.routes import ProviderPageRoute, like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 
 router = page_router()
 of_providers = page_router(ProviderPageRoute)
@@ -95,7 +95,7 @@ async def follow_fleet(
     """Follow the nodes, and the pools if an operator looks."""
     seen = await USERS.run(look.get)
     operates, may, project = seen.sees("operator"), seen.may("operator"), seen.identity.project
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     return await hub.follow(
         ("fleet", project, operates, may, asked),
         lambda: FleetScreen(project, asked, operates=operates, may=may),
@@ -111,7 +111,7 @@ async def follow_node(
     """Follow a node."""
     seen = await USERS.run(look.get)
     may, project = seen.may("operator"), seen.identity.project
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     return await hub.follow(
         ("node", project, may, node),
         lambda: NodeScreen(node, project, may=may),

@@ -48,11 +48,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
-def percent(share: float | None) -> str:
+def percent_shown(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
-def moment(at_ms: int | None) -> Markup:
+def moment_shown(at_ms: int | None) -> Markup:
     """Return a point in time as an element that the browser shows in its reader's zone; in UTC without scripts."""
     if at_ms is None:
         return Markup("–")

@@ -52,4 +52,4 @@ async def _sent(request: Request) -> SentForm:
         raise BadInput("this is not a form that the page can have sent", hint="load the page again") from None
 
 
-Sent = Annotated[SentForm, Depends(_sent)]
+SentFields = Annotated[SentForm, Depends(_sent)]

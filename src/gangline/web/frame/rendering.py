@@ -30,8 +30,8 @@ def _environment() -> Environment:
         "span": figures.span,
         "pace": figures.pace,
         "number": figures.number,
-        "percent": figures.percent,
-        "moment": figures.moment,
+        "percent": figures.percent_shown,
+        "moment": figures.moment_shown,
         "size": size_words,
         "shown": printable,
         "setting": setting_word,
@@ -52,7 +52,7 @@ def _template(name: str) -> Template:
     return _environment().get_template(name)
 
 
-def rendered(name: str, /, **values: Any) -> str:
+def filled_template(name: str, /, **values: Any) -> str:
     """Return a template of `templates` with these values."""
     return _template(name).render(values)
 

@@ -17,8 +17,8 @@ from gangline.api.answers.problems import of_expected, of_our
 from gangline.api.lanes import PROVIDERS, REPORTS, USERS, Lane, LaneRoute
 from gangline.api.who import deployment_of
 from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
-from gangline.web.frame.rendering import rendered
-from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Look, sign_in_address
+from gangline.web.frame.rendering import filled_template
+from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Visit, sign_in_address
 from gangline.wire.problem import of_error
 
 log = logging.getLogger("gangline.web")
@@ -88,14 +88,14 @@ def like(*routes: str) -> dict[str, Any]:
     return {"openapi_extra": {LIKE: list(routes)}}
 
 
-def screen(look: Look, name: str, /, **values: Any) -> HTMLResponse:
+def screen(look: Visit, name: str, /, **values: Any) -> HTMLResponse:
     """Return the page of a screen."""
-    return HTMLResponse(rendered(name, look=look, **values))
+    return HTMLResponse(filled_template(name, look=look, **values))
 
 
 def part(name: str, /, **values: Any) -> HTMLResponse:
     """Return a part of a page."""
-    return HTMLResponse(rendered(name, **values))
+    return HTMLResponse(filled_template(name, **values))
 
 
 def moved_to(address: str) -> Response:
@@ -126,7 +126,7 @@ def _refused(request: Request, error: GanglineError | RequestValidationError) ->
 def error_page(request: Request, error: GanglineError) -> Response:
     found, theme, replay = of_error(error), request.cookies.get(THEME_COOKIE), request.app.state.replay
     answer = HTMLResponse(
-        rendered(
+        filled_template(
             "frame/error.html",
             problem=found,
             theme=theme if theme in THEMES else "",

@@ -21,7 +21,7 @@ SHOWN_PROJECTS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Visit:
     """One look at the page: of a session with this `identity`, at this `project`, at `now_ms`. `screen` is the address that is open.
 
     `projects` are those that an operator may choose. `replay` names the simulated scenario that is shown; nothing can be changed in it.
@@ -59,12 +59,12 @@ def sign_in_address(request: Request) -> str:
     return "/sign-in" if screen == "/" else f"/sign-in?next={quote(screen, safe='')}"
 
 
-async def _look(request: Request, viewer: ViewerLater, project: ViewerOfLater) -> Later[Look]:
+async def _look(request: Request, viewer: ViewerLater, project: ViewerOfLater) -> Later[Visit]:
     deployment, session, theme = deployment_of(request), session_of(request.headers), request.cookies.get(THEME_COOKIE)
 
-    def find() -> Look:
+    def find() -> Visit:
         identity = viewer.get()
-        return Look(
+        return Visit(
             identity=identity,
             project=project.get(),
             projects=_projects(deployment) if identity.project is None else (),
@@ -86,5 +86,5 @@ def _screen(request: Request) -> str:
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
-Looking = Annotated[Look, Depends(_look)]
-LookingLater = Annotated[Later[Look], Depends(_look)]
+Looking = Annotated[Visit, Depends(_look)]
+LookingLater = Annotated[Later[Visit], Depends(_look)]

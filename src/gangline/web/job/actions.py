@@ -19,7 +19,7 @@ from gangline.service.jobs.lists.labels import change_labels
 from gangline.service.jobs.placing.placement import placement
 from gangline.service.jobs.submit import Asker
 from gangline.service.retention import removal, storage
-from gangline.web.frame.forms import Sent, SentForm
+from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, toast
 
 router = page_router()
@@ -34,7 +34,7 @@ class WantedExtension:
 
 
 @router.post("/jobs/{job}/labels", **like("PATCH /v1/jobs/{job}/labels"))
-def submit_labels(deployment: ThisDeployment, project: MemberOf, job: str, sent: Sent) -> Response:
+def submit_labels(deployment: ThisDeployment, project: MemberOf, job: str, sent: SentFields) -> Response:
     """Set the labels of the form, one `key=value` in each line, and remove those that its reader took away."""
     query.owned(deployment, project, job)
     before, wanted = _labels(sent.text("before")), _labels(sent.text("labels"))
@@ -59,7 +59,7 @@ def submit_unpin(deployment: ThisDeployment, project: MemberOf, job: str, step: 
 
 @router.post("/jobs/{job}/retry", **like("POST /v1/jobs/{ended}/retry"))
 def submit_retry(
-    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: SentFields
 ) -> Response:
     """Submit the same again: from its beginning, from the newest checkpoint, or from that of a step."""
     query.owned(deployment, project, job)
@@ -87,7 +87,7 @@ def preview_extension(
 
 @router.post("/jobs/{job}/extend", **like("POST /v1/jobs/{ended}/extend"))
 def submit_extension(
-    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: SentFields
 ) -> Response:
     """Submit the job that continues this one."""
     old = query.owned(deployment, project, job)
@@ -98,7 +98,7 @@ def submit_extension(
 
 
 @router.post("/jobs/{job}/clone/plan", **like("POST /v1/jobs/{job}/clone/plan", "POST /v1/plans"))
-def preview_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, sent: Sent) -> Response:
+def preview_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, sent: SentFields) -> Response:
     """Show what the clone would be, and whether a node could take it."""
     old = query.owned(deployment, project, job)
     wanted = _wanted(old["kind"], sent)
@@ -108,7 +108,7 @@ def preview_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: 
 
 @router.post("/jobs/{job}/clone", **like("POST /v1/jobs/{job}/clone"))
 def submit_clone(
-    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: Sent
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, sent: SentFields
 ) -> Response:
     """Submit the clone."""
     old, asker = query.owned(deployment, project, job), Asker(owner=member.id)

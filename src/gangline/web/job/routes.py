@@ -20,7 +20,7 @@ from gangline.web.frame.routes import like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import JobScreen, look_at
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 
 router = page_router()
 SUGGESTED = 30
@@ -58,7 +58,7 @@ async def stream_job(
 ) -> Response:
     """Follow a job. The stream ends with the key of its session, and says so if the job is deleted."""
     seen = await USERS.run(look.get)
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     may = seen.may("member")
     await USERS.run(lambda: query.owned(deployment, seen.project, job))
     return await hub.follow(

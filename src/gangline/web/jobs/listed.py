@@ -8,7 +8,7 @@ from gangline.core.views import JobPage, JobSummary
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.page import ids_of_jobs, page_of_jobs
 from gangline.service.jobs.lists.summaries import summaries
-from gangline.web.frame.rendering import block, rendered
+from gangline.web.frame.rendering import block, filled_template
 from gangline.web.live.feed import Changes
 from gangline.web.live.screens import Fragments
 
@@ -67,7 +67,9 @@ class FollowedList:
         """Return the beginning of the list, as a page has it that was just loaded."""
         first, complete = tuple(self.jobs.values())[: self._first], self._listed is None or self._listed.complete
         below = first[-1] if first and (len(first) < len(self.jobs) or not complete) else None
-        rows = rendered("jobs/rows.html", page=JobPage(jobs=first, next=None), may=self._may, next=self._more(below))
+        rows = filled_template(
+            "jobs/rows.html", page=JobPage(jobs=first, next=None), may=self._may, next=self._more(below)
+        )
         return f'<ol id="jobs" hx-swap-oob="innerMorph">{rows}</ol>'
 
     def _come(self, before: Sequence[str], listed: ListedJobs) -> str:

@@ -20,12 +20,12 @@ from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.lists.curves import curves
 from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.pictures.last import last_pictures
-from gangline.web.frame.forms import Sent
+from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import like, page_router, part, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
 from gangline.web.jobs.listed import FIRST, JobsScreen
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 
 router = page_router()
 MORE = 100
@@ -105,7 +105,7 @@ def show_curves(
 
 
 @router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause"))
-def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent) -> Response:
+def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, sent: SentFields) -> Response:
     """Do one thing to each of the selected jobs. What one of them refuses is said, and the others are done."""
     action, jobs = sent.text("action"), tuple(dict.fromkeys(sent.texts("job")))
     if action not in ACTIONS or len(jobs) > ACTED_MAX:
@@ -133,7 +133,7 @@ async def follow_jobs(
 ) -> Response:
     """Follow the list. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     filters = await USERS.run(lambda: asked.read(seen.identity))
     may = seen.may("member")
     return await hub.follow(

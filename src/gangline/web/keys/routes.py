@@ -10,9 +10,9 @@ from gangline.core.access import KEY_ROLES, permits
 from gangline.core.parsing import parse_as
 from gangline.service.access import access, secrets
 from gangline.service.deployment import Deployment
-from gangline.web.frame.forms import Sent, SentForm
+from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, page_router, part, screen
-from gangline.web.frame.visitor import Look, Looking
+from gangline.web.frame.visitor import Looking, Visit
 
 router = page_router()
 DAY_S = 86_400
@@ -25,7 +25,7 @@ def show_keys(request: Request, deployment: ThisDeployment, reach: AdminReach, l
 
 
 @router.post("/keys", **like("POST /v1/keys"))
-def add_key(
+def add_key_on_page(
     request: Request,
     deployment: ThisDeployment,
     now: Now,
@@ -33,7 +33,7 @@ def add_key(
     project: AdminOf,
     reach: AdminReach,
     look: Looking,
-    sent: Sent,
+    sent: SentFields,
 ) -> Response:
     """Make a key, and show it once."""
     wanted = parse_as(WantedKey, _fields(sent, "name", "role"), options=True)
@@ -45,14 +45,14 @@ def add_key(
 
 
 @router.post("/keys/{key}/revoke", **like("DELETE /v1/keys/{key}"))
-def revoke_key(deployment: ThisDeployment, now: Now, reach: AdminReach, look: Looking, key: str) -> Response:
+def revoke_key_on_page(deployment: ThisDeployment, now: Now, reach: AdminReach, look: Looking, key: str) -> Response:
     access.revoke_user_key(deployment, reach, key, now)
     return part("keys/keys.html", look=look, **_found(deployment, look, reach), made=None, server="")
 
 
 @router.post("/join-tokens", **like("POST /v1/join-tokens"))
-def add_join_token(
-    request: Request, deployment: ThisDeployment, now: Now, _: Operator, look: Looking, sent: Sent
+def add_join_token_on_page(
+    request: Request, deployment: ThisDeployment, now: Now, _: Operator, look: Looking, sent: SentFields
 ) -> Response:
     """Make a join token, and show it once."""
     names = ("name", "pool", "price_usd_per_hour", "nodes_max", "nodes_per_hour")
@@ -70,25 +70,29 @@ def add_join_token(
 
 
 @router.post("/join-tokens/{join_token}/revoke", **like("DELETE /v1/join-tokens/{join_token}"))
-def revoke_join_token(deployment: ThisDeployment, now: Now, _: Operator, look: Looking, join_token: str) -> Response:
+def revoke_join_token_on_page(
+    deployment: ThisDeployment, now: Now, _: Operator, look: Looking, join_token: str
+) -> Response:
     access.revoke_pool_join_token(deployment, join_token, now)
     return part("keys/join_tokens.html", look=look, tokens=access.join_tokens(deployment, now), made=None, server="")
 
 
 @router.post("/secrets", **like("PUT /v1/secrets/{secret}"))
-def set_secret(deployment: ThisDeployment, now: Now, project: MemberOf, look: Looking, sent: Sent) -> Response:
+def set_secret_on_page(
+    deployment: ThisDeployment, now: Now, project: MemberOf, look: Looking, sent: SentFields
+) -> Response:
     """Keep a secret. Its value is in no answer."""
     secrets.keep_secret(deployment, project, sent.text("secret"), sent.text("value"), now)
     return part("keys/secrets.html", look=look, secrets=secrets.secrets_of(deployment, project))
 
 
 @router.post("/secrets/{secret}/remove", **like("DELETE /v1/secrets/{secret}"))
-def remove_secret(deployment: ThisDeployment, project: MemberOf, look: Looking, secret: str) -> Response:
+def remove_secret_on_page(deployment: ThisDeployment, project: MemberOf, look: Looking, secret: str) -> Response:
     secrets.forget_secret(deployment, project, secret)
     return part("keys/secrets.html", look=look, secrets=secrets.secrets_of(deployment, project))
 
 
-def _found(deployment: Deployment, look: Look, reach: str | None) -> dict[str, Any]:
+def _found(deployment: Deployment, look: Visit, reach: str | None) -> dict[str, Any]:
     return {
         "keys": sorted(access.keys(deployment, reach, look.now_ms), key=lambda key: key.standing != "valid"),
         "roles": [role for role in KEY_ROLES if permits(look.role, role)],

@@ -127,7 +127,7 @@ class OpenScreen:
             await asyncio.sleep(0)
 
 
-class Hub:
+class LiveHub:
     """All screens that are open at this server. They are looked up every `round_s`."""
 
     def __init__(self, deployment: Deployment, limits: Limits, *, round_s: float = ROUND_S) -> None:

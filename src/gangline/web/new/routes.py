@@ -28,7 +28,7 @@ from gangline.service.jobs import submit
 from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.placing.planning import planned
 from gangline.service.jobs.submit import Asker
-from gangline.web.frame.forms import Sent, SentForm
+from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, screen
 from gangline.web.frame.visitor import Looking
 from gangline.web.new.asked import HUB, KIND, AskedJob, hidden_json, read_asked
@@ -79,7 +79,7 @@ def show_form(
 
 
 @router.post("/new/plan", **like("POST /v1/jobs/plan", "POST /v1/experiments/plan"))
-def plan_form(request: Request, deployment: ThisDeployment, now: Now, project: ViewerOf, sent: Sent) -> Response:
+def plan_form(request: Request, deployment: ThisDeployment, now: Now, project: ViewerOf, sent: SentFields) -> Response:
     """Show what the form's job would do, where, how long that takes and what it costs, and what the form still lacks."""
     asked = _asked(request, deployment, project, sent)
     spec, lacks = _complete(asked.spec, _count(sent))
@@ -95,7 +95,7 @@ def plan_form(request: Request, deployment: ThisDeployment, now: Now, project: V
 
 
 @router.post("/new/recipe", **like("POST /v1/jobs/plan"))
-def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, sent: Sent) -> Response:
+def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, sent: SentFields) -> Response:
     """Show the settings of a recipe or a spec in the form. The base stays the one that is chosen, unless it names another."""
     filled = replace(form_of_recipe(form_of_settings(KIND), sent.text("recipe")), job=sent.text("from"))
     bases = bases_of(deployment, project)
@@ -110,7 +110,7 @@ def submit_form(
     project: MemberOf,
     member: Member,
     repeat: Repeat,
-    sent: Sent,
+    sent: SentFields,
 ) -> Response:
     """Submit the job, or the experiment, and show it. The form's own key makes one job of a request that is repeated."""
     asked = _asked(request, deployment, project, sent)

@@ -15,9 +15,9 @@ from gangline.core.words import counted
 from gangline.service.deployment import Deployment
 from gangline.service.notices import endpoints, log
 from gangline.service.notices.send import refuse_address, send_notice
-from gangline.web.frame.forms import Sent, SentForm
+from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, page_router, part, screen, toast
-from gangline.web.frame.visitor import Look, Looking, LookingLater
+from gangline.web.frame.visitor import Looking, LookingLater, Visit
 
 router = page_router()
 CHANNELS = get_args(NoticeChannel)
@@ -31,8 +31,8 @@ def show_endpoints(deployment: ThisDeployment, project: ViewerOf, look: Looking)
 
 
 @router.post("/notices", **like("POST /v1/notices/endpoints"))
-async def add_endpoint(
-    deployment: ThisDeployment, project: MemberOfLater, member: MemberLater, look: LookingLater, sent: Sent
+async def add_endpoint_on_page(
+    deployment: ThisDeployment, project: MemberOfLater, member: MemberLater, look: LookingLater, sent: SentFields
 ) -> Response:
     """Add an endpoint, and show the secret of a webhook once."""
     owner, who, seen = await USERS.run(lambda: (project.get(), member.get().id, look.get()))
@@ -49,8 +49,8 @@ async def add_endpoint(
 
 
 @router.post("/notices/{endpoint}/change", **like("PATCH /v1/notices/endpoints/{endpoint}"))
-def change_endpoint(
-    deployment: ThisDeployment, now: Now, project: MemberOf, look: Looking, sent: Sent, endpoint: str
+def change_endpoint_on_page(
+    deployment: ThisDeployment, now: Now, project: MemberOf, look: Looking, sent: SentFields, endpoint: str
 ) -> Response:
     """Change the kinds, the quiet hours and the interval of an endpoint, or whether it receives anything."""
     given: dict[str, Any] = {name: sent.text(name) for name in ("state", "quiet") if sent.has(name)}
@@ -61,20 +61,22 @@ def change_endpoint(
 
 
 @router.post("/notices/{endpoint}/remove", **like("DELETE /v1/notices/endpoints/{endpoint}"))
-def remove_endpoint(deployment: ThisDeployment, project: MemberOf, look: Looking, endpoint: str) -> Response:
+def remove_endpoint_on_page(deployment: ThisDeployment, project: MemberOf, look: Looking, endpoint: str) -> Response:
     endpoints.drop_endpoint(deployment, project, endpoint)
     return _part(deployment, project, look)
 
 
 @router.post("/notices/{endpoint}/rotate", **like("POST /v1/notices/endpoints/{endpoint}/rotate"))
-def rotate_secret(deployment: ThisDeployment, now: Now, project: MemberOf, look: Looking, endpoint: str) -> Response:
+def rotate_secret_on_page(
+    deployment: ThisDeployment, now: Now, project: MemberOf, look: Looking, endpoint: str
+) -> Response:
     """Make a new secret of a webhook, and show it once. Messages are signed with the old one, too, for a day."""
     made = endpoints.renew_secret(deployment, project, endpoint, endpoints.OLD_SECRET_S, now)
     return _part(deployment, project, look, made)
 
 
 @router.post("/notices/{endpoint}/test", **like("POST /v1/notices/endpoints/{endpoint}/test"))
-async def test_endpoint(
+async def test_endpoint_on_page(
     request: Request, deployment: ThisDeployment, project: MemberOfLater, endpoint: str
 ) -> Response:
     """Send a test message now, and say what came of it."""
@@ -86,7 +88,7 @@ async def test_endpoint(
 
 
 @router.get("/notices/{endpoint}/log", **like("GET /v1/notices/endpoints/{endpoint}/log"))
-def show_log(
+def show_log_on_page(
     deployment: ThisDeployment,
     project: ViewerOf,
     look: Looking,
@@ -100,7 +102,7 @@ def show_log(
 
 
 @router.post("/notices/{endpoint}/again", **like("POST /v1/notices/endpoints/{endpoint}/replay"))
-def send_again(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Sent, endpoint: str) -> Response:
+def send_again(deployment: ThisDeployment, now: Now, project: MemberOf, sent: SentFields, endpoint: str) -> Response:
     """Send one message again, or all facts after a number."""
     if sent.has("message"):
         log.replay_message(deployment, project, endpoint, sent.text("message"), now)
@@ -121,10 +123,10 @@ def _interval(sent: SentForm) -> dict[str, Any]:
     return {} if minutes is None else {"interval_s": minutes * 60}
 
 
-def _found(deployment: Deployment, project: str, look: Look) -> dict[str, Any]:
+def _found(deployment: Deployment, project: str, look: Visit) -> dict[str, Any]:
     found = endpoints.endpoint_views(deployment, project, look.now_ms)
     return {"endpoints": found, "made": None, "kinds": KINDS}
 
 
-def _part(deployment: Deployment, project: str, look: Look, made: NewEndpoint | None = None) -> Response:
+def _part(deployment: Deployment, project: str, look: Visit, made: NewEndpoint | None = None) -> Response:
     return part("notices/endpoints.html", look=look, **_found(deployment, project, look) | {"made": made})

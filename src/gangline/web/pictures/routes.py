@@ -14,7 +14,7 @@ from gangline.service.jobs import query
 from gangline.service.pictures.weights import files_of_step, signed_picture
 from gangline.web.frame.routes import like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
-from gangline.web.live.hub import Hub
+from gangline.web.live.hub import LiveHub
 from gangline.web.pictures.followed import PicturesScreen, grid_of_job
 
 router = page_router()
@@ -45,7 +45,7 @@ async def follow_pictures(
     """Follow the pictures of a job. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
     await USERS.run(lambda: query.owned(deployment, seen.project, job))
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     return await hub.follow(
         ("pictures", seen.project, job),
         lambda: PicturesScreen(seen.project, job),

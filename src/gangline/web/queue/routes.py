@@ -11,11 +11,11 @@ from gangline.core.errors import BadInput, GanglineError, NotFound
 from gangline.core.words import counted
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.placing.groups import QueueGroupState, jobs_of_group
-from gangline.web.frame.forms import Sent
+from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import like, page_router, screen, toast
 from gangline.web.frame.scope import Scope, ScopeLater
-from gangline.web.frame.visitor import Look, Looking, LookingLater
-from gangline.web.live.hub import Hub
+from gangline.web.frame.visitor import Looking, LookingLater, Visit
+from gangline.web.live.hub import LiveHub
 from gangline.web.queue.followed import QueueScreen, QueueSeen, shown_queue
 from gangline.web.queue.helps import help_step
 
@@ -51,14 +51,14 @@ async def follow_queue(
     """Follow the queue."""
     looking, project = await USERS.run(lambda: (look.get(), scope.get()))
     seen = _seen(looking, project, after)
-    hub: Hub = request.app.state.hub
+    hub: LiveHub = request.app.state.hub
     return await hub.follow(("queue", seen), lambda: QueueScreen(seen), key=looking.identity.id, last=last_event_id)
 
 
 @router.post(
     "/queue/actions", **like("POST /v1/jobs/{job}/pause", "POST /v1/jobs/{job}/resume", "POST /v1/jobs/{job}/cancel")
 )
-def act_on_group(deployment: ThisDeployment, now: Now, reach: MemberReach, sent: Sent) -> Response:
+def act_on_group(deployment: ThisDeployment, now: Now, reach: MemberReach, sent: SentFields) -> Response:
     """Do one thing to all jobs of the group of a job. What one of them refuses is said, and the others are done."""
     job = sent.text("job")
     if sent.text("action") not in ACTIONS:
@@ -88,5 +88,5 @@ def _check_reach(deployment: ThisDeployment, job: str, reach: str | None) -> Non
         raise NotFound(f"there is no job {job}", hint="load the page again")
 
 
-def _seen(look: Look, project: str | None, after: int) -> QueueSeen:
+def _seen(look: Visit, project: str | None, after: int) -> QueueSeen:
     return QueueSeen(project=project, after=after, member=look.may("member"), operator=look.may("operator"))

@@ -12,8 +12,8 @@ from gangline.core.errors import Denied, Forbidden
 from gangline.service.access.access import recognize
 from gangline.service.access.sessions import SESSION_S, choose_project, sign_in, sign_in_with_code, sign_out
 from gangline.service.deployment import Deployment
-from gangline.web.frame.forms import Sent
-from gangline.web.frame.rendering import rendered
+from gangline.web.frame.forms import SentFields
+from gangline.web.frame.rendering import filled_template
 from gangline.web.frame.routes import moved_to, page_router
 from gangline.web.frame.visitor import THEME_COOKIE, THEMES
 
@@ -31,7 +31,7 @@ def show_sign_in(request: Request, deployment: ThisDeployment, now: Now, next: s
     if session and _is_valid(deployment, session, now):
         return RedirectResponse(_local(next), status_code=303)
     return HTMLResponse(
-        rendered(
+        filled_template(
             "frame/sign_in.html",
             csrf=csrf_token(session) if session else "",
             next=_local(next),
@@ -43,7 +43,7 @@ def show_sign_in(request: Request, deployment: ThisDeployment, now: Now, next: s
 
 
 @router.post("/sign-in")
-def start_session(request: Request, deployment: ThisDeployment, now: Now, sent: Sent) -> Response:
+def start_session(request: Request, deployment: ThisDeployment, now: Now, sent: SentFields) -> Response:
     """Sign in with a key or a code. Needs no session; a form of another site is refused."""
     _refuse_other_sites(request)
     why_not = _why_not_here(request, deployment)
@@ -73,7 +73,7 @@ def end_session(request: Request, deployment: ThisDeployment, _: Viewer) -> Resp
 
 
 @router.post("/session/project")
-def change_project(request: Request, deployment: ThisDeployment, viewer: Viewer, sent: Sent) -> Response:
+def change_project(request: Request, deployment: ThisDeployment, viewer: Viewer, sent: SentFields) -> Response:
     """Look at another project. Operators alone may."""
     choose_project(deployment, session_of(request.headers), viewer, sent.text("project"))
     return moved_to(_local(sent.text("next")))

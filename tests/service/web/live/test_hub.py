@@ -14,7 +14,7 @@ from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
 from gangline.web.live import hub as hub_module
 from gangline.web.live.feed import Changes
-from gangline.web.live.hub import KEPT_BYTES, Hub
+from gangline.web.live.hub import KEPT_BYTES, LiveHub
 from tests.service.conftest import PROJECT, Service
 
 NEVER_S = 10**6
@@ -101,7 +101,7 @@ class Reader:
 class Place:
     """A hub, and those who follow its screens."""
 
-    hub: Hub
+    hub: LiveHub
     tasks: AsyncExitStack
     key: str
 
@@ -124,7 +124,7 @@ async def _ended(reader: Reader, task: asyncio.Task[None]) -> None:
 @asynccontextmanager
 async def a_place(service: Service, **limits: int):
     async with AsyncExitStack() as tasks:
-        hub = Hub(service.deployment, replace(Limits(), **limits), round_s=NEVER_S)
+        hub = LiveHub(service.deployment, replace(Limits(), **limits), round_s=NEVER_S)
         yield Place(hub, tasks, service.make_key("viewer")["key"]["id"])
         hub.close()
 

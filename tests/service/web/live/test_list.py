@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.views import JobPage, JobSummary
-from gangline.web.frame.rendering import rendered
+from gangline.web.frame.rendering import filled_template
 from gangline.web.jobs.listed import FollowedList, JobsScreen, ListedJobs
 from gangline.web.live.feed import ProjectFeed
 from tests.service.conftest import PROJECT, Service
@@ -64,7 +64,7 @@ class Server:
         """The rows below one, and what stands below them, as the page's routes render them."""
         jobs = [each for each in self.now.values() if not below or each.submitted_ms < number(below)]
         page = JobPage(jobs=tuple(jobs[:count]), next=None)
-        return rendered("jobs/rows.html", page=page, may=True, next="/more" if len(jobs) > count else "")
+        return filled_template("jobs/rows.html", page=page, may=True, next="/more" if len(jobs) > count else "")
 
 
 def number(job: str) -> int:

@@ -151,7 +151,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{typed}", 2),
     ),
     "jobs pictures": (
-        Run("{failed}"),
+        Run("{failed}", shows="checkpoint"),
         Run("{failed} --winner 1", shows="step 1 is chosen"),
         Run("{failed} --no-winner"),
         Run("{failed} --winner 7", 2, shows="are not stored"),

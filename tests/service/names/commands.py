@@ -153,7 +153,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "jobs pictures": (
         Run("{failed}", shows="checkpoint"),
         Run("{failed} --winner 1", shows="step 1 is chosen"),
-        Run("{failed} --no-winner"),
+        Run("{failed} --no-winner", shows="checkpoint"),
         Run("{failed} --winner 7", 2, shows="are not stored"),
         Run("{typed}", 2),
     ),

@@ -1,6 +1,7 @@
 """Which time of nodes a report reads. Each is a sentence that holds."""
 
 from gangline.ports.store import write
+from gangline.service.reports.costs import costs
 from gangline.service.reports.loading import load_all_overhead, load_overhead, load_work
 from tests.sim.mutants.bench import Bench, probe
 
@@ -34,3 +35,12 @@ def jobs_share_a_nodes_own_time_with_those_that_began_there_within_the_span(benc
         bench.wait(60)
     assert load_work(bench.store, [node], began[1], began[1]) == {node: 1000}
     assert load_work(bench.store, [node], began[0], began[2]) == {node: 3000}
+
+
+@probe()
+def what_ended_when_a_span_begins_has_no_part_in_its_costs(bench: Bench) -> None:
+    node = bench.join("a")
+    for from_ms, job in ((4, "before"), (5, "within"), (8, "after")):
+        add_cost(bench, node, from_ms, job=job)
+    found = costs(bench.deployment, None, "job", bench.now_ms, since_ms=5, until_ms=8)
+    assert [row.key for row in found.rows] == ["within"]

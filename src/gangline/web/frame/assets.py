@@ -21,6 +21,7 @@ MEDIA_TYPES = {
     "svg": "image/svg+xml",
     "webmanifest": "application/manifest+json",
 }
+HTMX = ("vendor/htmx-4.0.1.min.js", "vendor/hx-sse-4.0.1.min.js")
 KEPT = "public, max-age=31536000, immutable"
 router = APIRouter(include_in_schema=False)
 
@@ -38,6 +39,8 @@ def assets() -> dict[str, Asset]:
     found = {path: each.read_bytes() for path, each in _walk("", files("gangline.web") / "static")}
     of_screens = [found[path] for path in sorted(found) if path.startswith("screens/") and path.endswith(".css")]
     found["page.css"] = b"".join([found["page.css"], *of_screens])
+    # In one file: htmx begins in the task after its own, whether or not its extensions have arrived by then.
+    found["htmx.js"] = b"\n".join(found.pop(path) for path in HTMX)
     return {path: _asset(path, found[path]) for path in sorted(found)}
 
 

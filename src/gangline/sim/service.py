@@ -109,7 +109,7 @@ class SimService:
             hub=NoHub(),
             policy=self._policy,
             new_id=self._new_id,
-            new_secret=lambda _kind: self._new_id("secret"),
+            new_secret=lambda kind: f"gl_{kind}_{self._new_id('secret')}",
             up_since_ms=self._world.now_ms,
             pools=self._pools,
         )

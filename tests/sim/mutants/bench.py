@@ -163,7 +163,7 @@ class Bench:
             hub=NoHub(),
             policy=Policy(**policy),
             new_id=lambda kind: f"{kind}-{next(self._ids):04d}",
-            new_secret=lambda _kind: f"secret-{next(self._ids)}",
+            new_secret=lambda kind: f"gl_{kind}_secret-{next(self._ids)}",
             up_since_ms=0,
             settings_of_pools=dict.fromkeys((DEFAULT_POOL, POOL), PoolSettings(price_usd_per_hour=PRICE / 1e6)),
             pools={POOL: RentedPool(limits, AtOnce(self.provider))},

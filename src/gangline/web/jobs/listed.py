@@ -60,6 +60,8 @@ class FollowedList:
             return ""
         if before.ids and self.jobs.keys().isdisjoint(before.ids):
             return self.whole()  # more have come at once than are followed, or none is left
+        if listed.complete and not before.complete:
+            return self.whole()  # pages may show jobs that have left while they stood below those that are followed
         left = [known[job] for job in before.ids if job not in self.jobs]
         return _gone(left, self.jobs[ids[-1]], self._listed) + self._come(before.ids, self._listed) + changed
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangline.core.jobs.lists.filters import JobFilters
@@ -113,10 +113,10 @@ def test_an_open_list_ends_as_one_that_is_loaded_anew(acts: list[object]) -> Non
         assert page.end == "more" or len(page.rows) == len(server.now)
 
 
-@settings(max_examples=200, derandomize=True)
+@settings(max_examples=200)
+@example([{3: 0, 5: 0}, "open", "round", dict.fromkeys(range(3, 10), 0), "round", {2: 0, 8: 0}, "round", {2: 0, 3: 1}], 6)
 @given(ACTS, st.integers(3, 6))
 def test_what_is_followed_of_a_longer_list_is_up_to_date(acts: list[object], followed: int) -> None:
-    """Always the same examples: among 1,200 random ones, one failed, and why is not known yet."""
     server, pages = played(acts, followed)
     first = list(server.now)[:followed]
     for page in pages:

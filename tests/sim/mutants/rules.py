@@ -819,7 +819,7 @@ RULES = [
     rule(
         "5: what has ended needs nothing", "service.jobs.budget:out_of_money", 'if now["state"] != "live":', "if False:"
     ),
-    rule("6: money, where nobody is here", "core.jobs.why:why_queued", "default=max(1, ", "default=min(0, "),
+    rule("6: money, where nobody is here", "core.jobs.why:lacks_money", "default=max(1, ", "default=min(0, "),
     # 6: one true sentence why
     rule("6: no money", "core.money.budget:over_budget", "if purse.budget is None or", "if True or"),
     rule("6: waits for its next try", "core.jobs.why:why_queued", "if job.ready_ms > now_ms:", "if False:"),

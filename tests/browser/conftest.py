@@ -77,8 +77,9 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return path, stopped_scenario(path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["playwright.Browser"]:
+    """Until the module ends: Playwright's loop runs in this thread, and tests that follow have loops of their own."""
     with playwright.sync_playwright() as started:
         yield started.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
 

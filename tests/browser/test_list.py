@@ -171,9 +171,9 @@ def test_a_list_is_loaded_as_it_is_scrolled_and_has_each_job_once(tab: Tab, clus
     jobs = [cluster.service.submit(seed=number) for number in range(170)]
     page = tab.open().live().page
     assert len(rows(page)) < 100
-    for _ in range(3):
+    while not page.locator("#end").count():
         page.locator("#jobs > .job").last.scroll_into_view_if_needed()
-    expect(page.locator("#end")).to_have_count(1)
+        page.evaluate("new Promise(requestAnimationFrame)")
     found = rows(page)
     assert len(found) == len(set(found)) and set(jobs) < set(found)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gangline.core.access import KeyRole
 
-COMMAND = re.compile(r"^(?P<says>.*?):? `gangline (?P<command>[^`]+)`$", re.DOTALL)
+COMMAND = re.compile(r"^(?P<says>.*?):? `gangline\s(?P<command>[^`]+)`$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

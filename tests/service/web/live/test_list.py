@@ -114,7 +114,9 @@ def test_an_open_list_ends_as_one_that_is_loaded_anew(acts: list[object]) -> Non
 
 
 @settings(max_examples=200)
-@example([{3: 0, 5: 0}, "open", "round", dict.fromkeys(range(3, 10), 0), "round", {2: 0, 8: 0}, "round", {2: 0, 3: 1}], 6)
+@example(
+    [{3: 0, 5: 0}, "open", "round", dict.fromkeys(range(3, 10), 0), "round", {2: 0, 8: 0}, "round", {2: 0, 3: 1}], 6
+)
 @given(ACTS, st.integers(3, 6))
 def test_what_is_followed_of_a_longer_list_is_up_to_date(acts: list[object], followed: int) -> None:
     server, pages = played(acts, followed)

@@ -141,7 +141,7 @@ def a_token_opens_what_it_is_for_and_that_of_a_node_that_is_gone_opens_nothing(b
     assert refused(Forbidden, lambda: identify(bench.deployment, "operator's", "node", bench.now_ms))
     assert refused(Denied, lambda: identify(bench.deployment, "nobody's", "viewer", bench.now_ms))
     node = bench.join()
-    token = f"secret-{int(node.removeprefix('node-')) - 1}"
+    token = f"gl_node_secret-{int(node.removeprefix('node-')) - 1}"
     assert identify(bench.deployment, token, "node", bench.now_ms).node == node
     leave_pool(bench.deployment, node, bench.now_ms)
     assert refused(Denied, lambda: identify(bench.deployment, token, "node", bench.now_ms))

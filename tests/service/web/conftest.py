@@ -17,7 +17,7 @@ HTML = {"Accept": "text/html,application/xhtml+xml"}
 
 @dataclass
 class Browser:
-    """A browser with its cookie. It sends the CSRF token as the page's scripts do, unless it is told not to."""
+    """A browser with its cookie. It sends the CSRF token as the page's scripts do, unless a request is `forged`."""
 
     service: Service
     session: str = ""

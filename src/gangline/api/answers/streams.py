@@ -19,6 +19,7 @@ from fastapi.responses import StreamingResponse
 from pydantic_core import to_jsonable_python
 from starlette.types import Receive, Scope, Send
 
+from gangline.api.answers.waiters import Waiters
 from gangline.api.lanes import FOLLOWING, USERS
 from gangline.core.errors import TooMany, Unreachable
 from gangline.core.server.limits import Limits
@@ -31,9 +32,6 @@ POLL_S = 1.0
 FOLLOW_AGAIN_S = 15.0
 BATCH = 32
 """The number of jobs that one hop to the lane reads."""
-WOKEN_AT_ONCE = 25
-"""The number of followers that are sent news before the event loop looks for requests again: a send takes it some 50 us."""
-KEEP_ALIVE_S = 15.0
 CHECK_S = 15.0
 """Seconds between two looks at whether the keys of all followers are still valid."""
 PAGES_AT_ONCE = 20
@@ -56,7 +54,7 @@ class Tail:
         self.start = first.newest
         self.latest = replace(first, pieces=(), position=first.newest)
         self.followers = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self.waiters = Waiters()
         self._messages: list[SentMessage] = []
         self._all_of_them = b""
         self._progress = _message("progress", first.progress)
@@ -90,37 +88,6 @@ class Tail:
     def has_more(self, position: StreamPosition) -> bool:
         """Return whether there is more for a follower at this position, even if it has missed the page that had it."""
         return position < self.latest.position or self.latest.end is not None
-
-    async def woken(self) -> bool:
-        """Wait for news. Return False if there was none for `KEEP_ALIVE_S`."""
-        news = asyncio.get_running_loop().create_future()
-        self._waiting.append(news)
-        try:
-            async with asyncio.timeout(KEEP_ALIVE_S):
-                await news
-        except TimeoutError:
-            return False
-        finally:
-            with suppress(ValueError):  # who was woken is in the list no more
-                self._waiting.remove(news)
-        return True
-
-    async def wake(self) -> None:
-        """Wake the followers that wait, some at a time: what a heartbeat sends is read between them."""
-        waiting, self._waiting = self._waiting, []
-        for begin in range(0, len(waiting), WOKEN_AT_ONCE):
-            _wake(waiting[begin : begin + WOKEN_AT_ONCE])
-            await asyncio.sleep(0)
-
-    def wake_all(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        _wake(waiting)
-
-
-def _wake(waiting: list[asyncio.Future[None]]) -> None:
-    for news in waiting:
-        if not news.done():
-            news.set_result(None)
 
 
 class Followers:
@@ -180,7 +147,7 @@ class Followers:
         """End all streams now. Followers reconnect, to the next server."""
         self._closing = True
         for tail in self._tails.values():
-            tail.wake_all()
+            tail.waiters.wake_all()
 
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys
@@ -202,7 +169,7 @@ class Followers:
                 yield _message(END, found.end, END)
                 return
             while not (tail.has_more(position) or (progress and tail.latest.progress != told) or self._has_ended(key)):
-                if not await tail.woken():
+                if not await tail.waiters.woken():
                     yield KEEP_ALIVE
             found = tail.latest if position >= tail.start else await self._read_again(tail, position)
 
@@ -232,7 +199,7 @@ class Followers:
         self._lost_keys |= lost & set(self._of_keys)
         if lost:
             for tail in self._tails.values():
-                tail.wake_all()
+                tail.waiters.wake_all()
 
     def _try_to_check(self, keys: list[str]) -> set[str]:
         try:
@@ -251,7 +218,7 @@ class Followers:
             behind = list[Tail]()
             for tail, found in zip(batch, pages, strict=True):
                 if found and tail.keep(found):
-                    await tail.wake()
+                    await tail.waiters.wake()
                 if found and found.position < found.newest:
                     behind.append(tail)
             if not behind:

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Query, Response
 
 from gangline.api.experiments.experiment_routes import ExperimentChange
 from gangline.api.lanes import USERS
@@ -30,7 +30,7 @@ from gangline.web.experiments.matrix import (
 from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import like, page_router, part, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.following import Following
 
 router = page_router()
 READS = ("GET /v1/experiments/{experiment}", "GET /v1/experiments/{experiment}/runs")
@@ -47,20 +47,11 @@ def show_experiments(deployment: ThisDeployment, look: Looking, cursor: Cursor =
 
 
 @router.get("/live/experiments", **like("GET /v1/experiments"))
-async def follow_experiments(
-    request: Request,
-    look: LookingLater,
-    cursor: Cursor = None,
-    last_event_id: Annotated[str, Header(max_length=100)] = "",
-) -> Response:
+async def follow_experiments(following: Following, look: LookingLater, cursor: Cursor = None) -> Response:
     """Follow the list. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
-    hub: LiveHub = request.app.state.hub
-    return await hub.follow(
-        ("experiments", seen.project, cursor),
-        lambda: ExperimentsScreen(seen.project, cursor),
-        key=seen.identity.id,
-        last=last_event_id,
+    return await following.follow(
+        seen, ("experiments", seen.project, cursor), lambda: ExperimentsScreen(seen.project, cursor)
     )
 
 
@@ -88,23 +79,16 @@ def show_experiment_screen(
 
 @router.get("/live/experiments/{experiment}", **like(*READS))
 async def follow_one_experiment(
-    request: Request,
-    deployment: ThisDeployment,
-    look: LookingLater,
-    experiment: str,
-    by: Axis = "",
-    last_event_id: Annotated[str, Header(max_length=100)] = "",
+    following: Following, deployment: ThisDeployment, look: LookingLater, experiment: str, by: Axis = ""
 ) -> Response:
     """Follow an experiment. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
     await USERS.run(lambda: query.experiment_view(deployment, seen.project, experiment, seen.now_ms))
-    hub: LiveHub = request.app.state.hub
     by_job, may = by == "job", seen.may("member")
-    return await hub.follow(
+    return await following.follow(
+        seen,
         ("experiment", seen.project, experiment, by_job, may),
         lambda: ExperimentScreen(seen.project, experiment, by_job=by_job, may=may),
-        key=seen.identity.id,
-        last=last_event_id,
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from gangline.api.lanes import USERS, json_response
 from gangline.api.who import NUMBER_MAX, Now, Operator, ThisDeployment, Viewer
@@ -18,7 +18,7 @@ from gangline.web.fleet.pools import shown_pools
 from gangline.web.fleet.shown import ORDERS, STATES, AskedNodes, NodesAsked, ShownFleet, shown_fleet
 from gangline.web.frame.routes import ProviderPageRoute, like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.following import Following
 
 router = page_router()
 of_providers = page_router(ProviderPageRoute)
@@ -89,35 +89,21 @@ def show_node_log(deployment: ThisDeployment, _: Operator, node: str) -> Respons
 
 
 @router.get("/live/fleet", **like("GET /v1/nodes"))
-async def follow_fleet(
-    request: Request, look: LookingLater, asked: NodesAsked, last_event_id: Annotated[str, Header(max_length=100)] = ""
-) -> Response:
+async def follow_fleet(following: Following, look: LookingLater, asked: NodesAsked) -> Response:
     """Follow the nodes, and the pools if an operator looks."""
     seen = await USERS.run(look.get)
     operates, may, project = seen.sees("operator"), seen.may("operator"), seen.identity.project
-    hub: LiveHub = request.app.state.hub
-    return await hub.follow(
-        ("fleet", project, operates, may, asked),
-        lambda: FleetScreen(project, asked, operates=operates, may=may),
-        key=seen.identity.id,
-        last=last_event_id,
+    return await following.follow(
+        seen, ("fleet", project, operates, may, asked), lambda: FleetScreen(project, asked, operates=operates, may=may)
     )
 
 
 @router.get("/live/fleet/{node}", **like("GET /v1/nodes/{node}"))
-async def follow_node(
-    request: Request, look: LookingLater, node: str, last_event_id: Annotated[str, Header(max_length=100)] = ""
-) -> Response:
+async def follow_node(following: Following, look: LookingLater, node: str) -> Response:
     """Follow a node."""
     seen = await USERS.run(look.get)
     may, project = seen.may("operator"), seen.identity.project
-    hub: LiveHub = request.app.state.hub
-    return await hub.follow(
-        ("node", project, may, node),
-        lambda: NodeScreen(node, project, may=may),
-        key=seen.identity.id,
-        last=last_event_id,
-    )
+    return await following.follow(seen, ("node", project, may, node), lambda: NodeScreen(node, project, may=may))
 
 
 def _rows(fleet: ShownFleet, asked: AskedNodes, after: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Query, Response
 from fastapi.responses import RedirectResponse
 
 from gangline.api.lanes import USERS
@@ -20,7 +20,7 @@ from gangline.web.frame.routes import like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import JobScreen, look_at
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.following import Following
 
 router = page_router()
 SUGGESTED = 30
@@ -49,24 +49,12 @@ def open_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
 
 
 @router.get("/live/jobs/{job}", **like(*READS))
-async def stream_job(
-    request: Request,
-    deployment: ThisDeployment,
-    look: LookingLater,
-    job: str,
-    last_event_id: Annotated[str, Header(max_length=100)] = "",
-) -> Response:
+async def stream_job(following: Following, deployment: ThisDeployment, look: LookingLater, job: str) -> Response:
     """Follow a job. The stream ends with the key of its session, and says so if the job is deleted."""
     seen = await USERS.run(look.get)
-    hub: LiveHub = request.app.state.hub
     may = seen.may("member")
     await USERS.run(lambda: query.owned(deployment, seen.project, job))
-    return await hub.follow(
-        ("job", seen.project, job, may),
-        lambda: JobScreen(seen.project, job, may=may),
-        key=seen.identity.id,
-        last=last_event_id,
-    )
+    return await following.follow(seen, ("job", seen.project, job, may), lambda: JobScreen(seen.project, job, may=may))
 
 
 @router.get("/jobs/{job}/events", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/events"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Query, Response
 
 from gangline.api.jobs.filters import FilterTexts
 from gangline.api.lanes import USERS, json_response
@@ -25,7 +25,7 @@ from gangline.web.frame.routes import like, page_router, part, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
 from gangline.web.jobs.listed import FIRST, JobsScreen
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.following import Following
 
 router = page_router()
 MORE = 100
@@ -125,22 +125,16 @@ def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, sent: S
 
 @router.get("/live/jobs", **like("GET /v1/jobs"))
 async def follow_jobs(
-    request: Request,
-    deployment: ThisDeployment,
-    look: LookingLater,
-    asked: AskedFilters,
-    last_event_id: Annotated[str, Header(max_length=100)] = "",
+    following: Following, deployment: ThisDeployment, look: LookingLater, asked: AskedFilters
 ) -> Response:
     """Follow the list. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
-    hub: LiveHub = request.app.state.hub
     filters = await USERS.run(lambda: asked.read(seen.identity))
     may = seen.may("member")
-    return await hub.follow(
+    return await following.follow(
+        seen,
         ("jobs", seen.project, may, filters, asked),
         lambda: JobsScreen(seen.project, filters, may=may, more=lambda below: _more(asked, below)),
-        key=seen.identity.id,
-        last=last_event_id,
     )
 
 

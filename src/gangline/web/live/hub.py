@@ -12,12 +12,12 @@ import re
 import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from gangline.api.answers.waiters import Waiters
 from gangline.api.lanes import Lane
 from gangline.core.errors import GanglineError, TooMany, Unreachable
 from gangline.core.server.limits import Limits
@@ -40,9 +40,7 @@ KEPT_BYTES = 1_000_000
 """What is kept of a screen's last changes, for browsers that reconnect."""
 PIECE_BYTES = 65_536
 """A reader gets its messages in pieces of about this size: each piece costs the event loop a write."""
-KEEP_ALIVE_S = 15.0
 CHECK_MS = 15_000
-WOKEN_AT_ONCE = 25
 FOLLOW_AGAIN_S = 15.0
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 KEEP_ALIVE = b"event: alive\ndata: .\n\n"
@@ -69,7 +67,7 @@ class OpenScreen:
         self._name = secrets.token_urlsafe(6)
         self._log = deque[_Sent]()
         self._bytes = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self.waiters = Waiters()
 
     def keep(self, html: str) -> None:
         """Keep what all who look at it are sent next."""
@@ -102,29 +100,6 @@ class OpenScreen:
 
     def stale(self) -> bytes:
         return _event("stale", f"{self._name}.{self.number}")
-
-    async def woken(self) -> bool:
-        """Wait for news. Return False if there was none for `KEEP_ALIVE_S`."""
-        news = asyncio.get_running_loop().create_future()
-        self._waiting.append(news)
-        try:
-            async with asyncio.timeout(KEEP_ALIVE_S):
-                await news
-        except TimeoutError:
-            return False
-        finally:
-            with suppress(ValueError):
-                self._waiting.remove(news)
-        return True
-
-    async def wake(self) -> None:
-        """Wake who waits, some at a time: what a heartbeat sends is read between them."""
-        waiting, self._waiting = self._waiting, []
-        for begin in range(0, len(waiting), WOKEN_AT_ONCE):
-            for news in waiting[begin : begin + WOKEN_AT_ONCE]:
-                if not news.done():
-                    news.set_result(None)
-            await asyncio.sleep(0)
 
 
 class LiveHub:
@@ -167,7 +142,7 @@ class LiveHub:
         """End all streams now. Browsers reconnect, to the next server."""
         self._closing = True
         for each in self._screens.values():
-            asyncio.ensure_future(each.wake())  # noqa: RUF006 # it ends with the loop
+            each.waiters.wake_all()
 
     async def round(self) -> None:
         """Look for changes once, and send them to all who follow a screen that they concern."""
@@ -229,7 +204,7 @@ class LiveHub:
             elif news[0]:
                 number = news[1]
                 yield news[0]
-            elif not await screen.woken():
+            elif not await screen.waiters.woken():
                 yield KEEP_ALIVE
         if key in self._lost_keys:
             yield _event("signed-out", "")
@@ -282,7 +257,7 @@ class LiveHub:
         except GanglineError as error:
             each.gone = error
             self._screens.pop(name, None)
-            await each.wake()
+            await each.waiters.wake()
             return
         except Exception:
             log.exception("an open screen could not be refreshed; the next round tries again")
@@ -291,7 +266,7 @@ class LiveHub:
             each.read_ms = now_ms
         if html:
             each.keep(html)
-            await each.wake()
+            await each.waiters.wake()
 
     async def _check_keys(self, now_ms: int) -> None:
         keys = list(self._keys)
@@ -299,7 +274,7 @@ class LiveHub:
         self._lost_keys |= lost & set(self._keys)
         if lost:
             for each in list(self._screens.values()):
-                await each.wake()
+                await each.waiters.wake()
 
 
 class _Stream(StreamingResponse):

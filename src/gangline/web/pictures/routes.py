@@ -1,8 +1,6 @@
 """The pictures of a job: the screen, its stream, one picture in full size, and the files of a step's weights."""
 
-from typing import Annotated
-
-from fastapi import Header, Request, Response
+from fastapi import Response
 from fastapi.responses import RedirectResponse
 
 from gangline.api.lanes import USERS
@@ -14,7 +12,7 @@ from gangline.service.jobs import query
 from gangline.service.pictures.weights import files_of_step, signed_picture
 from gangline.web.frame.routes import like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.following import Following
 from gangline.web.pictures.followed import PicturesScreen, grid_of_job
 
 router = page_router()
@@ -35,23 +33,11 @@ def show_pictures(deployment: ThisDeployment, look: Looking, job: str) -> Respon
 
 
 @router.get("/live/jobs/{job}/pictures", **like("GET /v1/jobs/{job}/pictures"))
-async def follow_pictures(
-    request: Request,
-    deployment: ThisDeployment,
-    look: LookingLater,
-    job: str,
-    last_event_id: Annotated[str, Header(max_length=100)] = "",
-) -> Response:
+async def follow_pictures(following: Following, deployment: ThisDeployment, look: LookingLater, job: str) -> Response:
     """Follow the pictures of a job. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
     await USERS.run(lambda: query.owned(deployment, seen.project, job))
-    hub: LiveHub = request.app.state.hub
-    return await hub.follow(
-        ("pictures", seen.project, job),
-        lambda: PicturesScreen(seen.project, job),
-        key=seen.identity.id,
-        last=last_event_id,
-    )
+    return await following.follow(seen, ("pictures", seen.project, job), lambda: PicturesScreen(seen.project, job))
 
 
 @router.get("/jobs/{job}/pictures/{sha256}", **like("GET /v1/jobs/{job}/pictures/{sha256}/thumbnail"))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Query, Response
 
 from gangline.api.lanes import USERS
 from gangline.api.who import NUMBER_MAX, MemberReach, Now, ThisDeployment
@@ -15,7 +15,7 @@ from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import like, page_router, screen, toast
 from gangline.web.frame.scope import Scope, ScopeLater
 from gangline.web.frame.visitor import Looking, LookingLater, Visit
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.following import Following
 from gangline.web.queue.followed import QueueScreen, QueueSeen, shown_queue
 from gangline.web.queue.helps import help_step
 
@@ -41,18 +41,11 @@ def queue_screen(deployment: ThisDeployment, now: Now, look: Looking, scope: Sco
 
 
 @router.get("/live/queue", **like("GET /v1/queue"))
-async def follow_queue(
-    request: Request,
-    look: LookingLater,
-    scope: ScopeLater,
-    after: After = 0,
-    last_event_id: Annotated[str, Header(max_length=100)] = "",
-) -> Response:
+async def follow_queue(following: Following, look: LookingLater, scope: ScopeLater, after: After = 0) -> Response:
     """Follow the queue."""
     looking, project = await USERS.run(lambda: (look.get(), scope.get()))
     seen = _seen(looking, project, after)
-    hub: LiveHub = request.app.state.hub
-    return await hub.follow(("queue", seen), lambda: QueueScreen(seen), key=looking.identity.id, last=last_event_id)
+    return await following.follow(looking, ("queue", seen), lambda: QueueScreen(seen))
 
 
 @router.post(

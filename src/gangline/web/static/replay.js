@@ -8,7 +8,7 @@ const { body } = document;
 const moments = (await (await fetch("/replay")).json()).moments_ms;
 let shown = last(Number(body.dataset.now)), wanted = shown, loading = false, due = 0, playing = 0;
 
-function part(selector) { // the bar is made anew where the browser goes back
+function part(selector) { // the bar is made again where the browser goes back
   return document.querySelector(`#replay ${selector}`);
 }
 

@@ -1,4 +1,4 @@
-"""An open list of jobs ends as one that is loaded anew, whatever has happened to the jobs and whenever it was opened and scrolled."""
+"""An open list of jobs ends as one that is loaded again, whatever has happened to the jobs and whenever it was opened and scrolled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,10 +1,8 @@
 """`gangline jobs diff`: in what two jobs differ, and what came of each."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,9 +24,9 @@ from gangline.cli.output import (
     say,
     table,
 )
+from gangline.core.compared.outcome import REPORT_BYTES_MAX, compared_job
 from gangline.core.jobs.lists.diff import ComparedJob, InputHas, JobOutcome, JobsDiff, compare
 from gangline.core.runs.contract import REPORT
-from gangline.core.views import JobView
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -39,8 +37,6 @@ HAS: dict[InputHas, str] = {
     "only the second": "the second alone",
     "other content": "both, with other content",
 }
-REPORT_BYTES_MAX = 2**20
-"""A report of our own trainers is much shorter; a command's file of that name may be anything."""
 
 
 def diff_jobs_command(
@@ -97,41 +93,12 @@ OUTCOMES: dict[str, Callable[[JobOutcome], str]] = {
 
 def _job(client: "Client", job: str) -> ComparedJob:
     view = client.jobs.get(job)
-    summary, now_ms = view.summary, time.time() * 1000
-    spent = sum((each.ended_ms or now_ms) - each.started_ms for each in view.attempts) / 1000
-    return ComparedJob(
-        spec=view.spec,
-        outcome=JobOutcome(
-            id=job,
-            name=summary.name,
-            state=summary.state,
-            because=summary.because,
-            step=summary.step,
-            steps=summary.steps,
-            held_out_loss=_held_out_loss(client, view),
-            loss=summary.loss,
-            seconds=round(max(0.0, spent), 1),
-            cost_usd=summary.cost_usd,
-            cost_lacks=summary.cost_lacks,
-            gpus=tuple(dict.fromkeys(each.gpu for each in view.attempts)),
-            numerics=tuple(dict.fromkeys(each.numerics for each in view.attempts if each.numerics)),
-        ),
-    )
 
+    def read_report() -> str | None:
+        reports = [
+            each for each in client.artifacts.list(view.id) if each.path == REPORT and each.bytes <= REPORT_BYTES_MAX
+        ]
+        with TemporaryDirectory() as folder:
+            return next((path.read_text() for path in client.files.download_all(reports, Path(folder))), None)
 
-def _held_out_loss(client: "Client", view: JobView) -> float | None:
-    """Return the last held-out loss that was measured while the job trained, or else the one of its result."""
-    measured = [point.values.get("held_out_loss") for point in client.metrics.get(view.id).points]
-    known = [loss for loss in measured if loss is not None]
-    if known:
-        return known[-1]
-    if not view.spec.get("held_out") or view.state != "succeeded":
-        return None
-    reports = [
-        each for each in client.artifacts.list(view.id) if each.path == REPORT and each.bytes <= REPORT_BYTES_MAX
-    ]
-    with TemporaryDirectory() as folder:
-        for path in client.files.download_all(reports, Path(folder)):
-            photos = json.loads(path.read_text()).get("held_out") or []
-            return fmean(each["loss_after"] for each in photos) if photos else None
-    return None
+    return compared_job(view, client.metrics.get(view.id).points, read_report, time.time() * 1000)

@@ -1,10 +1,8 @@
 """Load two jobs to compare them, as `gangline jobs diff` does."""
 
-import json
-from statistics import fmean
-
+from gangline.core.compared.outcome import REPORT_BYTES_MAX, compared_job
 from gangline.core.errors import BadInput, NotFound
-from gangline.core.jobs.lists.diff import ComparedJob, JobOutcome, JobsDiff, compare
+from gangline.core.jobs.lists.diff import ComparedJob, JobsDiff, compare
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.runs.contract import REPORT
 from gangline.core.views import JobView
@@ -12,9 +10,6 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.metrics import load_series
 from gangline.service.jobs.query import job as job_view
-
-REPORT_BYTES_MAX = 2**20
-"""A report of our own trainers is much shorter; a command's file of that name may be anything."""
 
 
 def compared_jobs(deployment: Deployment, project: str, first: str, second: str, now_ms: int) -> JobsDiff:
@@ -37,36 +32,10 @@ def _find(deployment: Deployment, project: str, named: str, now_ms: int) -> str:
 
 
 def _compared(deployment: Deployment, view: JobView, now_ms: int) -> ComparedJob:
-    summary = view.summary
-    spent = sum((each.ended_ms or now_ms) - each.started_ms for each in view.attempts) / 1000
-    return ComparedJob(
-        spec=view.spec,
-        outcome=JobOutcome(
-            id=view.id,
-            name=summary.name,
-            state=summary.state,
-            because=summary.because,
-            step=summary.step,
-            steps=summary.steps,
-            held_out_loss=_held_out_loss(deployment, view),
-            loss=summary.loss,
-            seconds=round(max(0.0, spent), 1),
-            cost_usd=summary.cost_usd,
-            cost_lacks=summary.cost_lacks,
-            gpus=tuple(dict.fromkeys(each.gpu for each in view.attempts)),
-            numerics=tuple(dict.fromkeys(each.numerics for each in view.attempts if each.numerics)),
-        ),
-    )
+    def read_report() -> str | None:
+        for row in deployment.store.load("artifacts", job=view.id):
+            if row["path"] == REPORT and row["bytes"] <= REPORT_BYTES_MAX:
+                return deployment.objects.read(row["key"]).decode()
+        return None
 
-
-def _held_out_loss(deployment: Deployment, view: JobView) -> float | None:
-    """Return the last held-out loss that was measured while the job trained, or else the one of its result."""
-    measured = [point.values.get("held_out_loss") for point in load_series(deployment, view.id)]
-    known = [loss for loss in measured if loss is not None]
-    if known or not view.spec.get("held_out") or view.state != "succeeded":
-        return known[-1] if known else None
-    for row in deployment.store.load("artifacts", job=view.id):
-        if row["path"] == REPORT and row["bytes"] <= REPORT_BYTES_MAX:
-            photos = json.loads(deployment.objects.read(row["key"])).get("held_out") or []
-            return fmean(each["loss_after"] for each in photos) if photos else None
-    return None
+    return compared_job(view, load_series(deployment, view.id), read_report, now_ms)

@@ -1,0 +1,1 @@
+"""What is compared of two jobs, from what is shown of each."""

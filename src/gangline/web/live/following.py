@@ -1,0 +1,30 @@
+"""What routes of streams have in common: the hub, and the last message that the browser has."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, Request, Response
+
+from gangline.web.frame.visitor import Visit
+from gangline.web.live.hub import LiveHub
+from gangline.web.live.screens import LiveScreen
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedHub:
+    """The hub of this server, for one request."""
+
+    hub: LiveHub
+    last: str
+
+    async def follow(self, seen: Visit, name: Hashable, make: Callable[[], LiveScreen]) -> Response:
+        """Return the stream of a screen, which ends with the key of this session. All who give the same `name` look at one."""
+        return await self.hub.follow(name, make, key=seen.identity.id, last=self.last)
+
+
+async def _followed(request: Request, last_event_id: Annotated[str, Header(max_length=100)] = "") -> FollowedHub:
+    return FollowedHub(request.app.state.hub, last_event_id)
+
+
+Following = Annotated[FollowedHub, Depends(_followed)]

@@ -63,9 +63,14 @@ class JobSight(JobGlance):
 
     @property
     def drawing(self) -> Markup:
-        """The timeline as SVG. All text in it is escaped by what draws it."""
-        title = f"Timeline of {self.job.summary.name or self.job.id}"
-        return Markup(draw_job_timeline(self.timeline.segments, self.timeline.marks, title))  # noqa: S704
+        """The timeline as SVG."""
+        return drawn_timeline(self.timeline)
+
+
+def drawn_timeline(timeline: TimelineView, span_ms: tuple[int, int] | None = None) -> Markup:
+    """Return a timeline, or a span of it, as SVG. All text in it is escaped by what draws it."""
+    title = f"Timeline of {timeline.name or timeline.job}"
+    return Markup(draw_job_timeline(timeline.segments, timeline.marks, title, span_ms=span_ms))  # noqa: S704
 
 
 def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobGlance:

@@ -18,6 +18,7 @@ from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_extend import ended
 from tests.service.jobs.test_follow import print_log
 from tests.service.jobs.test_samples import commit, train
+from tests.service.jobs.test_scratch import submit_scratch
 from tests.service.pictures.many import write_pictures
 from tests.service.test_rules import beat
 from tests.service.web.conftest import Browser
@@ -191,11 +192,21 @@ def test_a_clone_is_shown_before_it_is_submitted(page: Service, signed_in: Signe
     job, browser = page.submit(rank=8), signed_in("member")
     shown = browser.post(f"/jobs/{job}/clone/plan", name="", settings="rank=16\n")
     assert "<td>8</td><td>16</td>" in shown.text and "It would wait" in shown.text
+    for figure in ("Cost", "Time", "Memory"):  # the plan of a new job
+        assert f"<dt>{figure}</dt>" in shown.text
+    assert f'href="/new?from={job}"' in browser.get(f"/jobs/{job}").text
     made = view(page, moved(browser, f"/jobs/{job}/clone", name="sixteen", settings="rank=16"))
     assert (made.summary.name, made.spec["rank"]) == ("sixteen", 16)
     for path in (f"/jobs/{job}/clone/plan", f"/jobs/{job}/clone"):
         wrong = browser.post(path, settings="rankk=16")
         assert wrong.status_code == 422 and wrong.json()["hint"] == "did you mean rank?"
+
+
+def test_a_clone_of_a_kind_without_a_plan_says_where_it_could_run(page: Service, signed_in: SignedIn) -> None:
+    job, browser = submit_scratch(page), signed_in("member")
+    shown = browser.post(f"/jobs/{job}/clone/plan", name="", settings="")
+    assert shown.status_code == 200 and "It would wait" in shown.text and "<dt>Cost</dt>" not in shown.text
+    assert f'href="/new?from={job}"' not in browser.get(f"/jobs/{job}").text
 
 
 def test_a_checkpoint_is_pinned_and_unpinned(page: Service, signed_in: SignedIn) -> None:

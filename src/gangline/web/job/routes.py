@@ -22,6 +22,7 @@ from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import JobScreen, drawn_timeline, look_at
 from gangline.web.live.following import Following
+from gangline.web.new.asked import KIND
 
 router = page_router()
 SUGGESTED = 30
@@ -46,6 +47,7 @@ def open_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
         rows=spec_rows(query.job(deployment, look.project, job, look.now_ms).spec),
         meaning=MEANING,
         may=look.may("member"),
+        form_kind=KIND,
     )
 
 

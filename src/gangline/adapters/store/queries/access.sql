@@ -10,9 +10,13 @@ FROM credential LEFT JOIN node ON node.id = credential.node
 WHERE credential.hash = :hash
 
 -- name: standings
--- Read until when each of these credentials is valid.
+-- Read until when each of these credentials and sessions, which are named by their hashes, is valid.
 SELECT credential.id, credential.expires_ms, credential.revoked_ms FROM {listed_ids}
     JOIN credential ON credential.id = listed.id
+UNION ALL
+SELECT session.hash AS id, CASE WHEN credential.expires_ms < session.expires_ms THEN credential.expires_ms ELSE session.expires_ms END
+       AS expires_ms, credential.revoked_ms FROM {listed_ids}
+    JOIN session ON session.hash = listed.id JOIN credential ON credential.id = session.credential
 
 -- name: add_credential
 INSERT INTO credential (id, hash, role, name, project, pool, node, made_ms, expires_ms, price_micro_usd_per_hour, trust,

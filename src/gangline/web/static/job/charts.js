@@ -1,5 +1,6 @@
-// The series of a job as charts with one axis, one zoom and one cursor. Points beyond `next` are asked for again: another attempt may replace them.
+// The series of a job as charts with one axis and one cursor, in the zoom that they share with the timeline. Points beyond `next` are asked for again: another attempt may replace them.
 import { ask } from "../page.js";
+import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
 const job = document.getElementById("job").dataset.job;
 const list = document.getElementById("chart-list");
@@ -21,7 +22,7 @@ const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
 const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
-let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "", told = 0, moment = 0;
+let points = [], next = 0, timeline = null, charts = [], busy = false, asked = "", told = 0, moment = 0;
 const by = (id) => document.getElementById(id);
 
 function colour(name, probe = list) {
@@ -143,7 +144,7 @@ function draw() {
     if (chart.log) columns = columns.map((values) => values.map((value) => (value > 0 ? value : null)));
     chart.plot.setData([x, ...columns], false);
   }
-  zoomTo(range);
+  scale();
   if (by("chart-table").open) table();
 }
 
@@ -193,11 +194,11 @@ function chartOf(group) {
     hooks: {
       setCursor: [(u) => legend(u, chart, shown, where)],
       setData: [(u) => legend(u, chart, shown, where)],
-      setSelect: [(u) => { if (u.select.width > 3) zoomTo([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]); u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); }],
+      setSelect: [(u) => { if (u.select.width > 3) zoomTo([u.select.left, u.select.left + u.select.width].map((left) => timeOf(u.posToVal(left, "x"))), all()); u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); }],
       drawClear: group.band ? [bandOf] : [],
     },
   }, [[], ...group.of.map(() => [])], place);
-  plot.over.addEventListener("dblclick", () => zoomTo(null));
+  plot.over.addEventListener("dblclick", () => zoomTo(null, all()));
   place.addEventListener("keydown", (event) => keys(event, chart));
   return Object.assign(chart, { plot });
 }
@@ -247,42 +248,62 @@ function legend(u, chart, shown, where) {
   const point = points[at];
   write(where, point ? `step ${point.step.toLocaleString()}` : "");
   const words = chart.group.of.map((name, number) => `${reduced[name] ?? name} ${shown[number].textContent}`).join(", ");
-  chart.place.setAttribute("aria-label", `${chart.group.title}: ${where.textContent}, ${words}. Arrow keys move, plus and minus zoom.`);
+  chart.place.setAttribute("aria-label", `${chart.group.title}: ${where.textContent}, ${words}. Arrow keys move, plus and minus zoom, 0 shows all.`);
 }
 
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Zoom: of all at once
+// Zoom: a span of time, which the charts show by step or by time
 
-function zoomTo(wanted) {
+function between(value, from, to) { // both ascend
+  let low = 0, high = from.length - 1;
+  if (value <= from[0]) return to[0];
+  if (value >= from[high]) return to[high];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    from[middle] <= value ? (low = middle) : (high = middle);
+  }
+  return to[low] + (to[high] - to[low]) * (value - from[low]) / (from[high] - from[low]);
+}
+
+const steps = () => points.map((each) => each.step);
+const timeOf = (x) => overTime() ? x * 1000 : between(x, steps(), times());
+function all() {
+  const found = times();
+  return [found[0], found[found.length - 1]];
+}
+
+function scale() {
   const x = xs();
   if (!x.length) return;
-  const first = x[0], last = x[x.length - 1];
-  range = wanted && wanted[1] > wanted[0] ? [Math.max(first, wanted[0]), Math.min(last, wanted[1])] : null;
-  if (range && (range[1] <= range[0] || (range[0] <= first && range[1] >= last))) range = null;
-  const [min, max] = range ?? [first, last > first ? last : first + 1];
+  const span = zoomed();
+  let [min, max] = !span ? [x[0], x[x.length - 1]] : overTime() ? span.map((each) => each / 1000) : span.map((each) => between(each, times(), steps()));
+  if (max <= min) max = min + 1;
   charts.forEach(({ plot }) => plot.setScale("x", { min, max }));
 }
-
-function zoom(factor, middle) {
-  const { min, max } = charts[0].plot.scales.x, centre = middle ?? (min + max) / 2;
-  zoomTo([centre - (centre - min) * factor, centre + (max - centre) * factor]);
-}
+onZoom(scale);
 
 function keys(event, { plot, place }) {
   const x = plot.data[0], at = plot.cursor.idx ?? x.length - 1;
   const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, PageUp: at - 20, PageDown: at + 20, Home: 0, End: x.length - 1 };
-  if (event.key in moves) {
+  if (zoomKey(event, all(), timeOf(x[at]))) { // done
+  } else if (event.key in moves) {
     const to = Math.min(x.length - 1, Math.max(0, moves[event.key]));
-    plot.setCursor({ left: plot.valToPos(x[to], "x"), top: plot.over.clientHeight / 2 }, true, true);
-    write(by("chart-said"), place.getAttribute("aria-label").split(". Arrow")[0]);
-  } else if (event.key === "+" || event.key === "=") zoom(0.5, x[at]);
-  else if (event.key === "-") zoom(2, x[at]);
-  else if (event.key === "0" || event.key === "Escape") zoomTo(null);
-  else return;
+    follow(timeOf(x[to]));
+    queueMicrotask(() => { // uPlot sets a scale in one too
+      plot.setCursor({ left: plot.valToPos(x[to], "x"), top: plot.over.clientHeight / 2 }, true, true);
+      write(by("chart-said"), place.getAttribute("aria-label").split(". Arrow")[0]);
+    });
+  } else return;
   event.preventDefault();
+}
+
+function follow(at_ms) { // the cursor is in the span that is shown
+  const [from, to] = zoomed() ?? [-Infinity, Infinity];
+  if (at_ms < from) pan(at_ms - from, all());
+  if (at_ms > to) pan(at_ms - to, all());
 }
 
 // The same as a table
@@ -306,12 +327,12 @@ function redraw() {
   list.dataset.shape = "";
   if (points.length) draw();
 }
-by("chart-x").addEventListener("change", () => { range = null; draw(); });
+by("chart-x").addEventListener("change", () => draw());
 by("chart-log").addEventListener("change", () => draw());
 by("chart-smooth").addEventListener("input", () => { said(); requestAnimationFrame(draw); });
 by("chart-table").addEventListener("toggle", () => by("chart-table").open && table());
-document.querySelectorAll("[data-zoom]").forEach((each) => each.addEventListener("click", () => {
-  if (charts.length) ({ in: () => zoom(0.5), out: () => zoom(2), all: () => zoomTo(null) })[each.dataset.zoom]();
+document.querySelectorAll("#charts [data-zoom]").forEach((each) => each.addEventListener("click", () => {
+  if (charts.length) ({ in: () => zoomBy(0.5, all()), out: () => zoomBy(2, all()), all: () => zoomTo(null) })[each.dataset.zoom]();
 }));
 const said = () => write(by("chart-smooth-out"), span() === 1 ? "1 step" : `${span().toLocaleString()} steps`);
 window.addEventListener("theme", redraw);

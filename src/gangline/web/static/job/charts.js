@@ -1,9 +1,9 @@
 // The series of a job as charts with one axis and one cursor, in the zoom that they share with the timeline. Points beyond `next` are asked for again: another attempt may replace them.
+import { by, colour as resolved, make, onNews, onTheme, write } from "../elements.js";
 import { ask } from "../page.js";
 import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
-const job = document.getElementById("job").dataset.job;
-const list = document.getElementById("chart-list");
+const { job } = by("job").dataset, list = by("chart-list");
 const reduced = { held_out_loss: "held out", smoothed: "smoothed", loss: "each step", learning_rate: "U-Net", text_encoder_learning_rate: "text encoders",
   lora_b_learning_rate: "matrices B", text_encoder_lora_b_learning_rate: "text encoders' B", images_per_second: "all GPUs", images_per_second_per_gpu: "a GPU" };
 const GROUPS = [
@@ -23,16 +23,7 @@ const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
 let points = [], next = 0, timeline = null, charts = [], busy = false, asked = "", told = 0, moment = 0;
-const by = (id) => document.getElementById(id);
-
-function colour(name, probe = list) {
-  const element = document.createElement("span"); // resolves light-dark()
-  element.style.color = `var(${name})`;
-  probe.append(element);
-  const found = getComputedStyle(element).color;
-  element.remove();
-  return found;
-}
+const colour = (name) => resolved(`var(${name})`, list);
 
 // Reading
 
@@ -156,25 +147,18 @@ function build(found, shape) {
 }
 
 function chartOf(group) {
-  const box = document.createElement("figure"), head = document.createElement("figcaption"), place = document.createElement("div");
-  box.className = group.large ? "chart large" : "chart";
-  head.append(Object.assign(document.createElement("b"), { textContent: group.title }));
+  const head = make("figcaption", {}, make("b", {}, group.title)), place = make("div", { tabIndex: 0, role: "img", className: "plot" });
+  const box = make("figure", { className: group.large ? "chart large" : "chart" }, head, place);
   const shown = group.of.map((name, at) => {
-    const entry = document.createElement("span"), value = document.createElement("span"), swatch = document.createElement("i");
-    entry.className = "entry";
+    const swatch = make("i"), value = make("span", { className: "value" });
     swatch.style.borderTop = `3px ${at % 2 && !group.large ? "dashed" : "solid"} ${colour(lineOf(name, at))}`;
-    value.className = "value";
-    entry.append(swatch, group.of.length > 1 ? ` ${reduced[name] ?? name} ` : "", value);
+    const entry = make("span", { className: "entry" }, swatch, group.of.length > 1 ? ` ${reduced[name] ?? name} ` : "", value);
     group.large ? head.firstChild.after(entry) : head.append(entry); // what counts most is drawn last, and named first
     return value;
   });
-  if (group.band && timeline?.bands?.length) head.append(Object.assign(document.createElement("span"), { className: "entry others", textContent: others() }));
-  const where = Object.assign(document.createElement("span"), { className: "where" });
+  if (group.band && timeline?.bands?.length) head.append(make("span", { className: "entry others" }, others()));
+  const where = make("span", { className: "where" });
   head.append(where);
-  place.tabIndex = 0;
-  place.setAttribute("role", "img");
-  place.className = "plot";
-  box.append(head, place);
   list.append(box);
   const log = Boolean(group.log && by("chart-log").checked);
   const grid = { stroke: colour("--line"), width: 1 }, text = colour("--muted");
@@ -251,10 +235,6 @@ function legend(u, chart, shown, where) {
   chart.place.setAttribute("aria-label", `${chart.group.title}: ${where.textContent}, ${words}. Arrow keys move, plus and minus zoom, 0 shows all.`);
 }
 
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
 // Zoom: a span of time, which the charts show by step or by time
 
 function between(value, from, to) { // both ascend
@@ -312,8 +292,8 @@ function table() {
   const names = [...new Set(points.flatMap(({ values }) => Object.keys(values)))];
   const place = by("chart-table").querySelector("div"), every = Math.max(1, Math.ceil(points.length / 200));
   const meaning = Object.fromEntries([...document.querySelectorAll("#chart-meaning dt")].map((each) => [each.textContent, each.nextElementSibling.textContent]));
-  const made = document.createElement("table"), head = made.createTHead().insertRow(), body = made.createTBody();
-  for (const name of ["step", ...names]) head.append(Object.assign(document.createElement("th"), { textContent: name, scope: "col", className: "num", title: meaning[name] ?? "" }));
+  const made = make("table"), head = made.createTHead().insertRow(), body = made.createTBody();
+  for (const name of ["step", ...names]) head.append(make("th", { scope: "col", className: "num", title: meaning[name] ?? "" }, name));
   points.filter((each, at) => at % every === 0 || at === points.length - 1).reverse().forEach(({ step, values }) => {
     const row = body.insertRow();
     for (const value of [step.toLocaleString(), ...names.map((name) => figure(values[name]))]) Object.assign(row.insertCell(), { textContent: value, className: "num" });
@@ -335,10 +315,9 @@ document.querySelectorAll("#charts [data-zoom]").forEach((each) => each.addEvent
   if (charts.length) ({ in: () => zoomBy(0.5, all()), out: () => zoomBy(2, all()), all: () => zoomTo(null) })[each.dataset.zoom]();
 }));
 const said = () => write(by("chart-smooth-out"), span() === 1 ? "1 step" : `${span().toLocaleString()} steps`);
-window.addEventListener("theme", redraw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+onTheme(redraw);
 new ResizeObserver(() => charts.forEach(({ plot, place, group }) => plot.setSize({ width: Math.max(200, place.clientWidth), height: group.large ? 280 : 180 }))).observe(list);
-for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+onNews(pulse);
 document.body.addEventListener("moment", () => { // of a replay: there may be fewer points now
   moment++;
   [points, next, timeline, asked] = [[], 0, null, ""];

@@ -16,8 +16,9 @@ from tests.waiting import until
 pytestmark = pytest.mark.timeout(600)
 TRAINS_MS = 300_000
 """No answer of the page, but of a node that loads its libraries and trains on cores that others use too."""
-STEPS, EVERY = 200, 100
+STEPS, EVERY = 300, 100
 PROMPTS = ("sks cat face, crying", "sks cat face, laughing")
+LORA = "pytorch_lora_weights.safetensors"
 SMALL = """
 rank = 4
 batch_size = 1
@@ -34,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield found
 
 
-def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster: Up, tmp_path: Path) -> None:
+def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster: Up) -> None:
     page = person(key=None).tab().page
     page.goto(cluster.link)
     page.get_by_role("button", name="Sign in").click()
@@ -64,11 +65,52 @@ def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster
     expect(figure(page, "Interrupted")).to_have_text("1 ×")
     expect(page.locator("#job-timeline")).to_contain_text("interrupted")
     expect(page.locator("#job-head .state")).to_have_text("succeeded", timeout=TRAINS_MS)
-    expect(page.locator("#job-head .verdict")).to_contain_text("1 interruption")
+    expect(page.locator("#job-head .verdict")).to_contain_text("one interruption cost")
     expect(figure(page, "Step")).to_have_text(f"{STEPS}/{STEPS}")
     assert page.evaluate("window.untouched"), "the page was never loaded again"
 
     page.get_by_role("link", name="by prompt and step").click()
+    compare_pictures(page)
+    page.get_by_role("link", name="sks cat face, fluent emoji").click()
+    page.wait_for_url(f"**/jobs/{job}")
+    (kept,) = (each for each in cluster.box.client.artifacts.list(job) if each.path == LORA)
+    with page.expect_download() as downloading:
+        page.locator("#job-files").get_by_role("link", name=LORA, exact=True).click()
+    assert hashlib.sha256(downloading.value.path().read_bytes()).hexdigest() == kept.sha256
+
+    page.goto(f"{cluster.url}/new?from={job}")
+    expect(planned(page, "Time")).to_contain_text("measured")
+    price = dollars(planned(page, "Cost"))
+    page.locator("#s-steps").fill(str(10 * STEPS))
+    until(lambda: dollars(planned(page, "Cost")) > 2 * price)
+
+
+def compare_pictures(page: Page) -> None:
+    """Look at the grid, at one picture with the arrow keys, at two with the slider, and choose a winner."""
+    expect(page.locator("#grid .prow")).to_have_count(len(PROMPTS))
+    expect(page.locator("#grid .step b")).to_have_text(["base", str(EVERY), "result"], timeout=TRAINS_MS)
+    expect(page.locator("#grid .cell img")).to_have_count(3 * len(PROMPTS), timeout=TRAINS_MS)
+    viewer = page.locator("#viewer")
+    page.locator("#grid .cell a").first.click()
+    expect(viewer.locator("#viewer-prompt")).to_have_text(PROMPTS[0])
+    page.keyboard.press("ArrowRight")
+    expect(viewer.locator("#viewer-prompt")).to_have_text(PROMPTS[1])
+    page.keyboard.press("ArrowDown")
+    expect(viewer.locator("#viewer-place")).to_contain_text(f"step {EVERY}")
+    page.keyboard.press("ArrowDown")
+    expect(viewer.locator("#viewer-place")).to_contain_text(f"the result, step {STEPS}")
+    viewer.get_by_label("Compare with", exact=True).select_option("step")
+    slider = viewer.get_by_role("slider")
+    expect(viewer.locator("figcaption")).to_have_text([f"step {EVERY}", f"the result, step {STEPS}"])
+    slider.focus()
+    page.keyboard.press("Shift+ArrowRight")
+    expect(slider).to_have_attribute("aria-valuenow", "52")
+    until(lambda: all(viewer.locator(".pane img").evaluate_all("each => each.map((one) => one.naturalWidth)")))
+    viewer.get_by_role("button", name="Choose step").click()
+    expect(page.locator("#toasts")).to_contain_text(f"Step {STEPS} is the winner")
+    expect(viewer.locator("#viewer-place")).to_contain_text("winner")
+    page.keyboard.press("Escape")
+    expect(page.locator("#grid .step[data-winner] b")).to_have_text("result")
 
 
 def drop(page: Page, folder: Path) -> None:
@@ -98,6 +140,11 @@ def fill_in(page: Page) -> None:
 def planned(page: Page, name: str) -> Locator:
     """What the plan says beside the form."""
     return page.locator("#plan .figures > div", has=page.get_by_text(name, exact=True)).locator("dd")
+
+
+def dollars(shown: Locator) -> float:
+    found = re.search(r"\$([\d.]+)", shown.inner_text())
+    return float(found[1]) if found else 0.0
 
 
 def figure(page: Page, name: str) -> Locator:

@@ -16,7 +16,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.timeout(600)
 TRAINS_MS = 300_000
 """No answer of the page, but of a node that loads its libraries and trains on cores that others use too."""
-STEPS, EVERY = 300, 100
+STEPS, EVERY = 300, 150
 PROMPTS = ("sks cat face, crying", "sks cat face, laughing")
 LORA = "pytorch_lora_weights.safetensors"
 SMALL = """
@@ -25,7 +25,7 @@ batch_size = 1
 resolution = 64
 sample_steps = 2
 sample_seeds = [1]
-checkpoint_every_steps = 20
+checkpoint_every_steps = 30
 """
 
 

@@ -18,6 +18,7 @@ TRAINS_MS = 300_000
 """No answer of the page, but of a node that loads its libraries and trains on cores that others use too."""
 STEPS, EVERY = 300, 150
 PROMPTS = ("sks cat face, crying", "sks cat face, laughing")
+TABS_MAX = 200
 LORA = "pytorch_lora_weights.safetensors"
 SMALL = """
 rank = 4
@@ -83,6 +84,96 @@ def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster
     price = dollars(planned(page, "Cost"))
     page.locator("#s-steps").fill(str(10 * STEPS))
     until(lambda: dollars(planned(page, "Cost")) > 2 * price)
+
+
+@pytest.mark.nightly
+def test_a_budget_that_is_exceeded_is_said_with_what_helps_and_raised(person: NewPerson, cluster: Up) -> None:
+    until(lambda: any(node.state == "ready" for node in cluster.box.client.nodes.list()))
+    page = person(key=cluster.key).tab().open("/cost").page
+    set_budget(page, "0.01")
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    page.get_by_role("link", name="New job").first.click()
+    expect(page.locator("#plan")).to_contain_text("Add photos")
+    drop(page, SUBJECT)
+    fill_in(page)
+    expect(page.locator("#plan")).to_contain_text("the budget of default, $0.01, does not allow it")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url("**/jobs/*")
+    watched = page.url
+    expect(page.locator("#job-head .verdict")).to_contain_text("the budget of default, $0.01, does not allow it")
+    page.get_by_role("link", name="Queue", exact=True).click()
+    expect(page.locator("#queue-groups")).to_contain_text("does not allow it")
+    page.get_by_role("link", name="Change the budget").click()
+    set_budget(page, "10")
+    page.goto(watched)
+    expect(page.locator("#job-head .verdict")).not_to_contain_text("budget", timeout=TRAINS_MS)
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Yes").click()
+    expect(page.locator("#job-head .state")).to_have_text("canceled")
+
+
+def set_budget(page: Page, usd: str) -> None:
+    budget = page.locator("#budget-default")
+    budget.get_by_text("Change", exact=True).click()
+    budget.get_by_label("Budget in $").fill(usd)
+    budget.get_by_role("button", name="Set").click()
+    expect(budget.locator(".budget-head")).to_contain_text(f"${float(usd):.2f}")
+
+
+@pytest.mark.nightly
+def test_a_job_is_submitted_watched_and_canceled_with_the_keyboard_alone(person: NewPerson, cluster: Up) -> None:
+    page = person(key=cluster.key).tab().open().page
+    press = page.keyboard.press
+    tab_to(page, page.get_by_role("link", name="New job").first)
+    press("Enter")
+    expect(page.locator("#plan")).to_contain_text("Add photos")
+    tab_to(page, page.get_by_role("button", name="Choose photos"))
+    with page.expect_file_chooser() as choosing:
+        press("Enter")
+    choosing.value.set_files(sorted(SUBJECT.glob("*.png")))
+    expect(page.locator("#photos [data-summary]")).to_contain_text("ready", timeout=TRAINS_MS)
+    tab_to(page, page.get_by_label("Prompt", exact=True))
+    page.keyboard.type("sks cat face, fluent emoji")
+    tab_to(page, page.get_by_label("Base", exact=True))
+    page.keyboard.type("tiny")
+    expect(page.get_by_label("Base", exact=True)).to_have_value("tiny-sdxl")
+    tab_to(page, page.locator("#s-steps"))
+    page.keyboard.type("100000")
+    tab_to(page, page.locator("#s-resolution"))
+    page.keyboard.type("64")
+    tab_to(page, page.get_by_role("button", name="Start", exact=True))
+    press("Enter")
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator("#job-head .state")).to_have_text("training", timeout=TRAINS_MS)
+    expect(figure(page, "Step")).to_have_text(re.compile(r"[1-9]\d*/100000"), timeout=TRAINS_MS)
+    tab_to(page, page.get_by_role("button", name="Cancel", exact=True))
+    press("Enter")
+    tab_to(page, page.get_by_role("button", name="Yes"))
+    press("Enter")
+    expect(page.locator("#job-head .state")).to_have_text("canceled")
+
+
+def tab_to(page: Page, wanted: Locator) -> None:
+    """Press Tab until an element has the focus."""
+    for _ in range(TABS_MAX):
+        if wanted.evaluate("(one) => one === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{wanted} is not reached by {TABS_MAX} presses of Tab")
+
+
+@pytest.mark.nightly
+def test_a_page_outlives_its_server_and_the_nodes_come_back(person: NewPerson, cluster: Up) -> None:
+    tab = person(key=cluster.key).tab()
+    tab.asked += ["ERR_CONNECTION", "ERR_INCOMPLETE", "htmx:sse:error"]
+    page = tab.open("/fleet").live().page
+    page.evaluate("window.untouched = true")
+    cluster.box.kill_server()
+    expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    cluster.box.start_server()
+    tab.live()
+    expect(page.get_by_text("ready", exact=True).first).to_be_visible(timeout=TRAINS_MS)
+    assert page.evaluate("window.untouched")
 
 
 def compare_pictures(page: Page) -> None:

@@ -18,7 +18,7 @@ from tests.conftest import BASE
 
 LEASE_S = 6.0
 NODES = "2"
-PRICE_USD_PER_HOUR = 0.5
+PRICE_USD_PER_HOUR = 2.0
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,12 +30,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(lacking)
 
 
+class Site(Protocol):
+    """What serves the page: a simulated cluster, or a real `gangline up`."""
+
+    @property
+    def url(self) -> str: ...
+
+
 @dataclass
 class Tab:
     """A page of the browser and what went wrong in it. `asked` are words of what a test brings about itself, such as a status."""
 
     page: "playwright.Page"
-    cluster: Cluster
+    site: Site
     asked: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -50,7 +58,7 @@ class Tab:
         )
 
     def open(self, path: str = "/") -> "Tab":
-        self.page.goto(self.cluster.url + path)
+        self.page.goto(self.site.url + path)
         return self
 
     def live(self) -> "Tab":
@@ -63,7 +71,7 @@ class Tab:
 
     def _request(self, request: "playwright.Request") -> None:
         at = urlsplit(request.url)
-        if at.scheme not in ("data", "blob") and f"{at.scheme}://{at.netloc}" != self.cluster.url:
+        if at.scheme not in ("data", "blob") and f"{at.scheme}://{at.netloc}" != self.site.url:
             self._note(f"foreign: {request.url}")
 
     def _note(self, what: str) -> None:
@@ -95,16 +103,16 @@ class Person:
     """Somebody who has signed in with a key, in a browser of their own."""
 
     context: "playwright.BrowserContext"
-    cluster: Cluster
+    site: Site
     tabs: list[Tab] = field(default_factory=list)
 
     def tab(self) -> Tab:
-        self.tabs.append(Tab(self.context.new_page(), self.cluster))
+        self.tabs.append(Tab(self.context.new_page(), self.site))
         return self.tabs[-1]
 
     def sign_in(self, key: str = OPERATOR) -> "Person":
         """Without the form, which has a test of its own."""
-        answer = self.context.request.post(f"{self.cluster.url}/sign-in", form={"key": key, "stay": "1"})
+        answer = self.context.request.post(f"{self.site.url}/sign-in", form={"key": key, "stay": "1"})
         assert answer.ok
         return self
 
@@ -113,7 +121,7 @@ NewPerson = Callable[..., Person]
 
 
 @pytest.fixture
-def person(browser: "playwright.Browser", cluster: Cluster) -> Iterator[NewPerson]:
+def person(browser: "playwright.Browser", cluster: Site) -> Iterator[NewPerson]:
     """Give a person a new browser, with options of Playwright's contexts. At the end, none of their tabs may have complained."""
     people = list[Person]()
     with ExitStack() as closing:

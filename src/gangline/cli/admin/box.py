@@ -97,6 +97,7 @@ class Box:
         access = json.loads(line)
         self.url: str = access["url"]
         self.join_token: str = access["join_token"]
+        self.page: str = access["page"]
         self.client = Client(self.url, access["operator_key"])
         self._port = int(self.url.rsplit(":", 1)[1])
 

@@ -231,4 +231,3 @@ if (!drafted && form.elements.photos.value) photos.open(form.elements.photos.val
 if (form.getAttribute("data-lora") && !form.elements.init_lora.value) bringLora();
 showPresets();
 showHub();
-replan(0);

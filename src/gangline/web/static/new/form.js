@@ -10,9 +10,9 @@ const PLAN_MS = 350, DRAFT = `gangline.new${location.search}`, OWN = ["photos", 
 // The plan
 
 let later = 0;
-function replan(ms = PLAN_MS) {
+function replan() {
   clearTimeout(later);
-  later = setTimeout(() => plan.dispatchEvent(new Event("plan")), ms);
+  later = setTimeout(() => plan.dispatchEvent(new Event("plan")), PLAN_MS);
 }
 
 function changed() {
@@ -230,4 +230,3 @@ if (!drafted && form.elements.photos.value) photos.open(form.elements.photos.val
 if (form.getAttribute("data-lora") && !form.elements.init_lora.value) bringLora();
 showPresets();
 showHub();
-replan(0);

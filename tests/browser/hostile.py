@@ -413,7 +413,9 @@ class _Making:
         till.sold_out.add(hostile("Offer.id"))
         self.as_operator("PATCH", "/v1/pools/hostile", {"nodes_min": 2})
         tend(self.service.deployment, self.service.now_ms)
-        (rented,) = self.service.look("SELECT id FROM node WHERE pool = 'hostile' AND state <> 'gone' ORDER BY id LIMIT 1")
+        (rented,) = self.service.look(
+            "SELECT id FROM node WHERE pool = 'hostile' AND state <> 'gone' ORDER BY id LIMIT 1"
+        )
         request = Join(machine="rented", name="rented", node=rented["id"], place=hostile("Join.place"))
         return join_pool(self.service.deployment, request, "hostile", self.service.now_ms, rental=rented["id"]).node
 

@@ -337,4 +337,7 @@ def test_a_job_says_whose_key_canceled_paused_or_resumed_it(service: Service) ->
     assert [said(kim, other, what) for what in ("pause", "cancel")] == ["paused by kim", "canceled by kim"]
     held = service.ask("POST", "/v1/jobs", mara, json={"spec": to_json(service.spec())}).json()["summary"]["id"]
     service.claim(service.join())
-    assert [said(kim, held, what) for what in ("pause", "resume")] == ["paused by kim", "resumed by kim"]
+    assert [said(kim, held, what) for what in ("pause", "resume")] == [
+        "paused by kim: its node saves first",
+        "resumed by kim",
+    ]

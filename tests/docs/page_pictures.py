@@ -16,11 +16,10 @@ from PIL import Image
 
 from gangline.sim.replay.app import COOKIE
 from tests.conftest import ROOT
-from tests.docs.page_servers import a_team, prepare_new_job, replay, run_experiment
+from tests.docs.page_servers import PHOTOS, a_team, draw_album, prepare_new_job, replay, run_experiment
 from tests.service.conftest import OPERATOR
 
 FOLDER = ROOT / "docs" / "page"
-PHOTOS = ROOT / "examples" / "subject"
 BYTES_MAX = 120_000
 PHONE, TABLET = 390, 820
 COLOURS = 256
@@ -45,17 +44,17 @@ class PagePicture:
     theme: str = "light"
     to: str = ""
     slider: bool = False
-    of: Literal["replay", "new", "experiment"] = "replay"
+    of: Literal["replay", "new", "experiment", "album"] = "replay"
 
 
 PICTURES = (
     PagePicture("jobs", "/"),
-    PagePicture("jobs-phone", "/", width=PHONE, height=780, theme="dark"),
+    PagePicture("jobs-phone", "/?state=running", width=PHONE, height=780, theme="dark"),
     PagePicture("new", "/new", of="new", height=1000),
     PagePicture("job", "/jobs/{job}", at=1),
     PagePicture("job-phone", "/jobs/{job}", width=PHONE, height=780),
     PagePicture("charts", "/jobs/{job}", at=1, to="#charts", theme="dark"),
-    PagePicture("pictures", "/jobs/{job}/pictures", at=1, width=TABLET, height=420),
+    PagePicture("pictures", "/jobs/{job}/pictures", of="album", width=1060, height=710),
     PagePicture("experiment", "/experiments/{experiment}", of="experiment"),
     PagePicture("queue", "/queue", at=0.25, width=TABLET, height=700, theme="dark"),
     PagePicture("fleet", "/fleet"),
@@ -110,7 +109,15 @@ def of_experiment(browser: Any, pictures: list[PagePicture]) -> None:
                 _write(picture, _taken(page, team.url + picture.address.format(experiment=experiment), picture))
 
 
-TAKES = {"replay": of_replay, "new": of_new_job, "experiment": of_experiment}
+def of_album(browser: Any, pictures: list[PagePicture]) -> None:
+    with a_team() as team:
+        job = draw_album(team.service)
+        for picture in pictures:
+            with opened(browser, picture, team.url) as page:
+                _write(picture, _taken(page, team.url + picture.address.format(job=job), picture))
+
+
+TAKES = {"replay": of_replay, "new": of_new_job, "experiment": of_experiment, "album": of_album}
 
 
 @contextmanager
@@ -150,7 +157,7 @@ def _taken(page: Any, address: str, picture: PagePicture) -> bytes:
 def _write(picture: PagePicture, taken: bytes) -> None:
     content = BytesIO()
     with Image.open(BytesIO(taken)) as shown:
-        shown.convert("RGB").quantize(COLOURS).save(content, "PNG", optimize=True)
+        shown.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
     assert len(content.getvalue()) <= BYTES_MAX, f"{picture.name} has {len(content.getvalue()):,} bytes"
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{picture.name}.png").write_bytes(content.getvalue())

@@ -5,17 +5,21 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from math import exp
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from PIL import Image, ImageChops, ImageFilter
+
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.package import bundled_presets
 from gangline.api.app import make_app
 from gangline.api.serve import ApiServer, listen
 from gangline.core.parsing import to_json
+from gangline.core.runs.contract import picture_name
 from gangline.core.runs.metrics import Point
 from gangline.core.server.limits import Limits
 from gangline.ports.server import Points
@@ -26,9 +30,12 @@ from gangline.sim.replay.recording import Recording
 from gangline.sim.scenario import Jobs, parse_scenario
 from gangline.sim.simulation import Simulation
 from gangline.web.page import add_page
+from tests.conftest import ROOT
 from tests.service.conftest import Service, a_service
 from tests.service.datasets.conftest import InspectorHere
 from tests.service.experiments.at_work import Worked, submit, tick, work, work_again
+from tests.service.jobs.test_samples import train as begin
+from tests.service.pictures.conftest import Album
 from tests.service.test_rules import beat
 
 SCENARIO = """
@@ -72,6 +79,10 @@ at_s = 900
 share = 0.5
 """
 NAMES = ("timber", "red mug", "sneaker", "teapot", "violin", "lighthouse", "armchair", "lantern", "backpack", "bonsai")
+PHOTOS = ROOT / "examples" / "subject"
+PROMPTS = ("a photo of sks cat", "sks cat that laughs", "sks cat with a wry smile", "sks cat that cries")
+WALLS = ("#f4d9c6", "#cfe3ee", "#dbe7cf", "#e6d6ea")
+CHOSEN = 400
 RANKS, RATES, SEEDS, STEPS, EVERY, SECONDS_PER_STEP = (8, 16, 32), (1e-4, 4e-4), 2, 600, 50, 0.9
 
 
@@ -181,3 +192,39 @@ def measure(node: Worked, step: int, rng: Random) -> None:
     beat(node.service, node.node, node.hold, step, loss=values["loss"], seconds_per_step=SECONDS_PER_STEP)
     told = Points(points=(Point(step=step, values=values),))
     metrics.take(node.service.deployment, node.node, node.hold, told, node.service.now_ms)
+
+
+def draw_album(service: Service) -> str:
+    """Let a node train a job that shows itself, as photos that come out of noise: what a model renders takes a GPU. Return the job's id."""
+    node = service.join("rig-1", gpu="RTX 4090")
+    photos = sorted(PHOTOS.glob("*.png"))[: len(PROMPTS)]
+    spec = {
+        "prompt": "sks cat",
+        "sample_prompts": PROMPTS,
+        "steps": 600,
+        "sample_every_steps": 100,
+        "sample_seeds": (1,),
+    }
+    album = Album(service, begin(service, node, **spec), node)
+    for step in range(100, 601, 100):
+        service.wait(20)
+        album.save(step)
+        drawn = {picture_name(at, 1): out_of_noise(photo, step, at) for at, photo in enumerate(photos)}
+        album.show(step, drawn)
+        if step == CHOSEN:
+            album.choose(step)
+    album.make_thumbnails()
+    return album.job
+
+
+def out_of_noise(photo: Path, step: int, number: int) -> bytes:
+    """Return a photo before a coloured wall, with the less noise the later the step is."""
+    size, rng = (512, 512), Random(1000 * number + step)
+    with Image.open(photo) as opened:
+        drawn = ImageChops.multiply(opened.convert("RGB").resize(size), Image.new("RGB", size, WALLS[number]))
+    left = max(0.0, 1 - step / 500)
+    grain = Image.frombytes("RGB", (6, 6), rng.randbytes(3 * 6 * 6)).resize(size, Image.Resampling.BICUBIC)
+    drawn = Image.blend(drawn.filter(ImageFilter.GaussianBlur(14 * left)), grain, 0.75 * left)
+    content = BytesIO()
+    drawn.save(content, "PNG")
+    return content.getvalue()

@@ -16,7 +16,7 @@ from tests.browser.cluster import Cluster, a_cluster
 from tests.browser.conftest import Person, Tab, somebody
 from tests.browser.hostile import OTHERS, HostileIds, fill, hostile, places, short, text_of
 from tests.browser.screens import REPLAYED, SCREENS, Screen
-from tests.docs.page_pictures import served
+from tests.docs.page_servers import replay
 
 AXE = (Path(__file__).parent / "vendor/axe-4.14.1.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -87,7 +87,7 @@ def test_a_screen_of_a_replay_does_so_too(browser: Browser, replay: tuple[str, d
 @pytest.fixture(scope="module")
 def replay() -> Iterator[tuple[str, dict[str, str]]]:
     """The address of a replay whose scenario has hostile texts, and what stands for the names in addresses."""
-    with served(SCENARIO) as url:
+    with replay(SCENARIO) as url:
         job = httpx.get(f"{url}/v1/jobs").json()["jobs"][0]["id"]
         yield url, {"job": job}
 

@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -26,6 +26,7 @@ from gangline.sim.world import START_MS
 from gangline.web.live.hub import LiveHub
 from gangline.web.page import add_page
 from tests.service.conftest import OPERATOR, Service, a_service
+from tests.service.datasets.conftest import InspectorHere
 from tests.service.test_rules import beat
 from tests.waiting import until
 
@@ -136,6 +137,8 @@ def a_cluster(folder: Path, database: Path, now_ms: int) -> Iterator[Cluster]:
     copyfile(database, folder / "db.sqlite")
     objects = LocalObjects(folder / "objects", "secret")
     with a_service(folder, str(folder / "db.sqlite"), objects, begins_ms=now_ms) as service:
+        inspector = InspectorHere(folder / "inspected", ())
+        service.deployment = service.app.state.deployment = replace(service.deployment, inspector=inspector)
         cluster = Cluster(service, _free_port())
         try:
             yield cluster

@@ -63,6 +63,21 @@ def test_the_stream_of_a_revoked_key_ends_and_the_page_asks_for_another(person: 
     expect(page.locator("#live")).to_have_attribute("data-state", "off")
 
 
+def test_signing_out_in_one_tab_ends_the_others_of_that_browser_alone(person: NewPerson, cluster: Cluster) -> None:
+    somebody, other = person(), person().tab().open().live()
+    left, stays = somebody.tab().open().live(), somebody.tab().open("/queue").live()
+    left.page.get_by_role("button", name="Sign out").click()
+    left.page.wait_for_url("**/sign-in")
+    cluster.service.wait(16)
+    expect(stays.page.locator("dialog#sign-in")).to_be_visible()
+    expect(stays.page.locator("#live")).to_have_attribute("data-state", "off")
+    stays.page.get_by_label("Key").fill(OPERATOR)
+    stays.page.keyboard.press("Enter")
+    stays.live()
+    expect(other.page.locator("#live")).to_have_attribute("data-state", "on")
+    expect(other.page.locator("dialog#sign-in")).to_be_hidden()
+
+
 def test_a_page_says_that_its_server_is_gone_and_recovers_when_it_is_back(tab: Tab, cluster: Cluster) -> None:
     page = tab.open().live().page
     tab.asked += ["ERR_CONNECTION", "htmx:sse:error"]

@@ -118,9 +118,9 @@ def take_pictures(names: list[str]) -> None:
 
 
 @contextmanager
-def served() -> Iterator[str]:
-    """Play the scenario, and serve its replay."""
-    simulation = Simulation(parse_scenario(SCENARIO, "page_pictures"), 0)
+def served(scenario: str = SCENARIO) -> Iterator[str]:
+    """Play a scenario, and serve its replay."""
+    simulation = Simulation(parse_scenario(scenario, "page_pictures"), 0)
     recording = Recording(simulation.world, simulation.store)
     simulation.after_event = recording.look
     simulation.run()

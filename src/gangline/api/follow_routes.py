@@ -94,7 +94,7 @@ async def _follow(
     position = position_of(channel, None if told == END else told)
 
     def first() -> tuple[str, str, str, StreamPage]:
-        key, owner = viewer.get().id, project.get()
+        key, owner = viewer.get().proof, project.get()
         if job:
             owned(deployment, owner, job)
         of = job or owner

@@ -6,7 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from gangline.core.reports.costs import CostRow
+from gangline.web.cost.asked import AskedCosts
 from gangline.web.cost.drawn import HEIGHT, chart_of_days, most_of, row_bar
+from gangline.web.cost.followed import EVERY_MS, CostScreen, CostSeen
 from tests.service.conftest import PROJECT, Service
 from tests.service.reports.test_costs import write_lines
 from tests.service.web.conftest import Browser
@@ -126,3 +128,37 @@ def test_the_page_has_no_style_of_its_own(page: Service, spent: str, signed_in: 
     for address in ("/cost", "/cost?by=job", "/fleet", "/queue"):
         html = browser.get(address).text
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=", html), address
+
+
+def test_an_open_screen_follows_the_sums_and_the_budgets_and_is_read_every_few_seconds(
+    page: Service, spent: str, signed_in: Callable[[str], Browser]
+) -> None:
+    asked = AskedCosts(by="day", days="all", zone="UTC")
+    screen = CostScreen(CostSeen(project=PROJECT, asked=asked, operates=True, may=True))
+    first = screen.refresh(page.deployment, None)
+    html = signed_in("operator").get("/cost?of=project&days=all").text
+    for part in ("cost-totals", "cost-sums", f"budget-now-{PROJECT}"):
+        assert f'id="{part}"' in first and f'id="{part}"' in html
+    assert "hx-sse:connect" in html and "<form" not in first
+    write_lines(page, ("failed", NOON_MS, NOON_MS + 1000, 1_000_000), job=spent, project=PROJECT)
+    page.wait(1)
+    assert screen.refresh(page.deployment, None) == ""  # not so soon
+    page.wait(EVERY_MS / 1000)
+    later = screen.refresh(page.deployment, None)
+    assert "$3.2500" in later and 'id="cost-sums"' in later and 'id="budget' not in later
+    page.wait(EVERY_MS / 1000)
+    assert screen.refresh(page.deployment, None) == ""
+    signed_in("operator").post(f"/cost/projects/{PROJECT}", budget_usd="12.5", share="2")
+    page.wait(EVERY_MS / 1000)
+    now = screen.refresh(page.deployment, None)
+    assert now.count("hx-swap-oob") == 1 and f'id="budget-now-{PROJECT}"' in now and "$12.50" in now
+    assert "<form" not in now and "$3.2500" in screen.whole()
+
+
+def test_a_project_that_came_meanwhile_has_a_budget_on_open_screens(page: Service) -> None:
+    seen = CostSeen(project=None, asked=AskedCosts(by="day", days="all", zone="UTC"), operates=True, may=True)
+    screen = CostScreen(seen)
+    screen.refresh(page.deployment, None)
+    page.add_project("other")
+    page.wait(EVERY_MS / 1000)
+    assert 'id="budgets"' in (came := screen.refresh(page.deployment, None)) and "/cost/projects/other" in came

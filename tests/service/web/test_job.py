@@ -17,7 +17,9 @@ from gangline.web.live.feed import Changes
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_extend import ended
 from tests.service.jobs.test_follow import print_log
-from tests.service.jobs.test_samples import commit
+from tests.service.jobs.test_samples import commit, train
+from tests.service.jobs.test_scratch import submit_scratch
+from tests.service.pictures.many import write_pictures
 from tests.service.test_rules import beat
 from tests.service.web.conftest import Browser
 
@@ -113,9 +115,25 @@ def test_pictures_stand_apart_from_results_the_newest_first(page: Service, signe
         )
     seen = look_at(page.deployment, PROJECT, job, page.now_ms)
     assert not [file.path for file in seen.files if file.path.startswith("samples/")] and seen.files
-    assert [int(picture.path[13:19]) for picture in seen.pictures] == list(range(PICTURES_SHOWN + 1, 1, -1))
+    assert [picture.place.step for picture in seen.pictures] == list(range(PICTURES_SHOWN + 1, 1, -1))
     shown = signed_in("viewer").get(f"/jobs/{job}").text
     assert f"All {PICTURES_SHOWN + 1} pictures" in shown and f'href="/jobs/{job}/pictures"' in shown
+
+
+def test_the_strip_of_pictures_loads_small_copies_alone_and_says_which_are_on_their_way(page: Service) -> None:
+    job = train(page, page.join(), sample_prompts=("a", "b")).job
+    write_pictures(page, job, prompts=2, steps=[0, 10])
+    screen = JobScreen(PROJECT, job, may=True)
+    strip = screen.refresh(page.deployment, None).partition('class="strip"')[2].partition("</a>")[0]
+    assert strip.count(f'src="/v1/jobs/{job}/pictures/') == strip.count("/thumbnail") == strip.count("<img") == 4
+    write_pictures(page, job, prompts=2, steps=[20], small=False)
+    changed = screen.refresh(page.deployment, Changes(frozenset({job})))  # a heartbeat: pictures have no event
+    strip = changed.partition('class="strip"')[2].partition("</a>")[0]
+    assert strip.count("<img") == 4 and strip.count("on its way") == 2
+    places = [each.place for each in look_at(page.deployment, PROJECT, job, page.now_ms).pictures]
+    assert [(each.step, each.prompt) for each in places] == [(20, 0), (20, 1), (10, 0), (10, 1), (0, 0), (0, 1)]
+    page.execute("UPDATE artifact SET unusable = 'is no picture' WHERE thumbnail_bytes = 0")
+    assert "cannot be" in screen.refresh(page.deployment, Changes(frozenset({job})))
 
 
 def test_the_files_of_a_checkpoint_are_listed_with_their_addresses(page: Service, signed_in: SignedIn) -> None:
@@ -174,11 +192,21 @@ def test_a_clone_is_shown_before_it_is_submitted(page: Service, signed_in: Signe
     job, browser = page.submit(rank=8), signed_in("member")
     shown = browser.post(f"/jobs/{job}/clone/plan", name="", settings="rank=16\n")
     assert "<td>8</td><td>16</td>" in shown.text and "It would wait" in shown.text
+    for figure in ("Cost", "Time", "Memory"):  # the plan of a new job
+        assert f"<dt>{figure}</dt>" in shown.text
+    assert f'href="/new?from={job}"' in browser.get(f"/jobs/{job}").text
     made = view(page, moved(browser, f"/jobs/{job}/clone", name="sixteen", settings="rank=16"))
     assert (made.summary.name, made.spec["rank"]) == ("sixteen", 16)
     for path in (f"/jobs/{job}/clone/plan", f"/jobs/{job}/clone"):
         wrong = browser.post(path, settings="rankk=16")
         assert wrong.status_code == 422 and wrong.json()["hint"] == "did you mean rank?"
+
+
+def test_a_clone_of_a_kind_without_a_plan_says_where_it_could_run(page: Service, signed_in: SignedIn) -> None:
+    job, browser = submit_scratch(page), signed_in("member")
+    shown = browser.post(f"/jobs/{job}/clone/plan", name="", settings="")
+    assert shown.status_code == 200 and "It would wait" in shown.text and "<dt>Cost</dt>" not in shown.text
+    assert f'href="/new?from={job}"' not in browser.get(f"/jobs/{job}").text
 
 
 def test_a_checkpoint_is_pinned_and_unpinned(page: Service, signed_in: SignedIn) -> None:

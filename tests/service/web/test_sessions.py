@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gangline.api.sessions.cookie import csrf_token
+from gangline.service.access.access import lost_credentials, recognize
 from tests.service.conftest import JOIN, OPERATOR, Service
 from tests.service.web.conftest import Browser
 
@@ -76,6 +77,27 @@ def test_a_session_ends_with_its_key_with_sign_out_and_with_time(page: Service) 
     page.wait(31 * 86_400)
     assert old.part("/").status_code == 401
     assert old.get("/sign-in").status_code == 200  # its form, not a way round in a circle
+
+
+def test_the_streams_of_a_session_end_with_it_and_with_its_key(page: Service) -> None:
+    def proof(browser: Browser) -> str:
+        return recognize(page.deployment, browser.session, "viewer", page.now_ms).proof
+
+    def lost() -> set[str]:
+        return lost_credentials(page.deployment, [*proofs.values(), made["key"]["id"]], page.now_ms)
+
+    made = page.make_key("viewer")
+    browsers = {name: Browser(page) for name in ("left", "stays", "revoked")}
+    for name, browser in browsers.items():
+        browser.sign_in(made["secret"] if name == "revoked" else OPERATOR)
+    proofs = {name: proof(browser) for name, browser in browsers.items()}
+    assert len({*proofs.values()}) == 3 and lost() == set()
+    browsers["left"].post("/sign-out")
+    assert lost() == {proofs["left"]}
+    page.ask("DELETE", f"/v1/keys/{made['key']['id']}")
+    assert lost() == {proofs["left"], proofs["revoked"], made["key"]["id"]}
+    page.wait(31 * 86_400)
+    assert proofs["stays"] in lost()
 
 
 def test_the_store_has_no_session_that_could_be_used(page: Service) -> None:

@@ -20,6 +20,7 @@ from gangline.adapters.store.statements import migrations, statements
 from gangline.ports.store import write
 
 WORD = re.compile(r"'(?:[^']|'')*'|[\w.:]+|\S")
+WRITE = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\b")
 CLAUSE_ENDS = {"ORDER", "GROUP", "LIMIT", "RETURNING", "ON"}
 EQUALITY = re.compile(r"(?:(\w+)\.)?(\w+) = ")
 TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\);", re.DOTALL)
@@ -95,7 +96,7 @@ def is_identity(condition: str, sql: str, keys: dict[str, set[str]]) -> bool:
 
 def of_writes() -> Iterator[Mutant]:
     """Every condition of a write but those that say which row."""
-    return _of_conditions(lambda name, sql: not sql.startswith("SELECT"))
+    return _of_conditions(lambda name, sql: WRITE.search(sql) is not None)
 
 
 def of_choices() -> Iterator[Mutant]:

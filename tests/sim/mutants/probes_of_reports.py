@@ -1,13 +1,14 @@
 """Which time of nodes a report reads. Each is a sentence that holds."""
 
+from gangline.core.money.cost import DAY_MS
 from gangline.ports.store import write
 from gangline.service.reports.costs import costs
 from gangline.service.reports.loading import load_all_overhead, load_overhead, load_work
 from tests.sim.mutants.bench import Bench, probe
 
 
-def add_cost(bench: Bench, node: str, from_ms: int, job: str = "") -> None:
-    line = {"cause": "idle", "from_ms": from_ms, "to_ms": from_ms + 1, "micro_usd": 1}
+def add_cost(bench: Bench, node: str, from_ms: int, job: str = "", ms: int = 1) -> None:
+    line = {"cause": "idle", "from_ms": from_ms, "to_ms": from_ms + ms, "micro_usd": ms}
     bench.store.apply(write("add_cost", node=node, attempt=f"{job}-{from_ms}", job=job, project="", **line))
 
 
@@ -44,3 +45,12 @@ def what_ended_when_a_span_begins_has_no_part_in_its_costs(bench: Bench) -> None
         add_cost(bench, node, from_ms, job=job)
     found = costs(bench.deployment, None, "job", bench.now_ms, since_ms=5, until_ms=8)
     assert [row.key for row in found.rows] == ["within"]
+
+
+@probe()
+def the_days_of_a_span_have_what_was_spent_within_it(bench: Bench) -> None:
+    node = bench.join("a")
+    for from_ms in (0, DAY_MS, 3 * DAY_MS):
+        add_cost(bench, node, from_ms, job="one", ms=10_000)
+    found = costs(bench.deployment, None, "day", bench.now_ms, since_ms=10_000, until_ms=2 * DAY_MS)
+    assert [(row.key, row.usd) for row in found.rows] == [("1970-01-02", 0.01)]

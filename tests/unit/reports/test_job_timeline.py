@@ -124,3 +124,23 @@ def test_any_number_of_machines_has_a_place_in_the_legend(machines: int) -> None
     places = [float(text.get("y", "0")) for group in of_class(root, "legend") for text in group.iter(f"{SVG}text")]
     assert len({*machine_letters(segments).values()}) == machines
     assert all(y < height < 350 for y in places)
+
+
+def test_a_span_is_drawn_alone_with_the_letters_the_legend_and_the_clock_of_the_whole() -> None:
+    whole = parsed(draw_job_timeline(SEGMENTS, MARKS_HERE))
+    span = parsed(draw_job_timeline(SEGMENTS, MARKS_HERE, span_ms=(240_000, 630_000)))
+    assert [words.partition(":")[0] for words in titles(span, "phase")] == ["training on node-1", "queued"]
+    assert titles(span, "node") == [titles(whole, "node")[0]] and titles(span, "mark") == titles(whole, "mark")
+    widths = [float(of.findall(f"{SVG}rect")[0].get("width", "0")) for of in of_class(span, "phase")]
+    assert widths == [pytest.approx(940 * part / 390, abs=0.1) for part in (360, 30)]
+    clock = [text.text for text in of_class(span, "axis")[0].findall(f"{SVG}text")]
+    assert clock[0] == "4:00" and clock[-1] == "10:30"
+    assert span.get("viewBox") == whole.get("viewBox")
+    assert [span.get(name) for name in ("data-from", "data-to", "data-plot")] == ["240000", "630000", "50 990"]
+    assert [whole.get(name) for name in ("data-from", "data-to")] == ["0", "900000"]
+
+
+def test_a_short_span_of_a_long_job_has_hours_minutes_and_seconds() -> None:
+    segments = [replace(SEGMENTS[2], from_ms=0, to_ms=9_000_000)]
+    span = parsed(draw_job_timeline(segments, (), span_ms=(7_200_000, 7_230_000)))
+    assert of_class(span, "axis")[0].findtext(f"{SVG}text") == "2:00:00"

@@ -109,7 +109,7 @@ class Followers:
         self, channel: Channel, project: str, of: str, first: StreamPage, *, key: str, progress: bool = True
     ) -> StreamingResponse:
         """Return a stream of the pieces of `first` and everything after them; with `progress`, also of what the job is doing. It ends once
-        the `key` (the id of the credential that asks for it) is no longer valid.
+        the `key` (the proof of the identity that asks for it) is no longer valid.
 
         Raise `TooMany` if the project has too many streams, `Unreachable` if the server has.
         """

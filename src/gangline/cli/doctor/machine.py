@@ -14,7 +14,7 @@ from gangline.core.specs.kinds import KINDS, LIBRARIES
 from gangline.version import VERSION
 
 EXTRAS = {
-    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib", "jinja2"),
+    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib", "jinja2", "rjsmin"),
     "postgres": ("psycopg", "psycopg_pool"),
     "train": LIBRARIES["train"],
     "captions": LIBRARIES["captions"],

@@ -8,6 +8,7 @@ colour of the text around it, and classes (`axis`, `lane`, `legend`, `node`, `ph
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from math import ceil
 
 from gangline.core.charts.colours import colour, xml_text
 from gangline.core.charts.phases import MARKS, PHASES, WAITING, TimelineMark, TimelineSegment
@@ -58,10 +59,13 @@ def draw_job_timeline(
     marks: Sequence[TimelineMark],
     title: str = "The job's timeline",
     width: int = WIDTH,
+    span_ms: tuple[int, int] | None = None,
 ) -> str:
     """Return the SVG. It has no size of its own: it is as wide as its place on the page, and its text has 11 pixels where that is `width`
-    pixels (at least 320)."""
-    return "\n".join(_JobDrawing(segments, marks, title, max(width, WIDTH_MIN)).lines()) + "\n"
+    pixels (at least 320). With `span_ms`, from and to in ms UTC, only that span of time is drawn, below the same legend. The attributes
+    `data-from` and `data-to` have the times of the sides of the plot, and `data-plot` has where these are, in the units of the view box.
+    """
+    return "\n".join(_JobDrawing(segments, marks, title, max(width, WIDTH_MIN), span_ms).lines()) + "\n"
 
 
 def machine_letters(segments: Sequence[TimelineSegment]) -> dict[str, str]:
@@ -77,21 +81,31 @@ def _letters(number: int) -> str:
 
 class _JobDrawing:
     def __init__(
-        self, segments: Sequence[TimelineSegment], marks: Sequence[TimelineMark], title: str, width: int
+        self,
+        segments: Sequence[TimelineSegment],
+        marks: Sequence[TimelineMark],
+        title: str,
+        width: int,
+        span_ms: tuple[int, int] | None,
     ) -> None:
         self._width, self._plot = width, width - LEFT - RIGHT
         self._segments = segments
         self._marks = marks
         self._title = title
         self._letters = machine_letters(segments)
-        self._from_ms = segments[0].from_ms if segments else 0
-        self._whole_ms = max(1, segments[-1].to_ms - self._from_ms) if segments else 1
+        self._span_ms = span_ms
+        self._began_ms = segments[0].from_ms if segments else 0
+        whole = (self._began_ms, segments[-1].to_ms if segments else 0)
+        self._from_ms, to_ms = span_ms or whole
+        self._whole_ms = max(1, to_ms - self._from_ms)
+        self._to_ms = self._from_ms + self._whole_ms
 
     def lines(self) -> Iterator[str]:
         legend = [*self._legend()]
         height = LEGEND_Y + LEGEND_LINE * max((line for line, _ in legend), default=0) + LEGEND_LINE
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="job-timeline" viewBox="0 0 {self._width} {height}" role="img" '
+            f'data-from="{self._from_ms}" data-to="{self._to_ms}" data-plot="{LEFT} {self._width - RIGHT}" '
             f'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
         )
         yield f"<title>{xml_text(self._title)}</title>"
@@ -112,15 +126,19 @@ class _JobDrawing:
     def _x(self, at_ms: int) -> float:
         return LEFT + self._plot * min(max(at_ms - self._from_ms, 0), self._whole_ms) / self._whole_ms
 
+    def _is_in_span(self, from_ms: int, to_ms: int) -> bool:
+        return self._span_ms is None or (from_ms < self._span_ms[1] and to_ms > self._span_ms[0])
+
     def _axis(self) -> Iterator[str]:
         whole_s, ticks = self._whole_ms // 1000, TICKS_MAX * self._plot / (WIDTH - LEFT - RIGHT)
         step_s = next((step for step in TICK_SECONDS if whole_s / step <= ticks), 0)
         step_s = step_s or 86_400 * max(1, round(whole_s / 86_400 / ticks))
+        first_s, last_s = (max(0, ms - self._began_ms) / 1000 for ms in (self._from_ms, self._to_ms))
         yield '<g class="axis">'
-        for at_s in range(0, whole_s + 1, step_s):
-            x = self._x(self._from_ms + 1000 * at_s)
+        for at_s in range(ceil(first_s / step_s) * step_s, int(last_s) + 1, step_s):
+            x = self._x(self._began_ms + 1000 * at_s)
             yield f'<path d="M{x:.1f} {NODES_Y}V{AXIS_Y}" stroke="currentColor" stroke-opacity="0.15"/>'
-            yield f'<text x="{x:.1f}" y="{AXIS_Y + 14}" text-anchor="middle">{_clock(at_s, whole_s)}</text>'
+            yield f'<text x="{x:.1f}" y="{AXIS_Y + 14}" text-anchor="middle">{_clock(at_s, last_s, step_s)}</text>'
         yield "</g>"
 
     def _nodes(self) -> Iterator[str]:
@@ -128,7 +146,7 @@ class _JobDrawing:
         for _, group in groupby(self._segments, lambda segment: segment.attempt):
             parts = list(group)
             first, last = parts[0], parts[-1]
-            if first.attempt is None:
+            if first.attempt is None or not self._is_in_span(first.from_ms, last.to_ms):
                 continue
             ended = f"{last.ended}, {last.because}" if last.ended else "at work"
             gpu = f" ({first.gpu})" if first.gpu else ""
@@ -137,6 +155,8 @@ class _JobDrawing:
 
     def _phases(self) -> Iterator[str]:
         for segment in self._segments:
+            if not self._is_in_span(segment.from_ms, segment.to_ms):
+                continue
             where = f" on {segment.node_name}" if segment.node_name else ""
             words = f"{segment.phase}{where}: {_spell(segment.from_ms, segment.to_ms)}. {_meaning(segment.phase)}"
             yield from self._bar(
@@ -177,8 +197,8 @@ class _JobDrawing:
         def where(mark: TimelineMark) -> tuple[str, int]:
             return mark.kind, round(self._x(mark.at_ms))
 
-        free = 0.0
-        for mark in sorted({where(mark): mark for mark in self._marks}.values(), key=lambda mark: mark.at_ms):
+        free, marks = 0.0, [mark for mark in self._marks if self._from_ms <= mark.at_ms <= self._to_ms]
+        for mark in sorted({where(mark): mark for mark in marks}.values(), key=lambda mark: mark.at_ms):
             if mark.kind == "committed":
                 yield self._mark(mark, self._x(mark.at_ms), SAVED_Y)
             else:
@@ -190,7 +210,7 @@ class _JobDrawing:
         step = f" step {mark.step}" if mark.step is not None else ""
         place = f" on {mark.node_name}" if mark.node_name else ""
         because = f": {mark.because}" if mark.because else ""
-        words = f"{mark.kind}{step}{place} after {_after(mark.at_ms - self._from_ms)}{because}"
+        words = f"{mark.kind}{step}{place} after {_after(mark.at_ms - self._began_ms)}{because}"
         return (
             f'<g class="mark {_class(mark.kind)}" transform="translate({x:.1f} {y + LANE // 2})">'
             f'<title>{xml_text(words)}</title><path d="{SHAPES.get(mark.kind, SHAPES["committed"])}" fill="none" '
@@ -246,10 +266,12 @@ def _meaning(phase: str) -> str:
     return next((says for known, says in PHASES.items() if known == phase), "")
 
 
-def _clock(at_s: int, whole_s: int) -> str:
-    """Return the time since the beginning: minutes and seconds if all of it is less than an hour, else hours and minutes."""
-    large, small = divmod(at_s if whole_s < 3600 else at_s // 60, 60)
-    return f"{large}:{small:02d}"
+def _clock(at_s: int, last_s: float, step_s: int) -> str:
+    """Return the time since the beginning: minutes and seconds before an hour, else hours and minutes; all three where the steps between
+    these labels are shorter than a minute."""
+    large, small = divmod(at_s if last_s < 3600 else at_s // 60, 60)
+    seconds = f":{at_s % 60:02d}" if last_s >= 3600 and step_s % 60 else ""
+    return f"{large}:{small:02d}{seconds}"
 
 
 def _after(ms: int) -> str:

@@ -28,7 +28,8 @@ FIRST_NAMES: dict[Role, str] = {"operator": "first operator", "join": "made at t
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The holder of a credential. `project` is None for an operator; a join token has a `pool`, and a rented node's its `rental` too; a
-    node's token has a `node`. `chosen` is the project that an operator has chosen for a session.
+    node's token has a `node`. `session` is the hash of the session that stands for the credential, and `chosen` the project that an
+    operator has chosen for it.
     """
 
     id: str
@@ -38,7 +39,13 @@ class Identity:
     node: str | None
     used_ms: int | None
     rental: str | None
+    session: str | None = None
     chosen: str | None = None
+
+    @property
+    def proof(self) -> str:
+        """What an open stream ends with: the session, else the credential."""
+        return self.session or self.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,26 +108,27 @@ def recognize(deployment: Deployment, secret: str, needed: Role, now_ms: int) ->
 
 
 def _of_session(deployment: Deployment, secret: str, now_ms: int) -> Identity:
-    rows = deployment.store.load("session", hash=hash_of(secret))
+    hashed = hash_of(secret)
+    rows = deployment.store.load("session", hash=hashed)
     if not rows or rows[0]["ends_ms"] <= now_ms:
         raise Denied("this session has ended", hint="sign in again")
     found = rows[0]
     lost = standing(found["expires_ms"], found["revoked_ms"], now_ms)
     if lost != "valid":
         raise Denied(_lost(found["role"], lost), hint="ask whoever gave it to you for another, and sign in with that")
-    return replace(_identity(found), chosen=found["chosen"])
+    return replace(_identity(found), session=hashed, chosen=found["chosen"])
 
 
 def _identity(found: Row) -> Identity:
-    return Identity(**{name: found[name] for name in Identity.__slots__ if name != "chosen"})
+    return Identity(**{name: found[name] for name in Identity.__slots__ if name not in ("session", "chosen")})
 
 
-def lost_credentials(deployment: Deployment, ids: Sequence[str], now_ms: int) -> set[str]:
-    """Return those of these credentials that were revoked or have expired, or are not known any more."""
-    if not ids:
+def lost_credentials(deployment: Deployment, proofs: Sequence[str], now_ms: int) -> set[str]:
+    """Return those of these (see `Identity.proof`) that were revoked or have expired, or are not known any more: somebody signed out."""
+    if not proofs:
         return set()
-    rows = deployment.store.load("standings", **as_list(ids))
-    return set(ids) - {row["id"] for row in rows if _standing(row, now_ms) == "valid"}
+    rows = deployment.store.load("standings", **as_list(proofs))
+    return set(proofs) - {row["id"] for row in rows if _standing(row, now_ms) == "valid"}
 
 
 def note_use(deployment: Deployment, identity: Identity, now_ms: int) -> None:

@@ -190,7 +190,7 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
 def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
     states = count_states(found.runs)
     ended = listed([f"{count} {state}" for state, count in states.items()]) if states else "no job is left"
-    stopped = "stopped by its owner; " if found.experiment.state == "stopped" else ""
+    stopped = "stopped; " if found.experiment.state == "stopped" else ""
     return f"{stopped}{ended}" + (f"; {best.because}" if best else "")
 
 

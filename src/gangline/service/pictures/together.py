@@ -5,18 +5,24 @@ from dataclasses import dataclass
 
 from gangline.core.jobs.lists.ids import as_list
 from gangline.core.pictures.names import PicturePlace, picture_place
+from gangline.core.pictures.views import ThumbnailState
 from gangline.service.deployment import Deployment
+from gangline.service.pictures.listing import thumbnail_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPicture:
-    """A sample picture of a job. `small`: there is a thumbnail of it."""
+    """A sample picture of a job, and whether there is a thumbnail of it."""
 
     job: str
     place: PicturePlace
     path: str
     sha256: str
-    small: bool
+    thumbnail: ThumbnailState
+
+    @property
+    def small(self) -> bool:
+        return self.thumbnail == "ready"
 
 
 def pictures_of_jobs(
@@ -30,5 +36,5 @@ def pictures_of_jobs(
         place = picture_place(row["path"], last_steps[row["job"]])
         if place is not None:
             yield PlacedPicture(
-                job=row["job"], place=place, path=row["path"], sha256=row["sha256"], small=row["thumbnail_bytes"] > 0
+                job=row["job"], place=place, path=row["path"], sha256=row["sha256"], thumbnail=thumbnail_state(row)
             )

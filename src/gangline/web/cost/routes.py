@@ -1,67 +1,44 @@
 """The screen of costs and budgets, its files, and how an operator sets a budget."""
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Query, Response
+from fastapi.responses import HTMLResponse
 
 from gangline.api.access_routes import Allowance
-from gangline.api.lanes import json_response
+from gangline.api.lanes import USERS, json_response
 from gangline.api.who import Now, Operator, ThisDeployment
-from gangline.core.money.cost import Cause
 from gangline.core.parsing import parse_as
-from gangline.core.reports.cost_lines import as_cost_lines, shown_rows
+from gangline.core.reports.cost_lines import as_cost_lines
 from gangline.core.reports.costs import CostsView
-from gangline.core.reports.days import parse_zone
 from gangline.service.access import projects
 from gangline.service.deployment import Deployment
-from gangline.service.experiments.budgets import budgets
-from gangline.service.reports.costs import costs, count_interruptions
-from gangline.web.cost.asked import KEYS, SPANS, AskedCosts, CostsAsked, as_moment
-from gangline.web.cost.drawn import HEIGHT, SAYS, Chart, chart_of_days, most_of, row_bar
+from gangline.service.reports.costs import costs
+from gangline.web.cost.asked import KEYS, SPANS, CostsAsked, as_moment
+from gangline.web.cost.drawn import HEIGHT, SAYS
+from gangline.web.cost.followed import CostScreen, CostSeen, ShownBudgets, shown_budgets, shown_costs
 from gangline.web.frame.forms import SentFields
-from gangline.web.frame.routes import SlowPageRoute, like, page_router, part, screen
-from gangline.web.frame.scope import Scope
-from gangline.web.frame.visitor import Looking, Visit
+from gangline.web.frame.rendering import block
+from gangline.web.frame.routes import SlowPageRoute, like, page_router, screen
+from gangline.web.frame.scope import Scope, ScopeLater
+from gangline.web.frame.visitor import Looking, LookingLater, Visit
+from gangline.web.live.following import Following
 
 router = page_router()
 of_many_lines = page_router(SlowPageRoute)
-ROWS = 100
 EXPORTED = 1000
 CSV = "text/csv; charset=utf-8"
-FEW_USD = 0.1
-"""Sums below this are shown with more digits."""
 Format = Literal["csv", "json"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownCosts:
-    """Costs, and of them what `interruptions` lost. `digits` are those of every sum, so that they stand below each other. `causes` have
-    columns of their own."""
-
-    found: CostsView
-    interruptions: int
-    chart: Chart | None
-    digits: int
-    causes: tuple[Cause, ...]
-
-    def share(self, cause: Cause) -> float:
-        """Return the share of a cause in all costs."""
-        return self.found.parts.get(cause, 0.0) / self.found.usd if self.found.usd else 0.0
 
 
 @of_many_lines.get("/cost", **like("GET /v1/costs", "GET /v1/budgets"))
 def costs_screen(deployment: ThisDeployment, now: Now, look: Looking, scope: Scope, asked: CostsAsked) -> Response:
     """Show what the chosen days cost, on what, and which budgets there are."""
-    shown = _shown(deployment, scope, asked, now)
-    rows = shown_rows(shown.found)
-    most = most_of(rows)
+    shown = shown_costs(deployment, scope, asked, now)
     return screen(
         look,
         "cost/screen.html",
         shown=shown,
-        rows=[(row, row_bar(row, most)) for row in rows],
         asked=asked,
         scope=scope,
         address=asked.as_pairs(),
@@ -70,8 +47,16 @@ def costs_screen(deployment: ThisDeployment, now: Now, look: Looking, scope: Sco
         spans=SPANS,
         says=SAYS,
         height=HEIGHT,
-        **_budgets(deployment, look, scope, now),
+        limits=_budgets(deployment, look, scope, now),
     )
+
+
+@router.get("/live/cost", **like("GET /v1/costs", "GET /v1/budgets"))
+async def follow_costs(following: Following, look: LookingLater, scope: ScopeLater, asked: CostsAsked) -> Response:
+    """Follow the costs of the chosen days. The stream ends with the key of its session."""
+    looking, project = await USERS.run(lambda: (look.get(), scope.get()))
+    seen = CostSeen(project=project, asked=asked, operates=looking.sees("operator"), may=looking.may("operator"))
+    return await following.follow(looking, ("cost", seen), lambda: CostScreen(seen))
 
 
 @of_many_lines.get("/cost/export", **like("GET /v1/costs"))
@@ -100,32 +85,11 @@ def set_budget(
     given = {name: sent.text(name) for name in ("share", "budget_usd") if sent.text(name)}
     wanted = parse_as(Allowance, given, options=True)
     projects.set_allowance(deployment, project, share=wanted.share, budget_usd=wanted.budget_usd)
-    return part("cost/budgets.html", look=look, scope=scope, **_budgets(deployment, look, scope, now))
+    return HTMLResponse(block("cost/budgets.html", "budgets", of=_budgets(deployment, look, scope, now)))
 
 
-def _shown(deployment: Deployment, project: str | None, asked: AskedCosts, now_ms: int) -> ShownCosts:
-    since_ms, until_ms = asked.span(now_ms)
-    span = {"since_ms": since_ms, "until_ms": until_ms}
-    found = costs(deployment, project, asked.by, now_ms, **span, zone=asked.zone, limit=ROWS)
-    zone = parse_zone(asked.zone)
-    first, last = (
-        (f"{datetime.fromtimestamp(at_ms / 1000, zone).date()}" for at_ms in (since_ms, now_ms))
-        if since_ms is not None and asked.days != "own"
-        else (None, None)
-    )
-    return ShownCosts(
-        found=found,
-        interruptions=count_interruptions(deployment, project, **span),
-        chart=chart_of_days(found.rows, first, last) if asked.by == "day" else None,
-        digits=6 if abs(found.usd) < FEW_USD else 4,
-        causes=tuple(found.parts),
-    )
-
-
-def _budgets(deployment: Deployment, look: Visit, project: str | None, now_ms: int) -> dict[str, Any]:
-    """Return the budgets, and for operators the shares of projects."""
-    shares = {each.project: each.share for each in projects.projects(deployment)} if look.sees("operator") else {}
-    return {"budgets": budgets(deployment, project, now_ms), "shares": shares, "may": look.may("operator")}
+def _budgets(deployment: Deployment, look: Visit, project: str | None, now_ms: int) -> ShownBudgets:
+    return shown_budgets(deployment, project, now_ms, operates=look.sees("operator"), may=look.may("operator"))
 
 
 def _report_fields(found: CostsView) -> list[tuple[str, str]]:

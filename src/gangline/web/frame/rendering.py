@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from gangline.core.display import printable
 from gangline.core.experiments.grid import setting_word
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
@@ -42,6 +43,7 @@ def _environment() -> Environment:
         "ago": figures.ago,
         "cost": figures.cost_shown,
         "counted": counted,
+        "MEASURES": MEASURES,
         "version": VERSION,
     }
     return made

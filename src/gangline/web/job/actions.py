@@ -17,10 +17,12 @@ from gangline.service.jobs.cloning import clone as cloning
 from gangline.service.jobs.extension import extend as extension
 from gangline.service.jobs.lists.labels import change_labels
 from gangline.service.jobs.placing.placement import placement
+from gangline.service.jobs.placing.planning import planned
 from gangline.service.jobs.submit import Asker
 from gangline.service.retention import removal, storage
 from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, toast
+from gangline.web.new.asked import KIND
 
 router = page_router()
 
@@ -97,13 +99,14 @@ def submit_extension(
     return moved_to(f"/jobs/{made}")
 
 
-@router.post("/jobs/{job}/clone/plan", **like("POST /v1/jobs/{job}/clone/plan", "POST /v1/plans"))
+@router.post("/jobs/{job}/clone/plan", **like("POST /v1/jobs/{job}/clone/plan", "POST /v1/plans", "POST /v1/jobs/plan"))
 def preview_clone(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str, sent: SentFields) -> Response:
-    """Show what the clone would be, and whether a node could take it."""
+    """Show what the clone would be, whether a node could take it and, where the kind has such a plan, its price, time and memory."""
     old = query.owned(deployment, project, job)
     wanted = _wanted(old["kind"], sent)
     found = cloning.what_clones(deployment, project, old, wanted.changes, wanted.name)
-    return part("job/clone.html", found=found, place=placement(deployment, project, found.spec, now))
+    plan = planned(deployment, project, found.spec, now) if old["kind"] == KIND else None
+    return part("job/clone.html", found=found, plan=plan, place=placement(deployment, project, found.spec, now))
 
 
 @router.post("/jobs/{job}/clone", **like("POST /v1/jobs/{job}/clone"))

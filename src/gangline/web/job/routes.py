@@ -3,11 +3,11 @@
 from typing import Annotated
 
 from fastapi import Query, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.lanes import USERS
 from gangline.api.retention.routes import CheckpointStep
-from gangline.api.who import Now, ThisDeployment, ViewerOf
+from gangline.api.who import NUMBER_MAX, Now, ThisDeployment, ViewerOf
 from gangline.core.display import NAME_MAX
 from gangline.core.errors import NotFound
 from gangline.core.jobs.lists.filters import JobFilters
@@ -15,12 +15,14 @@ from gangline.core.runs.metrics import MEANING
 from gangline.service.jobs import query
 from gangline.service.jobs.lists.compared import compared_jobs
 from gangline.service.jobs.lists.page import page_of_jobs
+from gangline.service.jobs.story.timeline import timeline_of
 from gangline.service.retention import storage
 from gangline.web.frame.routes import like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.job.settings import spec_rows
-from gangline.web.job.sight import JobScreen, look_at
+from gangline.web.job.sight import JobScreen, drawn_timeline, look_at
 from gangline.web.live.following import Following
+from gangline.web.new.asked import KIND
 
 router = page_router()
 SUGGESTED = 30
@@ -45,6 +47,7 @@ def open_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
         rows=spec_rows(query.job(deployment, look.project, job, look.now_ms).spec),
         meaning=MEANING,
         may=look.may("member"),
+        form_kind=KIND,
     )
 
 
@@ -55,6 +58,20 @@ async def stream_job(following: Following, deployment: ThisDeployment, look: Loo
     may = seen.may("member")
     await USERS.run(lambda: query.owned(deployment, seen.project, job))
     return await following.follow(seen, ("job", seen.project, job, may), lambda: JobScreen(seen.project, job, may=may))
+
+
+@router.get("/jobs/{job}/timeline", **like("GET /v1/jobs/{job}/timeline"))
+def draw_timeline(
+    deployment: ThisDeployment,
+    now: Now,
+    project: ViewerOf,
+    job: str,
+    from_ms: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+    to_ms: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+) -> Response:
+    """Draw the timeline of a job: the span that its charts are zoomed to, or all of it."""
+    found = timeline_of(deployment, project, job, now)
+    return HTMLResponse(drawn_timeline(found, (from_ms, to_ms) if from_ms < to_ms else None))
 
 
 @router.get("/jobs/{job}/events", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/events"))

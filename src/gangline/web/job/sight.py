@@ -15,6 +15,9 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs import query
 from gangline.service.jobs.query import LogExtent
 from gangline.service.jobs.story.timeline import timeline_of
+from gangline.service.pictures.last import pictures_seen
+from gangline.service.pictures.listing import last_step
+from gangline.service.pictures.together import PlacedPicture, pictures_of_jobs
 from gangline.service.retention import storage
 from gangline.web.frame.rendering import block
 from gangline.web.job.offered import OfferedAction, offered_actions
@@ -24,7 +27,6 @@ from gangline.web.live.screens import Fragments
 EVENTS_SHOWN = 200
 """The newest events, which an open screen follows. All of them have a page of their own."""
 PICTURES_SHOWN = 8
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +58,19 @@ class JobSight(JobGlance):
     events: Sequence[EventView]
     events_in_all: int
     files: Sequence[ArtifactView]
-    pictures: Sequence[ArtifactView]
+    pictures: Sequence[PlacedPicture]
     pictures_in_all: int
 
     @property
     def drawing(self) -> Markup:
-        """The timeline as SVG. All text in it is escaped by what draws it."""
-        title = f"Timeline of {self.job.summary.name or self.job.id}"
-        return Markup(draw_job_timeline(self.timeline.segments, self.timeline.marks, title))  # noqa: S704
+        """The timeline as SVG."""
+        return drawn_timeline(self.timeline)
+
+
+def drawn_timeline(timeline: TimelineView, span_ms: tuple[int, int] | None = None) -> Markup:
+    """Return a timeline, or a span of it, as SVG. All text in it is escaped by what draws it."""
+    title = f"Timeline of {timeline.name or timeline.job}"
+    return Markup(draw_job_timeline(timeline.segments, timeline.marks, title, span_ms=span_ms))  # noqa: S704
 
 
 def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobGlance:
@@ -84,20 +91,23 @@ def look_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> J
     glance = glance_at(deployment, project, job_id, now_ms)
     events = query.events_after(deployment, project, job_id, 0)[::-1]
     artifacts = query.artifacts_of(deployment, project, job_id, now_ms)
-    drawn = [each for each in artifacts if is_picture(each.path)]
+    pictures = _pictures(deployment, project, job_id)
     return JobSight(
         **{field.name: getattr(glance, field.name) for field in fields(JobGlance)},
         timeline=timeline_of(deployment, project, job_id, now_ms),
         events=events[:EVENTS_SHOWN],
         events_in_all=len(events),
         files=[each for each in artifacts if not each.path.startswith(f"{SAMPLES}/")],
-        pictures=drawn[::-1][:PICTURES_SHOWN],
-        pictures_in_all=len(drawn),
+        pictures=pictures[:PICTURES_SHOWN],
+        pictures_in_all=len(pictures),
     )
 
 
-def is_picture(path: str) -> bool:
-    return path.startswith(f"{SAMPLES}/") and path.lower().endswith(PICTURES)
+def _pictures(deployment: Deployment, project: str, job_id: str) -> list[PlacedPicture]:
+    """Return the pictures of a job, those of its newest step first and in the order of its prompts."""
+    last = last_step(query.owned(deployment, project, job_id))
+    found = sorted(pictures_of_jobs(deployment, {job_id: last}, None), key=lambda each: each.place.rank)
+    return sorted(found, key=lambda each: (each.place.step, each.place.of == "result"), reverse=True)
 
 
 OFTEN = ("head", "actions", "progress", "attempts", "pulse")
@@ -114,13 +124,15 @@ class JobScreen:
         self._of = project
         self._job = job
         self._may = may
+        self._seen: object = None
         self._fragments = Fragments()
 
     def is_about(self, changes: Changes) -> bool:
         return self._job in changes.jobs
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
-        often = changes is not None and not changes.listed
+        pictures, self._seen = self._seen, pictures_seen(deployment, self._job)  # they come without an event
+        often = changes is not None and not changes.listed and pictures == self._seen
         seen = (glance_at if often else look_at)(deployment, self._of, self._job, deployment.store.now_ms())
         return self._fragments.changed({name: self._part(name, seen) for name in (OFTEN if often else OFTEN + SELDOM)})
 

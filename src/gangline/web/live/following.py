@@ -19,8 +19,8 @@ class FollowedHub:
     last: str
 
     async def follow(self, seen: Visit, name: Hashable, make: Callable[[], LiveScreen]) -> Response:
-        """Return the stream of a screen, which ends with the key of this session. All who give the same `name` look at one."""
-        return await self.hub.follow(name, make, key=seen.identity.id, last=self.last)
+        """Return the stream of a screen, which ends with this session or its key. All who give the same `name` look at one."""
+        return await self.hub.follow(name, make, key=seen.identity.proof, last=self.last)
 
 
 async def _followed(request: Request, last_event_id: Annotated[str, Header(max_length=100)] = "") -> FollowedHub:

@@ -126,7 +126,7 @@ class LiveHub:
     async def follow(self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, last: str) -> StreamingResponse:
         """Return the stream of a screen. All who give the same `name` look at one, which `make` makes for the first of them.
 
-        It ends once `key`, the id of the credential that asks, is not valid any more. Raise `TooMany`, or what refuses the screen.
+        It ends once `key`, the proof of the identity that asks, is not valid any more. Raise `TooMany`, or what refuses the screen.
         """
         self._refuse()
         found = self._screens.get(name) or await self._open(name, make)

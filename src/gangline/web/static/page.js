@@ -1,5 +1,6 @@
 // What every screen has: errors that are said, a clock, the state of the stream, the theme, questions before something is lost.
 import { startClock } from "./clock.js";
+import { by, make } from "./elements.js";
 import "./select.js";
 
 const body = document.body;
@@ -7,24 +8,11 @@ const body = document.body;
 // Messages
 
 export function say(text, { hint = "", bad = false } = {}) {
-  const place = document.getElementById("toasts");
+  const place = by("toasts");
   if (!place) return;
-  const toast = document.createElement("div");
-  toast.className = bad ? "toast bad" : "toast";
-  const words = document.createElement("div");
-  words.textContent = text;
-  if (hint) {
-    const small = document.createElement("small");
-    small.textContent = hint;
-    words.append(document.createElement("br"), small);
-  }
-  const close = document.createElement("button");
-  close.type = "button";
-  close.className = "quiet";
-  close.textContent = "×";
-  close.setAttribute("aria-label", "Close");
-  close.addEventListener("click", () => toast.remove());
-  toast.append(words, close);
+  const words = make("div", {}, text, ...(hint ? [make("br"), make("small", {}, hint)] : []));
+  const close = make("button", { type: "button", className: "quiet", ariaLabel: "Close", onclick: () => toast.remove() }, "×");
+  const toast = make("div", { className: bad ? "toast bad" : "toast" }, words, close);
   place.append(toast);
   while (place.children.length > 4) place.firstElementChild.remove();
   if (!bad) setTimeout(() => toast.remove(), 6000);
@@ -36,7 +24,7 @@ body.addEventListener("toast", (event) => say(event.detail.text, event.detail));
 
 async function refused(response, source) {
   if (isStream(source)) return streamRefused(response.status);
-  if (response.status === 401 && document.getElementById("sign-in")) return askForKey();
+  if (response.status === 401 && by("sign-in")) return askForKey();
   const problem = await readProblem(response);
   const form = source?.closest?.("form[data-problem]");
   const place = form?.querySelector(".error[role=alert]");
@@ -49,12 +37,8 @@ async function refused(response, source) {
 }
 
 export async function readProblem(response) {
-  try {
-    const found = await response.json();
-    return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", problems: found.problems || [] };
-  } catch {
-    return { detail: `The server answered ${response.status}.`, hint: "", problems: [] };
-  }
+  const found = await response.json().catch(() => ({}));
+  return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", problems: found.problems || [] };
 }
 
 body.addEventListener("htmx:before:request", (event) => {
@@ -94,7 +78,7 @@ export async function ask(method, url, value) {
 
 let asking = null;
 export function askForKey() {
-  const dialog = document.getElementById("sign-in");
+  const dialog = by("sign-in");
   if (!dialog) return Promise.resolve();
   asking ??= new Promise((resolve) => {
     const form = dialog.querySelector("form");
@@ -140,7 +124,7 @@ body.addEventListener("htmx:confirm", (event) => {
 });
 
 export function ask_first(question) {
-  const dialog = document.getElementById("confirm");
+  const dialog = by("confirm");
   dialog.querySelector("#confirm-text").textContent = question;
   dialog.returnValue = "no";
   dialog.showModal();
@@ -156,7 +140,7 @@ function isStream(element) {
   return Boolean(element?.hasAttribute?.("hx-sse:connect"));
 }
 function streaming(state) {
-  const live = document.getElementById("live");
+  const live = by("live");
   if (!live || live.dataset.state === state) return;
   live.dataset.state = state;
   live.title = { on: "This page is up to date", wait: "The stream is cut; the page tries again" }[state] || "";
@@ -207,7 +191,7 @@ body.addEventListener("htmx:before:swap", (event) => {
     if (swapSpec?.style !== "beforebegin") continue;
     let above = [];
     for (const each of [...(fragment.firstElementChild?.children || [])]) {
-      const there = each.id && document.getElementById(each.id);
+      const there = each.id && by(each.id);
       if (!there) { above.push(each); continue; }
       there.before(...above);
       above.forEach((each) => window.htmx.process(each));
@@ -239,12 +223,12 @@ startClock();
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("[data-copy]");
   if (!button) return;
-  const text = document.querySelector(button.dataset.copy)?.textContent ?? "";
+  const place = document.querySelector(button.dataset.copy);
   try {
-    await navigator.clipboard.writeText(text.trim());
+    await navigator.clipboard.writeText(place.textContent.trim());
     say("Copied.");
   } catch {
-    getSelection()?.selectAllChildren(document.querySelector(button.dataset.copy)); // plain http has no clipboard
+    getSelection().selectAllChildren(place); // plain http has no clipboard
     say("Press Ctrl+C to copy it.");
   }
 });

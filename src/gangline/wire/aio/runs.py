@@ -81,9 +81,12 @@ class AsyncEventCalls(AsyncCalls):
 class AsyncLogCalls(AsyncCalls):
     """What a job's trainers print."""
 
-    async def get(self, job: str, after: str | None = None) -> LogView:
-        """Return a part of the log. To read on, ask again after the answer's `next`, until `text` is empty."""
-        params = {"after": after} if after else {}
+    async def get(self, job: str, after: str | None = None, *, before: str | None = None) -> LogView:
+        """Return a part of the log. To read on, ask again after the answer's `next`, until `text` is empty.
+
+        With `before`, which is such a position too, the part has nothing that begins there or later.
+        """
+        params = {name: place for name, place in (("after", after), ("before", before)) if place}
         return await self._http.read(LogView, "GET", path_of("jobs", job, "logs"), params=params)
 
     async def follow(

@@ -10,9 +10,13 @@ FROM credential LEFT JOIN node ON node.id = credential.node
 WHERE credential.hash = :hash
 
 -- name: standings
--- Read until when each of these credentials is valid.
+-- Read until when each of these credentials and sessions, which are named by their hashes, is valid.
 SELECT credential.id, credential.expires_ms, credential.revoked_ms FROM {listed_ids}
     JOIN credential ON credential.id = listed.id
+UNION ALL
+SELECT session.hash AS id, CASE WHEN credential.expires_ms < session.expires_ms THEN credential.expires_ms ELSE session.expires_ms END
+       AS expires_ms, credential.revoked_ms FROM {listed_ids}
+    JOIN session ON session.hash = listed.id JOIN credential ON credential.id = session.credential
 
 -- name: add_credential
 INSERT INTO credential (id, hash, role, name, project, pool, node, made_ms, expires_ms, price_micro_usd_per_hour, trust,
@@ -54,6 +58,11 @@ DELETE FROM session WHERE expires_ms <= :now
 SELECT id, role, name, project, made_ms, expires_ms, revoked_ms, used_ms FROM credential
 WHERE node IS NULL AND role <> 'join' AND (CAST(:project AS TEXT) IS NULL OR project = :project)
 ORDER BY made_ms, id
+
+-- name: holder_of_key
+-- Read whether a key is that of a job's owner, and its name.
+SELECT credential.name, CASE WHEN job.owner = credential.id THEN 1 ELSE 0 END AS owns
+FROM job LEFT JOIN credential ON credential.id = :key WHERE job.id = :job
 
 -- name: revoke_key
 -- Revoke a key, only if it belongs to the project; without a project, any.

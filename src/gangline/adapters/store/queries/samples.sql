@@ -133,5 +133,5 @@ FROM {listed_ids} JOIN job ON job.id = listed.id WHERE job.project = :project
 
 -- name: pictures_of_jobs
 -- List the sample pictures of each of these jobs that have a path like this.
-SELECT artifact.job, artifact.path, artifact.sha256, artifact.thumbnail_bytes FROM {listed_ids}
+SELECT artifact.job, artifact.path, artifact.sha256, artifact.thumbnail_bytes, artifact.unusable FROM {listed_ids}
     JOIN artifact ON artifact.job = listed.id WHERE artifact.path LIKE :path

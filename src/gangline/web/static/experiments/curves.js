@@ -1,19 +1,12 @@
 // The losses of all jobs of an experiment in one chart, coloured by a setting; pictures that came are asked for now and then.
+import { by, colour as resolved, listed, make, onTheme, part } from "../elements.js";
 import { ask } from "../page.js";
 
-const by = (id) => document.getElementById(id);
 const experiment = by("experiment").dataset.experiment, place = by("curves-plot"), legend = by("curves-legend"), coloured = by("coloured");
 const AT_ONCE = 60, JOBS_MAX = 240, POINTS = 80, AGAIN_MS = 15000;
 let runs = [], losses = new Map(), plot = null, brought = null, due = 0, busy = false;
 
-function colour(text) {
-  const probe = document.createElement("span"); // resolves light-dark()
-  probe.style.color = text;
-  place.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
-}
+const colour = (text) => resolved(text, place);
 
 async function read() {
   if (busy) return;
@@ -25,8 +18,7 @@ async function read() {
     runs = (await answer.json()).filter((each) => each.step > 0).slice(0, JOBS_MAX);
     const asked = runs.filter((each) => !losses.has(each.job) || !["succeeded", "failed", "canceled"].includes(each.state));
     for (let at = 0; at < asked.length; at += AT_ONCE) {
-      const query = asked.slice(at, at + AT_ONCE).map((each) => `job=${encodeURIComponent(each.job)}`).join("&");
-      const found = await fetch(`/jobs/curves?${query}`, { headers: { "HX-Request": "true" } });
+      const found = await part(`/jobs/curves?${listed("job", asked.slice(at, at + AT_ONCE).map((each) => each.job))}`);
       if (!found.ok) return;
       for (const [job, each] of Object.entries(await found.json())) losses.set(job, each.losses);
     }
@@ -98,13 +90,10 @@ function told(run) {
 
 function write(shown) {
   const few = shown.slice(0, 24).map((group) => {
-    const button = document.createElement("button"), swatch = document.createElement("i");
+    const swatch = make("i");
     swatch.style.borderTop = `3px ${group.dash.length ? "dashed" : "solid"} ${group.colour}`;
-    button.type = "button";
-    button.className = "quiet entry";
+    const button = make("button", { type: "button", className: "quiet entry", ariaPressed: String(brought === group.word) }, swatch, ` ${group.word}`);
     button.dataset.word = group.word;
-    button.setAttribute("aria-pressed", String(brought === group.word));
-    button.append(swatch, ` ${group.word}`);
     return button;
   });
   const focused = document.activeElement?.closest?.("#curves-legend button")?.dataset.word;
@@ -120,8 +109,7 @@ legend.addEventListener("click", (event) => {
 });
 coloured.addEventListener("change", () => { brought = null; draw(); });
 by("curves-log").addEventListener("change", draw);
-window.addEventListener("theme", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+onTheme(draw);
 new ResizeObserver(() => plot?.setSize({ width: Math.max(200, place.clientWidth), height: 300 })).observe(place);
 document.body.addEventListener("htmx:sse:after:message", () => {
   if (performance.now() < due) return;

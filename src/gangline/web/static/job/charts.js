@@ -1,8 +1,9 @@
-// The series of a job as charts with one axis, one zoom and one cursor. Points beyond `next` are asked for again: another attempt may replace them.
+// The series of a job as charts with one axis and one cursor, in the zoom that they share with the timeline. Points beyond `next` are asked for again: another attempt may replace them.
+import { by, colour as resolved, make, onNews, onTheme, write } from "../elements.js";
 import { ask } from "../page.js";
+import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
-const job = document.getElementById("job").dataset.job;
-const list = document.getElementById("chart-list");
+const { job } = by("job").dataset, list = by("chart-list");
 const reduced = { held_out_loss: "held out", smoothed: "smoothed", loss: "each step", learning_rate: "U-Net", text_encoder_learning_rate: "text encoders",
   lora_b_learning_rate: "matrices B", text_encoder_lora_b_learning_rate: "text encoders' B", images_per_second: "all GPUs", images_per_second_per_gpu: "a GPU" };
 const GROUPS = [
@@ -21,17 +22,8 @@ const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
 const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
-let points = [], next = 0, timeline = null, charts = [], range = null, busy = false, asked = "", told = 0, moment = 0;
-const by = (id) => document.getElementById(id);
-
-function colour(name, probe = list) {
-  const element = document.createElement("span"); // resolves light-dark()
-  element.style.color = `var(${name})`;
-  probe.append(element);
-  const found = getComputedStyle(element).color;
-  element.remove();
-  return found;
-}
+let points = [], next = 0, timeline = null, charts = [], busy = false, asked = "", told = 0, moment = 0;
+const colour = (name) => resolved(`var(${name})`, list);
 
 // Reading
 
@@ -143,7 +135,7 @@ function draw() {
     if (chart.log) columns = columns.map((values) => values.map((value) => (value > 0 ? value : null)));
     chart.plot.setData([x, ...columns], false);
   }
-  zoomTo(range);
+  scale();
   if (by("chart-table").open) table();
 }
 
@@ -155,25 +147,18 @@ function build(found, shape) {
 }
 
 function chartOf(group) {
-  const box = document.createElement("figure"), head = document.createElement("figcaption"), place = document.createElement("div");
-  box.className = group.large ? "chart large" : "chart";
-  head.append(Object.assign(document.createElement("b"), { textContent: group.title }));
+  const head = make("figcaption", {}, make("b", {}, group.title)), place = make("div", { tabIndex: 0, role: "img", className: "plot" });
+  const box = make("figure", { className: group.large ? "chart large" : "chart" }, head, place);
   const shown = group.of.map((name, at) => {
-    const entry = document.createElement("span"), value = document.createElement("span"), swatch = document.createElement("i");
-    entry.className = "entry";
+    const swatch = make("i"), value = make("span", { className: "value" });
     swatch.style.borderTop = `3px ${at % 2 && !group.large ? "dashed" : "solid"} ${colour(lineOf(name, at))}`;
-    value.className = "value";
-    entry.append(swatch, group.of.length > 1 ? ` ${reduced[name] ?? name} ` : "", value);
+    const entry = make("span", { className: "entry" }, swatch, group.of.length > 1 ? ` ${reduced[name] ?? name} ` : "", value);
     group.large ? head.firstChild.after(entry) : head.append(entry); // what counts most is drawn last, and named first
     return value;
   });
-  if (group.band && timeline?.bands?.length) head.append(Object.assign(document.createElement("span"), { className: "entry others", textContent: others() }));
-  const where = Object.assign(document.createElement("span"), { className: "where" });
+  if (group.band && timeline?.bands?.length) head.append(make("span", { className: "entry others" }, others()));
+  const where = make("span", { className: "where" });
   head.append(where);
-  place.tabIndex = 0;
-  place.setAttribute("role", "img");
-  place.className = "plot";
-  box.append(head, place);
   list.append(box);
   const log = Boolean(group.log && by("chart-log").checked);
   const grid = { stroke: colour("--line"), width: 1 }, text = colour("--muted");
@@ -193,11 +178,11 @@ function chartOf(group) {
     hooks: {
       setCursor: [(u) => legend(u, chart, shown, where)],
       setData: [(u) => legend(u, chart, shown, where)],
-      setSelect: [(u) => { if (u.select.width > 3) zoomTo([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]); u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); }],
+      setSelect: [(u) => { if (u.select.width > 3) zoomTo([u.select.left, u.select.left + u.select.width].map((left) => timeOf(u.posToVal(left, "x"))), all()); u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false); }],
       drawClear: group.band ? [bandOf] : [],
     },
   }, [[], ...group.of.map(() => [])], place);
-  plot.over.addEventListener("dblclick", () => zoomTo(null));
+  plot.over.addEventListener("dblclick", () => zoomTo(null, all()));
   place.addEventListener("keydown", (event) => keys(event, chart));
   return Object.assign(chart, { plot });
 }
@@ -247,42 +232,58 @@ function legend(u, chart, shown, where) {
   const point = points[at];
   write(where, point ? `step ${point.step.toLocaleString()}` : "");
   const words = chart.group.of.map((name, number) => `${reduced[name] ?? name} ${shown[number].textContent}`).join(", ");
-  chart.place.setAttribute("aria-label", `${chart.group.title}: ${where.textContent}, ${words}. Arrow keys move, plus and minus zoom.`);
+  chart.place.setAttribute("aria-label", `${chart.group.title}: ${where.textContent}, ${words}. Arrow keys move, plus and minus zoom, 0 shows all.`);
 }
 
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+// Zoom: a span of time, which the charts show by step or by time
+
+function between(value, from, to) { // both ascend
+  let low = 0, high = from.length - 1;
+  if (value <= from[0]) return to[0];
+  if (value >= from[high]) return to[high];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    from[middle] <= value ? (low = middle) : (high = middle);
+  }
+  return to[low] + (to[high] - to[low]) * (value - from[low]) / (from[high] - from[low]);
 }
 
-// Zoom: of all at once
+const steps = () => points.map((each) => each.step);
+const timeOf = (x) => overTime() ? x * 1000 : between(x, steps(), times());
+function all() {
+  const found = times();
+  return [found[0], found[found.length - 1]];
+}
 
-function zoomTo(wanted) {
+function scale() {
   const x = xs();
   if (!x.length) return;
-  const first = x[0], last = x[x.length - 1];
-  range = wanted && wanted[1] > wanted[0] ? [Math.max(first, wanted[0]), Math.min(last, wanted[1])] : null;
-  if (range && (range[1] <= range[0] || (range[0] <= first && range[1] >= last))) range = null;
-  const [min, max] = range ?? [first, last > first ? last : first + 1];
+  const span = zoomed();
+  let [min, max] = !span ? [x[0], x[x.length - 1]] : overTime() ? span.map((each) => each / 1000) : span.map((each) => between(each, times(), steps()));
+  if (max <= min) max = min + 1;
   charts.forEach(({ plot }) => plot.setScale("x", { min, max }));
 }
-
-function zoom(factor, middle) {
-  const { min, max } = charts[0].plot.scales.x, centre = middle ?? (min + max) / 2;
-  zoomTo([centre - (centre - min) * factor, centre + (max - centre) * factor]);
-}
+onZoom(scale);
 
 function keys(event, { plot, place }) {
   const x = plot.data[0], at = plot.cursor.idx ?? x.length - 1;
   const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, PageUp: at - 20, PageDown: at + 20, Home: 0, End: x.length - 1 };
-  if (event.key in moves) {
+  if (zoomKey(event, all(), timeOf(x[at]))) { // done
+  } else if (event.key in moves) {
     const to = Math.min(x.length - 1, Math.max(0, moves[event.key]));
-    plot.setCursor({ left: plot.valToPos(x[to], "x"), top: plot.over.clientHeight / 2 }, true, true);
-    write(by("chart-said"), place.getAttribute("aria-label").split(". Arrow")[0]);
-  } else if (event.key === "+" || event.key === "=") zoom(0.5, x[at]);
-  else if (event.key === "-") zoom(2, x[at]);
-  else if (event.key === "0" || event.key === "Escape") zoomTo(null);
-  else return;
+    follow(timeOf(x[to]));
+    queueMicrotask(() => { // uPlot sets a scale in one too
+      plot.setCursor({ left: plot.valToPos(x[to], "x"), top: plot.over.clientHeight / 2 }, true, true);
+      write(by("chart-said"), place.getAttribute("aria-label").split(". Arrow")[0]);
+    });
+  } else return;
   event.preventDefault();
+}
+
+function follow(at_ms) { // the cursor is in the span that is shown
+  const [from, to] = zoomed() ?? [-Infinity, Infinity];
+  if (at_ms < from) pan(at_ms - from, all());
+  if (at_ms > to) pan(at_ms - to, all());
 }
 
 // The same as a table
@@ -291,8 +292,8 @@ function table() {
   const names = [...new Set(points.flatMap(({ values }) => Object.keys(values)))];
   const place = by("chart-table").querySelector("div"), every = Math.max(1, Math.ceil(points.length / 200));
   const meaning = Object.fromEntries([...document.querySelectorAll("#chart-meaning dt")].map((each) => [each.textContent, each.nextElementSibling.textContent]));
-  const made = document.createElement("table"), head = made.createTHead().insertRow(), body = made.createTBody();
-  for (const name of ["step", ...names]) head.append(Object.assign(document.createElement("th"), { textContent: name, scope: "col", className: "num", title: meaning[name] ?? "" }));
+  const made = make("table"), head = made.createTHead().insertRow(), body = made.createTBody();
+  for (const name of ["step", ...names]) head.append(make("th", { scope: "col", className: "num", title: meaning[name] ?? "" }, name));
   points.filter((each, at) => at % every === 0 || at === points.length - 1).reverse().forEach(({ step, values }) => {
     const row = body.insertRow();
     for (const value of [step.toLocaleString(), ...names.map((name) => figure(values[name]))]) Object.assign(row.insertCell(), { textContent: value, className: "num" });
@@ -306,18 +307,17 @@ function redraw() {
   list.dataset.shape = "";
   if (points.length) draw();
 }
-by("chart-x").addEventListener("change", () => { range = null; draw(); });
+by("chart-x").addEventListener("change", () => draw());
 by("chart-log").addEventListener("change", () => draw());
 by("chart-smooth").addEventListener("input", () => { said(); requestAnimationFrame(draw); });
 by("chart-table").addEventListener("toggle", () => by("chart-table").open && table());
-document.querySelectorAll("[data-zoom]").forEach((each) => each.addEventListener("click", () => {
-  if (charts.length) ({ in: () => zoom(0.5), out: () => zoom(2), all: () => zoomTo(null) })[each.dataset.zoom]();
+document.querySelectorAll("#charts [data-zoom]").forEach((each) => each.addEventListener("click", () => {
+  if (charts.length) ({ in: () => zoomBy(0.5, all()), out: () => zoomBy(2, all()), all: () => zoomTo(null) })[each.dataset.zoom]();
 }));
 const said = () => write(by("chart-smooth-out"), span() === 1 ? "1 step" : `${span().toLocaleString()} steps`);
-window.addEventListener("theme", redraw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+onTheme(redraw);
 new ResizeObserver(() => charts.forEach(({ plot, place, group }) => plot.setSize({ width: Math.max(200, place.clientWidth), height: group.large ? 280 : 180 }))).observe(list);
-for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+onNews(pulse);
 document.body.addEventListener("moment", () => { // of a replay: there may be fewer points now
   moment++;
   [points, next, timeline, asked] = [[], 0, null, ""];

@@ -1,12 +1,13 @@
-// The screen of a job: its dialogs, what is copied, and its spec as JSON.
-import { ask, reload, say } from "../page.js";
+// The screen of a job: its dialogs, and its spec as JSON.
+import { by } from "../elements.js";
+import { ask, reload } from "../page.js";
 
-const job = document.getElementById("job").dataset.job;
+const { job } = by("job").dataset;
 
 document.addEventListener("click", (event) => {
   const opens = event.target.closest?.("[data-opens]");
   if (opens) {
-    const dialog = document.getElementById(`dialog-${opens.dataset.opens}`);
+    const dialog = by(`dialog-${opens.dataset.opens}`);
     if (!dialog) return;
     dialog.querySelectorAll(".error[role=alert]").forEach((each) => (each.hidden = true));
     if (opens.dataset.from) begin(dialog.querySelector("[name=from]"), opens.dataset.from);
@@ -14,8 +15,6 @@ document.addEventListener("click", (event) => {
     preview(dialog);
   }
   event.target.closest?.("[data-closes]")?.closest("dialog").close();
-  const copies = event.target.closest?.("[data-copy]");
-  if (copies) copy(copies.dataset.copy);
 });
 
 function begin(select, step) { // a checkpoint may have come after the page was loaded
@@ -48,24 +47,14 @@ document.body.addEventListener("toast", () => {
 });
 
 document.body.addEventListener("gone", () => {
-  document.getElementById("job-actions").hidden = true;
-  document.getElementById("job-deleted").hidden = false;
+  by("job-actions").hidden = true;
+  by("job-deleted").hidden = false;
 });
 
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    say("Copied.");
-  } catch {
-    say("The browser does not let this page copy.", { hint: text.length < 100 ? text : "Select the text and copy it.", bad: true });
-  }
-}
-
-const json = document.getElementById("spec-json");
+const json = by("spec-json");
 json.addEventListener("toggle", async () => {
   const place = json.querySelector("pre");
   if (!json.open || place.textContent) return;
   const answer = await ask("GET", `/v1/jobs/${job}`);
   place.textContent = answer.ok ? JSON.stringify((await answer.json()).spec, null, 2) : "The server does not answer.";
 });
-document.getElementById("spec-copy").addEventListener("click", () => copy(json.querySelector("pre").textContent));

@@ -1,11 +1,11 @@
 // The log of a job: its end first, older parts as one scrolls up or searches, new ones as they come. Cursors are `fencing.byte`.
+import { by, make, onNews } from "../elements.js";
 import { ask } from "../page.js";
 
 const PIECE = 400_000; // bytes that are asked for at once
 const LINES = 200; // of a block: what is not in view is not laid out
 const KEPT = 64_000_000; // characters; older parts go when more is loaded at the end
-const job = document.getElementById("job").dataset.job;
-const by = (id) => document.getElementById(id);
+const { job } = by("job").dataset;
 const box = by("log-text"), search = by("log-search"), attempt = by("log-attempt");
 const STYLED = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
 
@@ -40,10 +40,9 @@ async function piece(from, before) {
 function blocks(text) {
   const lines = text.split("\n"), made = document.createDocumentFragment();
   for (let at = 0; at < lines.length; at += LINES) {
-    const block = document.createElement("div"), part = lines.slice(at, at + LINES);
-    block.className = "block";
+    const part = lines.slice(at, at + LINES);
+    const block = make("div", { className: "block" }, part.join("\n") + (at + LINES < lines.length ? "\n" : ""));
     block.style.containIntrinsicBlockSize = `auto ${part.length * 18}px`;
-    block.append(part.join("\n") + (at + LINES < lines.length ? "\n" : ""));
     made.append(block);
   }
   return made;
@@ -60,7 +59,7 @@ function then(what) {
 function note(text) {
   let place = box.querySelector(".note");
   if (!text) return place?.remove();
-  place ??= box.appendChild(Object.assign(document.createElement("p"), { className: "note muted" }));
+  place ??= box.appendChild(make("p", { className: "note muted" }));
   place.textContent = text;
 }
 
@@ -101,7 +100,7 @@ function add(text) {
   box.querySelector(".begun")?.remove();
   held = whole.slice(cut + 1); // a line that is not at its end yet
   if (cut >= 0) box.append(blocks(readable(whole.slice(0, cut))));
-  if (held) box.append(Object.assign(document.createElement("div"), { className: "block begun", textContent: readable(held) }));
+  if (held) box.append(make("div", { className: "block begun" }, readable(held)));
   size += text.length;
   while (box.children.length > 3 && size > KEPT) {
     size -= box.firstElementChild.textContent.length;
@@ -257,7 +256,7 @@ function pulse() {
   if (!had || next === null) open();
   else then(newer);
 }
-for (const news of ["htmx:sse:after:message", "htmx:after:swap"]) document.body.addEventListener(news, pulse);
+onNews(pulse);
 let shown = "";
 document.body.addEventListener("moment", () => { // of a replay: there may be less now
   const now = by("job-pulse").dataset.logs;

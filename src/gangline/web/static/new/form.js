@@ -1,18 +1,19 @@
 // The form of a new job: its plan follows what one types, problems stand at their fields, and a draft survives a reload.
+import { by } from "../elements.js";
 import { readProblem, say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered, hashed, send } from "./uploads.js";
 import "./writing.js";
 
-const form = document.getElementById("new"), plan = document.getElementById("plan");
+const form = by("new"), plan = by("plan");
 const PLAN_MS = 350, DRAFT = `gangline.new${location.search}`, OWN = ["photos", "count", "held_out", "recipe"];
 
 // The plan
 
 let later = 0;
-function replan(ms = PLAN_MS) {
+function replan() {
   clearTimeout(later);
-  later = setTimeout(() => plan.dispatchEvent(new Event("plan")), ms);
+  later = setTimeout(() => plan.dispatchEvent(new Event("plan")), PLAN_MS);
 }
 
 function changed() {
@@ -38,7 +39,7 @@ plan.addEventListener("htmx:after:swap", () => {
   for (const [name, open] of Object.entries(unfolded)) plan.querySelectorAll(`details.${name}`).forEach((part) => (part.open = open));
 });
 
-document.getElementById("photos").addEventListener("photos", () => {
+by("photos").addEventListener("photos", () => {
   changed();
   if (waits) startWhenReady();
 });
@@ -48,11 +49,11 @@ document.getElementById("photos").addEventListener("photos", () => {
 function clear() {
   form.querySelectorAll("[aria-invalid]").forEach((each) => each.removeAttribute("aria-invalid"));
   form.querySelectorAll(".setting .wrong").forEach((each) => (each.hidden = true));
-  document.getElementById("problem").hidden = true;
+  by("problem").hidden = true;
 }
 
 const fieldOf = (name) => form.elements[name] ?? form.elements[name.split(".")[0]];
-const placeOf = (name) => document.getElementById(`s-${name.replaceAll(".", "-")}-problem`) ?? document.getElementById(`s-${name.split(".")[0]}-problem`);
+const placeOf = (name) => by(`s-${name.replaceAll(".", "-")}-problem`) ?? by(`s-${name.split(".")[0]}-problem`);
 
 function show(problem, { focus = false } = {}) {
   clear();
@@ -70,7 +71,7 @@ function show(problem, { focus = false } = {}) {
     first ??= control?.type === "hidden" ? form.querySelector("[data-choose]") : control;
   }
   const words = found.length ? elsewhere.join("; ") : [problem.detail, problem.hint].filter(Boolean).join(" ");
-  const above = document.getElementById("problem");
+  const above = by("problem");
   above.textContent = words;
   above.hidden = !words;
   if (focus) (first ?? above).focus?.();
@@ -170,7 +171,7 @@ function find(text) {
 // A recipe fills in the fields
 
 document.body.addEventListener("htmx:after:swap", () => {
-  const settings = document.getElementById("settings");
+  const settings = by("settings");
   if (settings.seen) return;
   settings.seen = true;
   const { dataset: reference, name, labels } = settings.dataset;
@@ -182,7 +183,7 @@ document.body.addEventListener("htmx:after:swap", () => {
   showHub();
   changed();
 });
-document.getElementById("settings").seen = true;
+by("settings").seen = true;
 
 // The draft
 

@@ -1,11 +1,12 @@
 // The photos of a new job: sent as they are chosen, made a version of a data set, checked, shown with what was found, captioned.
+import { by, make } from "../elements.js";
 import { say, ask_first } from "../page.js";
 import { captionName, captionOf, dropped, placeOf, roleOf } from "./captions.js";
 import { show, tile } from "./tiles.js";
 import { answered, hashed, send } from "./uploads.js";
 
 const SHOWN = 60, CHANGED_MS = 700, PAGE = 1000, JSON_MAX = 400_000;
-const section = document.getElementById("photos"), form = document.getElementById("new");
+const section = by("photos"), form = by("new");
 const part = (name) => section.querySelector(`[data-${name}]`);
 const list = part("photos"), template = section.querySelector("template");
 
@@ -221,13 +222,7 @@ function note(text) {
 }
 
 function notes() {
-  part("notes").replaceChildren(...[noted, ...(version?.findings?.notes ?? [])].filter(Boolean).map(line));
-}
-
-function line(text) {
-  const item = document.createElement("li");
-  item.textContent = text;
-  return item;
+  part("notes").replaceChildren(...[noted, ...(version?.findings?.notes ?? [])].filter(Boolean).map((text) => make("li", {}, text)));
 }
 
 function summary() {
@@ -247,7 +242,7 @@ function summary() {
   section.classList.toggle("has", Boolean(photos.length));
   part("tools").hidden = !photos.length;
   const refusal = version?.state === "refused" ? `These photos cannot be used: ${version.because}` : "";
-  const wrong = document.getElementById("s-photos-problem");
+  const wrong = by("s-photos-problem");
   if (refusal) { wrong.textContent = refusal; wrong.hidden = false; } else if (photos.length) wrong.hidden = true;
   if (version?.findings && version.findings !== section.findings) {
     section.findings = version.findings;
@@ -292,7 +287,7 @@ list.addEventListener("click", ({ target }) => {
 });
 section.addEventListener("click", async ({ target }) => {
   const way = target.closest("[data-choose]")?.dataset.choose;
-  if (way) document.getElementById(way).click();
+  if (way) by(way).click();
   if (target.closest("[data-all]")) { all = true; draw(); }
   if (target.closest("[data-cancel]")) stopping.abort();
   if (target.closest("[data-again]")) { problem = ""; work(); summary(); }
@@ -306,16 +301,16 @@ section.addEventListener("click", async ({ target }) => {
   }
 });
 for (const id of ["files", "folder", "camera"]) {
-  const input = document.getElementById(id);
+  const input = by(id);
   input.addEventListener("change", () => {
     const files = [...input.files].map((file) => ({ path: file.webkitRelativePath || (id === "camera" ? `${Date.now()}-${file.name}` : file.name), file }));
     input.value = "";
     add(files);
   });
 }
-document.getElementById("data-set")?.addEventListener("change", ({ target }) => { if (target.value) open(target.value); target.value = ""; });
+by("data-set")?.addEventListener("change", ({ target }) => { if (target.value) open(target.value); target.value = ""; });
 
-const over = document.getElementById("drop");
+const over = by("drop");
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 let inside = 0;
 addEventListener("dragenter", (event) => { if (hasFiles(event)) { inside++; over.hidden = false; } });

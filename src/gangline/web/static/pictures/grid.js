@@ -1,4 +1,5 @@
 // The grid of pictures: one stop for the tab key, arrow keys from cell to cell, the size of the cells; what is looked at stays where it is.
+import { by } from "../elements.js";
 import { openAt, refresh, show } from "./viewer.js";
 import { grid, linkAt, rows } from "./places.js";
 
@@ -29,8 +30,8 @@ document.addEventListener("keydown", (event) => {
   if (!link || event.altKey || event.ctrlKey || event.metaKey) return;
   const cell = link.parentElement, row = cell.parentElement, at = [...row.children].indexOf(cell);
   const all = rows(), line = all.indexOf(row);
-  const along = (from, by) => { for (let to = from; to > 0 && to < row.children.length; to += by) { const found = row.children[to].querySelector("a"); if (found) return found; } };
-  const down = (from, by) => { for (let to = from; to >= 0 && to < all.length; to += by) { const found = all[to].children[at]?.querySelector("a"); if (found) return found; } };
+  const along = (from, way) => { for (let to = from; to > 0 && to < row.children.length; to += way) { const found = row.children[to].querySelector("a"); if (found) return found; } };
+  const down = (from, way) => { for (let to = from; to >= 0 && to < all.length; to += way) { const found = all[to].children[at]?.querySelector("a"); if (found) return found; } };
   const moves = { ArrowLeft: () => along(at - 1, -1), ArrowRight: () => along(at + 1, 1), ArrowUp: () => down(line - 1, -1), ArrowDown: () => down(line + 1, 1),
     Home: () => along(1, 1), End: () => along(row.children.length - 1, -1) };
   const to = moves[event.key]?.();
@@ -50,7 +51,7 @@ document.addEventListener("click", (event) => {
 
 // The size of the cells, kept in this browser
 
-const size = document.getElementById("cell-size");
+const size = by("cell-size");
 function sized() {
   grid()?.style.setProperty("--cell", `${size.value}px`);
 }
@@ -67,11 +68,11 @@ document.body.addEventListener("htmx:sse:before:message", () => {
   const box = grid();
   if (!box) return;
   const { left, right } = box.firstElementChild.firstElementChild.getBoundingClientRect();
-  const step = [...document.getElementById("steps").children].slice(1).find((each) => each.getBoundingClientRect().left >= (box.scrollLeft ? right : left));
+  const step = [...by("steps").children].slice(1).find((each) => each.getBoundingClientRect().left >= (box.scrollLeft ? right : left));
   held = step ? { id: step.id, left: step.offsetLeft } : null;
 });
 document.body.addEventListener("htmx:sse:after:message", () => {
-  const box = grid(), step = held && document.getElementById(held.id);
+  const box = grid(), step = held && by(held.id);
   if (box && step && box.scrollLeft && step.offsetLeft !== held.left) box.scrollLeft += step.offsetLeft - held.left;
   sized();
   settle();

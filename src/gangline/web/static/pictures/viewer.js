@@ -1,9 +1,9 @@
 // One picture large: another prompt, another step, zoom, and two pictures beside each other or under a slider. The address keeps what is open.
+import { by, part, write } from "../elements.js";
 import { ask, askForKey, readProblem, say } from "../page.js";
 import { baseOf, byPrompt, byStep, linkAt, nameOf, placeOf, rows } from "./places.js";
 import { zoomable } from "./zoom.js";
 
-const by = (id) => document.getElementById(id);
 const viewer = by("viewer"), stage = by("stage"), divider = by("divider"), against = by("against"), view = by("view"), problem = by("stage-problem");
 const job = by("pictures").dataset.job, experiment = by("pictures").dataset.experiment, may = "may" in by("pictures").dataset;
 const panes = Object.fromEntries([...stage.querySelectorAll(".pane")].map((each) => [each.dataset.pane, each]));
@@ -113,10 +113,6 @@ function able(action, yes) {
   viewer.querySelector(`[data-do="${action}"]`).setAttribute("aria-disabled", String(!yes));
 }
 
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
 async function load(pane, of, sha, name) {
   const image = pane.firstElementChild, src = full(of, sha);
   write(pane.lastElementChild, name);
@@ -160,10 +156,10 @@ async function compareWith(wanted) {
   for (let next = `/v1/jobs/${encodeURIComponent(id)}/pictures`; next; ) {
     const answer = await ask("GET", next);
     if (!answer.ok) throw new Error((await readProblem(answer)).detail);
-    const part = await answer.json();
-    found.push(...part);
+    const some = await answer.json();
+    found.push(...some);
     next = /<([^>]+)>; *rel="?next/.exec(answer.headers.get("Link") ?? "")?.[1];
-    if (!part.length) break;
+    if (!some.length) break;
   }
   other = { id, name: [...by("other-jobs").options].find((each) => each.value === id)?.dataset.name || id, pictures: found };
   against.value = "job";
@@ -255,7 +251,7 @@ async function choose(method, value, told) {
 async function showFiles() {
   const files = by("viewer-files");
   if (!files.hidden) return (files.hidden = true);
-  const { step } = place, answer = await fetch(`/jobs/${job}/weights/${step}`, { headers: { "HX-Request": "true" } });
+  const { step } = place, answer = await part(`/jobs/${job}/weights/${step}`);
   if (answer.status === 401) return askForKey();
   if (answer.ok) files.innerHTML = await answer.text(); // the server has escaped it
   else write(files, (await readProblem(answer)).detail);

@@ -1,0 +1,33 @@
+// What several screens do with elements.
+export const by = (id) => document.getElementById(id);
+
+export function make(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+export function write(element, text) { // an equal text is not written again: a selection in it stays
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function colour(text, place) { // resolves custom properties and light-dark()
+  const probe = make("span");
+  probe.style.color = text;
+  place.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+export function onNews(does) {
+  for (const news of ["htmx:after:swap", "htmx:sse:after:message"]) document.body.addEventListener(news, does);
+}
+
+export function onTheme(does) {
+  addEventListener("theme", does);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", does);
+}
+
+export const part = (address) => fetch(address, { headers: { "HX-Request": "true" } });
+export const listed = (name, values) => values.map((value) => `${name}=${encodeURIComponent(value)}`).join("&");

@@ -1,0 +1,52 @@
+"""The page's scripts as this server sends them: few bytes for each screen, and few altogether."""
+
+import re
+from collections.abc import Callable
+from posixpath import dirname, join, normpath
+
+from gangline.web.frame.assets import asset_address, assets
+from tests.browser.screens import OPEN, SCREENS
+from tests.service.conftest import Service
+from tests.service.web.conftest import Browser
+
+OF_A_SCREEN_MAX, COMPRESSED_MAX = 150_000, 80_000
+IMPORTED = re.compile(r'(?:^|[;\n])import(?:[^";]*?from)?"([^"]+)"')
+SCRIPTS = {path: asset.content.decode() for path, asset in assets().items() if path.endswith(".js")}
+
+
+def with_imports(paths: list[str]) -> set[str]:
+    found, ahead = set[str](), paths
+    while ahead:
+        path = ahead.pop()
+        if path not in found:
+            found.add(path)
+            ahead += [normpath(join(dirname(path), each)) for each in IMPORTED.findall(SCRIPTS[path])]
+    return found
+
+
+def test_a_screen_loads_few_scripts(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    browser, job = signed_in("operator"), page.submit()
+    shown = {name: browser.get(at.format(job=job)).text for name, at in SCREENS.items() if name not in OPEN}
+    loaded = {
+        name: with_imports(re.findall(r'<script [^>]*src="/assets/[0-9a-f]+/([^"]+)"', html))
+        for name, html in shown.items()
+    }
+    assert loaded["a job"] > {"htmx.js", "page.js", "clock.js", "job/charts.js", "job/log.js"}
+    assert loaded["new job"] > {"new/form.js", "new/photos.js", "new/tiles.js", "new/writing.js"}
+    sizes = {name: sum(len(SCRIPTS[path].encode()) for path in paths) for name, paths in loaded.items()}
+    assert max(sizes.values()) < OF_A_SCREEN_MAX, sizes
+
+
+def test_all_scripts_together_are_few_bytes_as_browsers_ask_for_them(page: Service) -> None:
+    sent = 0
+    for path, text in SCRIPTS.items():
+        answer = page.http.get(asset_address(path), headers={"Accept-Encoding": "gzip"})
+        assert (answer.headers["content-encoding"], answer.text) == ("gzip", text)
+        sent += int(answer.headers["content-length"])
+    assert sent < COMPRESSED_MAX
+
+
+def test_scripts_are_sent_without_comments_and_texts_in_them_are_whole() -> None:
+    own = "".join(text for path, text in SCRIPTS.items() if not path.startswith("vendor/") and path != "htmx.js")
+    assert "// " not in own and "\n  " not in own
+    assert "The server does not answer." in own and "Nothing was changed; try again when it is back." in own

@@ -6,11 +6,12 @@ A screen is visited once, and all of this is judged in one visit: it takes longe
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, TimeoutError, expect
 
 from tests.browser.cluster import Cluster, a_cluster
 from tests.browser.conftest import Person, Tab, somebody
@@ -203,9 +204,14 @@ def test_the_judge_finds_what_is_wrong(operator: Person) -> None:
 
 
 def width_of(page: Page, width: int) -> int:
-    """Return how wide the screen is in a window of this width."""
+    """Return how wide the screen is in a window of this width, once charts have followed."""
     page.set_viewport_size({"width": width, "height": 900})
+    with suppress(TimeoutError):
+        page.wait_for_function(FITS, timeout=FITS_MS)
     return page.evaluate("document.documentElement.scrollWidth")
+
+
+FITS, FITS_MS = "document.documentElement.scrollWidth <= innerWidth", 5_000
 
 
 # The keyboard
@@ -239,5 +245,7 @@ FOLLOW = """
 """
 REACHABLE = """
 [...(document.querySelector("dialog[open]") ?? document)
-  .querySelectorAll("a[href], button, input, select, textarea, summary")].filter((each) => !each.disabled && each.type !== "hidden" && each.tabIndex >= 0 && each.checkVisibility({ visibilityProperty: true })).length
+  .querySelectorAll("a[href], button, input, select, textarea, summary")]
+  .filter((each) => !each.disabled && each.type !== "hidden" && each.tabIndex >= 0)
+  .filter((each) => each.checkVisibility({ visibilityProperty: true })).length
 """

@@ -15,7 +15,7 @@ from tests.service.conftest import OPERATOR
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-ANSWER_MS = 30_000
+ANSWER_MS = 8_000
 playwright.expect.set_options(timeout=ANSWER_MS)
 
 
@@ -87,6 +87,13 @@ def browser() -> Iterator["playwright.Browser"]:
 @pytest.fixture
 def cluster(scenario: tuple[Path, int], tmp_path: Path) -> Iterator[Cluster]:
     with a_cluster(tmp_path, *scenario) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def one_cluster(scenario: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests of a module that imports it as `cluster`: each of them has jobs of its own."""
+    with a_cluster(tmp_path_factory.mktemp("cluster"), *scenario) as found:
         yield found
 
 

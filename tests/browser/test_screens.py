@@ -13,25 +13,20 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, TimeoutError, expect
 
-from tests.browser.cluster import Cluster, a_cluster
+from tests.browser.cluster import Cluster
 from tests.browser.conftest import Person, Tab, somebody
+from tests.browser.conftest import one_cluster as cluster
 from tests.browser.hostile import OTHERS, HostileIds, fill, hostile, places, short, text_of
 from tests.browser.screens import REPLAYED, SCREENS, Screen
 from tests.docs.page_pictures import served
 
+__all__ = ["cluster"]  # a fixture
 AXE = (Path(__file__).parent / "vendor/axe-4.14.1.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDTHS = (360, 768, 1440, 2560)
 STOPS_MAX = 120
 """Stops of the tab key: what comes later on a screen are more rows of the same."""
 BATCH = 20
-
-
-@pytest.fixture(scope="module")
-def cluster(scenario: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One for all: what these tests look at is the same."""
-    with a_cluster(tmp_path_factory.mktemp("cluster"), *scenario) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +161,6 @@ def test_what_comes_with_the_stream_is_text_too(operator: Person, cluster: Clust
     labels = {"of": short("Submission.labels")}
     body = {"name": hostile("Submission.name"), "labels": labels, "spec": spec}
     job = cluster.service.ask("POST", "/v1/jobs", json=body).json()["summary"]["id"]
-    cluster.service.execute("UPDATE job SET ready_ms = ready_ms + 10000000 WHERE fencing > 0 AND state = 'queued'")
     held = cluster.begin(job, hostile("Join.name"))
     row = tab.page.locator(f"#{job}")
     expect(row.locator(".where")).to_have_text(hostile("Join.name"))

@@ -1,5 +1,5 @@
-// The screen of a job: its dialogs, what is copied, and its spec as JSON.
-import { ask, reload, say } from "../page.js";
+// The screen of a job: its dialogs, and its spec as JSON.
+import { ask, reload } from "../page.js";
 
 const job = document.getElementById("job").dataset.job;
 
@@ -14,8 +14,6 @@ document.addEventListener("click", (event) => {
     preview(dialog);
   }
   event.target.closest?.("[data-closes]")?.closest("dialog").close();
-  const copies = event.target.closest?.("[data-copy]");
-  if (copies) copy(copies.dataset.copy);
 });
 
 function begin(select, step) { // a checkpoint may have come after the page was loaded
@@ -52,15 +50,6 @@ document.body.addEventListener("gone", () => {
   document.getElementById("job-deleted").hidden = false;
 });
 
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    say("Copied.");
-  } catch {
-    say("The browser does not let this page copy.", { hint: text.length < 100 ? text : "Select the text and copy it.", bad: true });
-  }
-}
-
 const json = document.getElementById("spec-json");
 json.addEventListener("toggle", async () => {
   const place = json.querySelector("pre");
@@ -68,4 +57,3 @@ json.addEventListener("toggle", async () => {
   const answer = await ask("GET", `/v1/jobs/${job}`);
   place.textContent = answer.ok ? JSON.stringify((await answer.json()).spec, null, 2) : "The server does not answer.";
 });
-document.getElementById("spec-copy").addEventListener("click", () => copy(json.querySelector("pre").textContent));

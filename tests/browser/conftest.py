@@ -15,7 +15,7 @@ from tests.service.conftest import OPERATOR
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-ANSWER_MS = 8_000
+ANSWER_MS = 30_000
 playwright.expect.set_options(timeout=ANSWER_MS)
 
 

@@ -52,7 +52,7 @@ def test_nodes_are_quarantined_and_released_together(tab: Tab, cluster: Cluster)
     rows = [page.locator(f"#{node}") for node in nodes]
     for button, says, state in (
         ("Quarantine", "2 nodes: ", "quarantined"),
-        ("Release", "2 nodes: working again", "on_trial"),
+        ("Release", "2 nodes: working again", "ready"),
     ):
         for row in rows:
             row.get_by_role("checkbox").check()
@@ -96,7 +96,7 @@ def test_a_pool_is_paused_and_its_limits_are_changed(tab: Tab, cluster: Cluster)
 
 @pytest.fixture
 def waiting(cluster: Cluster) -> str:
-    return cluster.submit("waits in vain", needs={"gpu": "a GPU that nobody has"})
+    return cluster.submit("waits in vain", needs={"gpu": "RTX 1"})
 
 
 def test_who_waits_and_why_is_said_and_a_job_that_starts_leaves_the_queue(
@@ -104,16 +104,20 @@ def test_who_waits_and_why_is_said_and_a_job_that_starts_leaves_the_queue(
 ) -> None:
     page = tab.open("/queue").live().page
     row = page.locator(f"#waiting-{waiting}")
-    expect(row).to_contain_text("a GPU that nobody has")
-    group = page.locator("#queue-groups > li", has_text="a GPU that nobody has")
+    expect(row).to_contain_text("RTX 1")
+    group = page.locator("#queue-groups > li", has_text="RTX 1")
     group.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="No", exact=True).click()
     group.get_by_role("button", name="Pause").click()
+    said(page, cluster, "paused")
     expect(row).to_have_count(0)
-    expect(page.locator("#queue-paused")).to_contain_text("a GPU that nobody has")
-    page.locator("#queue-paused li", has_text="a GPU that nobody has").get_by_role("button", name="Resume").click()
+    expect(page.locator("#queue-paused")).to_contain_text("RTX 1")
+    page.locator("#queue-paused li", has_text="RTX 1").get_by_role("button", name="Resume").click()
+    said(page, cluster, "waiting again")
     expect(row).to_be_visible()
     another = cluster.submit("starts soon")
+    cluster.look_again()
     expect(page.locator(f"#waiting-{another}")).to_be_visible()
     cluster.begin(another, "comes now")
+    cluster.look_again()
     expect(page.locator(f"#waiting-{another}")).to_have_count(0)

@@ -6,7 +6,8 @@ streams   `PAGES` open pages that follow a list: `AGENTS` of its jobs run, on ag
           and resumed, 20 times a second. What the pages take of a core, as the difference to the same without them, and how long a
           heartbeat takes, with and without. Beside each stands how long a bare write to the disk takes meanwhile, of a process of its own:
           on a busy machine, a heartbeat waits as long for the disk and for a core
-scripts   all scripts of the page together, as this server sends them to a browser that asks for no compression; beside it, with gzip
+scripts   all scripts of the page together, as this server sends them to a browser that asks for no compression; beside it, with gzip, and
+          what TensorBoard's page loads at once
 
 The server is `gangline server` with its store in a file, or over a PostgreSQL with fsync. Server, database, pages and agents are processes
 of their own; they share this machine's cores. The exit status is 1 if a limit does not hold.
@@ -29,9 +30,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib.metadata import version
+from importlib.resources import files
 from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
+from zipfile import ZipFile
 
 import httpx
 from benchmarks.engines import services
@@ -208,7 +212,13 @@ def scripts(_: str, __: float) -> bool:
         sum(len(each.content) for each in found.values()),
         sum(len(each.compressed) for each in found.values()),
     )
-    return line("scripts of the page", whole, SCRIPT_BYTES_MAX, "bytes", f"{own:,} of them ours; {sent:,} with gzip")
+    held = line("scripts of the page", whole, SCRIPT_BYTES_MAX, "bytes", f"{own:,} of them ours; {sent:,} with gzip")
+    with ZipFile(Path(str(files("tensorboard") / "webfiles.zip"))) as archive:
+        peer = [archive.read(name) for name in ("index.js", "chart_worker.js")]
+    print(
+        f"  of TensorBoard {version('tensorboard')}: {sum(map(len, peer)):,}; {sum(len(gzip.compress(each)) for each in peer):,} with gzip"
+    )
+    return held
 
 
 PARTS: dict[str, Callable[[str, float], bool]] = {"first": first, "streams": streams, "scripts": scripts}

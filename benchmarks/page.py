@@ -114,8 +114,8 @@ async def beat_beside_pages(server: Server, engine: str, seconds: float) -> bool
     others = await asyncio.to_thread(server.submit, OTHERS)
     shares, beats = list[float](), list[float]()
     for count in (0, PAGES):
-        for agent in agents:
-            await agent.beat()  # its lease may be old by now
+        for begin in range(0, AGENTS, 50):  # leases may be old by now
+            await asyncio.gather(*(agent.beat() for agent in agents[begin : begin + 50]))
         results: Any = multiprocessing.get_context("spawn").Queue()
         looking = multiprocessing.get_context("spawn").Process(
             target=look, args=(server.url, server.user, count, seconds + 3, results), daemon=True

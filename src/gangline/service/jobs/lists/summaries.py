@@ -21,8 +21,8 @@ from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
-from gangline.service.loaded_nodes import load_nodes_here
 from gangline.service.money.bill import load_purse, spent_so_far, stored_micro_usd
+from gangline.service.nodes_here import load_nodes_here
 
 SAVES_FIRST = "its node saves first"
 

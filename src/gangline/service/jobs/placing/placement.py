@@ -16,8 +16,8 @@ from gangline.service.content.mirror import copied_files, find
 from gangline.service.datasets.named import with_dataset_named
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
-from gangline.service.loaded_nodes import load_nodes_here
 from gangline.service.money.bill import as_purse
+from gangline.service.nodes_here import load_nodes_here
 
 AHEAD_MAX = 1000
 PACES_MAX = 1000

@@ -21,8 +21,8 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.jobs.lists.summaries import why_held
-from gangline.service.loaded_nodes import load_nodes_here
 from gangline.service.money.bill import as_purse
+from gangline.service.nodes_here import load_nodes_here
 
 GROUPS_MAX = 100
 """The most groups of one answer."""

@@ -22,7 +22,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.money.bill import load_purse, spent_so_far, stored_micro_usd
-from gangline.service.nodes_here import nodes_here
+from gangline.service.nodes_here import load_nodes_here
 
 SAVES_FIRST = "its node saves first"
 
@@ -103,7 +103,7 @@ def _here(deployment: Deployment, project: str) -> Callable[[], _Here]:
     """Return a function that loads it at the first call only: most pages have no queued job."""
 
     def look() -> _Here:
-        nodes = nodes_here(deployment)
+        nodes = load_nodes_here(deployment)
         return _Here(load_purse(deployment, project), nodes, load_supply(deployment, nodes))
 
     return cache(look)

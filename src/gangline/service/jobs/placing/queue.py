@@ -22,7 +22,7 @@ from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.jobs.lists.summaries import why_held
 from gangline.service.money.bill import as_purse
-from gangline.service.nodes_here import nodes_here
+from gangline.service.nodes_here import load_nodes_here
 
 GROUPS_MAX = 100
 """The most groups of one answer."""
@@ -121,7 +121,7 @@ class _Explained:
         page: Sequence[Row],
         now_ms: int,
     ) -> "_Explained":
-        nodes, rows = nodes_here(deployment), [*groups, *page]
+        nodes, rows = load_nodes_here(deployment), [*groups, *page]
         banned: dict[str, set[str]] = defaultdict(set)
         for row in _of_jobs(deployment, "bans_of_jobs", [row for row in rows if row["fencing"]]):
             banned[row["job"]].add(row["machine"])

@@ -98,6 +98,13 @@ def cluster(scenario: tuple[Path, int], tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def one_cluster(scenario: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests of a module that imports it as `cluster`: each of them has jobs of its own."""
+    with a_cluster(tmp_path_factory.mktemp("cluster"), *scenario) as found:
+        yield found
+
+
 @dataclass
 class Person:
     """Somebody who has signed in with a key, in a browser of their own."""

@@ -30,6 +30,7 @@ from gangline.ports.server import (
 )
 from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.datasets.check import check_datasets
+from gangline.service.experiments.tend import tend_experiment
 from gangline.service.fleet.fleet import tend
 from gangline.service.fleet.nodes import heed_notice, join_pool
 from gangline.service.jobs import checkpoint, metrics, renew
@@ -238,6 +239,7 @@ class _Making:
         found = claim(self.service.deployment, node, self.service.now_ms)
         self.service.execute("UPDATE job SET fetching = 0 WHERE fetching = 7")
         assert isinstance(found, Assignment), found
+        assert found.job == job
         self.service.wait(7)  # what takes no time costs nothing
         return found
 
@@ -324,6 +326,7 @@ class _Making:
             self.measure(node, held, 50)
             write_pictures(self.service, held.job, prompts=2, steps=[0, 50])
             self.end(node, held)
+            tend_experiment(self.service.deployment, made, self.service.now_ms)
         return made, runs
 
     # Nodes and what they say

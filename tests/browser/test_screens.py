@@ -6,31 +6,27 @@ A screen is visited once, and all of this is judged in one visit: it takes longe
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, TimeoutError, expect
 
-from tests.browser.cluster import Cluster, a_cluster
+from tests.browser.cluster import Cluster
 from tests.browser.conftest import Person, Tab, somebody
+from tests.browser.conftest import one_cluster as cluster
 from tests.browser.hostile import OTHERS, HostileIds, fill, hostile, places, short, text_of
 from tests.browser.screens import REPLAYED, SCREENS, Screen
-from tests.docs.page_pictures import served
+from tests.docs import page_servers
 
+__all__ = ["cluster"]  # a fixture
 AXE = (Path(__file__).parent / "vendor/axe-4.14.1.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 WIDTHS = (360, 768, 1440, 2560)
 STOPS_MAX = 120
 """Stops of the tab key: what comes later on a screen are more rows of the same."""
 BATCH = 20
-
-
-@pytest.fixture(scope="module")
-def cluster(scenario: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One for all: what these tests look at is the same."""
-    with a_cluster(tmp_path_factory.mktemp("cluster"), *scenario) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +83,7 @@ def test_a_screen_of_a_replay_does_so_too(browser: Browser, replay: tuple[str, d
 @pytest.fixture(scope="module")
 def replay() -> Iterator[tuple[str, dict[str, str]]]:
     """The address of a replay whose scenario has hostile texts, and what stands for the names in addresses."""
-    with served(SCENARIO) as url:
+    with page_servers.replay(SCENARIO) as url:
         job = httpx.get(f"{url}/v1/jobs").json()["jobs"][0]["id"]
         yield url, {"job": job}
 
@@ -165,7 +161,6 @@ def test_what_comes_with_the_stream_is_text_too(operator: Person, cluster: Clust
     labels = {"of": short("Submission.labels")}
     body = {"name": hostile("Submission.name"), "labels": labels, "spec": spec}
     job = cluster.service.ask("POST", "/v1/jobs", json=body).json()["summary"]["id"]
-    cluster.service.execute("UPDATE job SET ready_ms = ready_ms + 10000000 WHERE fencing > 0 AND state = 'queued'")
     held = cluster.begin(job, hostile("Join.name"))
     row = tab.page.locator(f"#{job}")
     expect(row.locator(".where")).to_have_text(hostile("Join.name"))
@@ -203,9 +198,14 @@ def test_the_judge_finds_what_is_wrong(operator: Person) -> None:
 
 
 def width_of(page: Page, width: int) -> int:
-    """Return how wide the screen is in a window of this width."""
+    """Return how wide the screen is in a window of this width, once charts have followed."""
     page.set_viewport_size({"width": width, "height": 900})
+    with suppress(TimeoutError):
+        page.wait_for_function(FITS, timeout=FITS_MS)
     return page.evaluate("document.documentElement.scrollWidth")
+
+
+FITS, FITS_MS = "document.documentElement.scrollWidth <= innerWidth", 5_000
 
 
 # The keyboard
@@ -239,5 +239,7 @@ FOLLOW = """
 """
 REACHABLE = """
 [...(document.querySelector("dialog[open]") ?? document)
-  .querySelectorAll("a[href], button, input, select, textarea, summary")].filter((each) => !each.disabled && each.type !== "hidden" && each.tabIndex >= 0 && each.checkVisibility({ visibilityProperty: true })).length
+  .querySelectorAll("a[href], button, input, select, textarea, summary")]
+  .filter((each) => !each.disabled && each.type !== "hidden" && each.tabIndex >= 0)
+  .filter((each) => each.checkVisibility({ visibilityProperty: true })).length
 """

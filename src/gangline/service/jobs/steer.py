@@ -29,7 +29,9 @@ RESUMED_BY_OWNER = f"resumed by {OWNER}"
 
 def who(deployment: Deployment, job_id: str, by: str | None) -> str:
     """Return whose key this is, given its id: that of the job's owner (None: it is), or of somebody else in the project, by its name."""
-    (row,) = deployment.store.load("holder_of_key", job=job_id, key=by) if by else [{"owns": True}]
+    if by is None:
+        return OWNER
+    row = deployment.store.load("holder_of_key", job=job_id, key=by)[0]
     return OWNER if row["owns"] else printable(row["name"] or "") or "another key"
 
 

@@ -33,6 +33,7 @@ def _environment() -> Environment:
         "number": figures.number,
         "percent": figures.percent_shown,
         "moment": figures.moment_shown,
+        "coded": figures.coded,
         "size": size_words,
         "shown": printable,
         "setting": setting_word,

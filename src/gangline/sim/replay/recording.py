@@ -39,7 +39,7 @@ class Page:
     def compress(self) -> None:
         self._content, self._is_plain = zlib.compress(self._content, COMPRESSION), False
 
-    def bytes(self) -> int:
+    def stored_bytes(self) -> int:
         """Return how many bytes it takes."""
         return len(self._content)
 
@@ -85,9 +85,9 @@ class Recording:
         self._take()
         self._last, self._last_pages = b"", ()
 
-    def bytes(self) -> int:
+    def stored_bytes(self) -> int:
         """Return the bytes of the pages, each counted once."""
-        pages = {id(page): page.bytes() for snapshot in self.snapshots for page in snapshot.pages}
+        pages = {id(page): page.stored_bytes() for snapshot in self.snapshots for page in snapshot.pages}
         return sum(pages.values())
 
     def _take(self) -> None:

@@ -6,8 +6,8 @@ streams   `PAGES` open pages that follow a list: `AGENTS` of its jobs run, on ag
           and resumed, 20 times a second. What the pages take of a core, as the difference to the same without them, and how long a
           heartbeat takes, with and without. Beside each stands how long a bare write to the disk takes meanwhile, of a process of its own:
           on a busy machine, a heartbeat waits as long for the disk and for a core
-scripts   all scripts of the page together, as this server sends them to a browser that asks for no compression; beside it, with gzip, and
-          what TensorBoard's page loads at once
+scripts   all scripts of the page together, as this server sends them to browsers (with gzip); beside it, uncompressed, and what
+          TensorBoard's page loads at once
 
 The server is `gangline server` with its store in a file, or over a PostgreSQL with fsync. Server, database, pages and agents are processes
 of their own; they share this machine's cores. The exit status is 1 if a limit does not hold.
@@ -208,11 +208,11 @@ def write_bare(seconds: float, results: Any) -> None:
 def scripts(_: str, __: float) -> bool:
     found = {path: each for path, each in assets().items() if path.endswith(".js")}
     own = sum(len(each.content) for path, each in found.items() if path != "htmx.js" and not path.startswith("vendor/"))
-    whole, sent = (
-        sum(len(each.content) for each in found.values()),
-        sum(len(each.compressed) for each in found.values()),
+    whole = sum(len(each.content) for each in found.values())
+    sent = sum(len(each.compressed) for each in found.values())
+    held = line(
+        "scripts of the page, as sent", sent, SCRIPT_BYTES_MAX, "bytes", f"{whole:,} uncompressed, {own:,} of them ours"
     )
-    held = line("scripts of the page", whole, SCRIPT_BYTES_MAX, "bytes", f"{own:,} of them ours; {sent:,} with gzip")
     with ZipFile(Path(str(files("tensorboard") / "webfiles.zip"))) as archive:
         peer = [archive.read(name) for name in ("index.js", "chart_worker.js")]
     print(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from posixpath import dirname, join, normpath
 
 from gangline.web.frame.assets import asset_address, assets
-from tests.browser.screens import OPEN, SCREENS
+from tests.browser.screens import SCREENS
 from tests.service.conftest import Service
 from tests.service.web.conftest import Browser
 
@@ -26,7 +26,11 @@ def with_imports(paths: list[str]) -> set[str]:
 
 def test_a_screen_loads_few_scripts(page: Service, signed_in: Callable[[str], Browser]) -> None:
     browser, job = signed_in("operator"), page.submit()
-    shown = {name: browser.get(at.format(job=job)).text for name, at in SCREENS.items() if name not in OPEN}
+    shown = {
+        name: browser.get(screen.address.format(job=job)).text
+        for name, screen in SCREENS.items()
+        if screen.signed_in and set(re.findall(r"\{(\w+)\}", screen.address)) <= {"job"}
+    }
     loaded = {
         name: with_imports(re.findall(r'<script [^>]*src="/assets/[0-9a-f]+/([^"]+)"', html))
         for name, html in shown.items()

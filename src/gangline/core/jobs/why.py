@@ -52,7 +52,7 @@ def nodes_here(nodes: Sequence[Node], now_ms: int) -> NodesHere:
 class Fit:
     """How nodes fit all jobs of equal `fit_key`.
 
-    Of all `nodes`, so many, those may have them as soon as their slots are free that are `fitting`: `locked` has why each of these gets no
+    Of the `nodes` in all, those that are `fitting` may have them as soon as their slots are free: `locked` has why each of these gets no
     work now, and `prices` what the slots cost on those that get some, in micro-dollars an hour. `unfit` are the others with the reasons, at
     most `UNFIT_MAX` of them.
     """

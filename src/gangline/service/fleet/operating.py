@@ -160,8 +160,8 @@ def drain(deployment: Deployment, node: str, now_ms: int, *, stop: bool) -> None
 
 
 def quarantine(deployment: Deployment, node: str, now_ms: int, *, lasts_s: float, stop: bool, reason: str = "") -> None:
-    """Give the node's machine no work for `lasts_s` seconds, also when it joins as another node. Then it is on trial. The `reason` is said
-    of the node, its machine and the jobs that it hands back. Raise `BadInput` if the node has no machine yet.
+    """Give the node's machine no work for `lasts_s` seconds, also when it joins as another node. Then it is on trial. The `reason` is shown
+    with the node, its machine and the jobs that it hands back. Raise `BadInput` if the node has no machine yet.
     """
     row, because = _node(deployment, node), f"{QUARANTINED}: {reason}" if reason else QUARANTINED
     for _ in range(TRIES_MAX):

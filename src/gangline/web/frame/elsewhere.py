@@ -1,6 +1,6 @@
 """Take an operator to the project of the job or experiment that a link is to: it is one of all, and a session looks at one project.
 
-Others are told nothing of what their project does not have.
+Others learn nothing of what their project does not have.
 """
 
 import re

@@ -120,7 +120,7 @@ async def _elsewhere(request: Request, error: GanglineError | RequestValidationE
         return None
     try:
         found = await USERS.run(lambda: move_to_project(request))
-    except GanglineError:  # such as a store that is away
+    except GanglineError:  # such as a store that is unreachable
         return None
     return _refused(request, found) if isinstance(found, NotFound) else found
 

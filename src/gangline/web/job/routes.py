@@ -61,7 +61,7 @@ async def stream_job(following: Following, deployment: ThisDeployment, look: Loo
 
 
 @router.get("/jobs/{job}/timeline", **like("GET /v1/jobs/{job}/timeline"))
-def draw_timeline(
+def show_span_of_timeline(
     deployment: ThisDeployment,
     now: Now,
     project: ViewerOf,

@@ -77,9 +77,9 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return path, stopped_scenario(path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator["playwright.Browser"]:
-    """Until the module ends: Playwright's loop runs in this thread, and tests that follow have loops of their own."""
+    """Until these tests end: Playwright's loop runs in this thread, and tests that follow have loops of their own."""
     with playwright.sync_playwright() as started:
         yield started.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
 

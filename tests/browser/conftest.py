@@ -146,3 +146,20 @@ def person(browser: "playwright.Browser", cluster: Cluster) -> Iterator[NewPerso
 def tab(person: NewPerson) -> Tab:
     """An operator's."""
     return person().tab()
+
+
+@pytest.fixture(scope="module")
+def one_person(browser: "playwright.Browser", cluster: Cluster) -> Iterator[Person]:
+    """An operator for all tests of a module that has one cluster."""
+    operator = somebody(browser, cluster.url).sign_in()
+    yield operator
+    operator.context.close()
+
+
+@pytest.fixture
+def one_tab(one_person: Person) -> Iterator[Tab]:
+    """A tab of theirs, which has in its browser's cache what the others have asked for."""
+    found = one_person.tab()
+    yield found
+    found.page.close()
+    assert not found.found_wrong()

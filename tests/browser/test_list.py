@@ -6,9 +6,10 @@ from playwright.sync_api import Page, expect
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.conftest import one_cluster as cluster
+from tests.browser.conftest import one_tab as tab
 from tests.service.conftest import OPERATOR
 
-__all__ = ["cluster"]  # a fixture
+__all__ = ["cluster", "tab"]  # fixtures
 
 
 def rows(page: Page) -> list[str]:

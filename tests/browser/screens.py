@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tests.browser.hostile import hostile
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -49,7 +50,7 @@ def fill_in_a_recipe(page: "Page") -> None:
 
 
 def wait_for_captions(page: "Page") -> None:
-    page.wait_for_function("document.querySelector('.photo textarea')?.value")
+    until(lambda: page.evaluate("document.querySelector('.photo textarea')?.value"))
 
 
 def ask_before_canceling(page: "Page") -> None:

@@ -85,9 +85,9 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return path, stopped_scenario(path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator["playwright.Browser"]:
-    """Until the module ends: Playwright's loop runs in this thread, and tests that follow have loops of their own."""
+    """Until these tests end: Playwright's loop runs in this thread, and tests that follow have loops of their own."""
     with playwright.sync_playwright() as started:
         yield started.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
 
@@ -154,3 +154,20 @@ def person(browser: "playwright.Browser", cluster: Site) -> Iterator[NewPerson]:
 def tab(person: NewPerson) -> Tab:
     """An operator's."""
     return person().tab()
+
+
+@pytest.fixture(scope="module")
+def one_person(browser: "playwright.Browser", cluster: Cluster) -> Iterator[Person]:
+    """An operator for all tests of a module that has one cluster."""
+    operator = somebody(browser, cluster.url).sign_in()
+    yield operator
+    operator.context.close()
+
+
+@pytest.fixture
+def one_tab(one_person: Person) -> Iterator[Tab]:
+    """A tab of theirs, which has in its browser's cache what the others have asked for."""
+    found = one_person.tab()
+    yield found
+    found.page.close()
+    assert not found.found_wrong()

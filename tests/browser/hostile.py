@@ -333,7 +333,9 @@ class _Making:
 
     def join(self) -> str:
         request = Join(
-            **{name: hostile(f"Join.{name}") for name in ("machine", "name", "gpu")},
+            machine=hostile("Join.machine"),
+            name=hostile("Join.name"),
+            gpu=hostile("Join.gpu"),
             gpu_memory_gb=24,
             capabilities={hostile("Join.capabilities"): hostile("Join.capabilities")},
             bases=(hostile("Join.bases"),),

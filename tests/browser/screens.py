@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tests.browser.hostile import hostile
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -20,7 +21,8 @@ name = '''{hostile("Recipe.name")}'''
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
     """The address of a screen, in which `{job}` and the like are ids of `HostileIds`; `then` brings it into the state that is looked at,
-    in which `ready` is visible. `shows` are places of hostile texts that it shows, with blanks between them."""
+    in which `ready` is visible. With every change it is looked at in the light and, if it is `dark`, in the dark, too. `shows` are places
+    of hostile texts that it shows, with blanks between them."""
 
     address: str
     then: Callable[["Page"], object] | None = None
@@ -28,6 +30,7 @@ class Screen:
     signed_in: bool = True
     refused: bool = False
     nightly: bool = False
+    dark: bool = False
     shows: str = ""
 
 
@@ -47,7 +50,7 @@ def fill_in_a_recipe(page: "Page") -> None:
 
 
 def wait_for_captions(page: "Page") -> None:
-    page.wait_for_function("document.querySelector('.photo textarea')?.value")
+    until(lambda: page.evaluate("document.querySelector('.photo textarea')?.value"))
 
 
 def ask_before_canceling(page: "Page") -> None:
@@ -61,6 +64,7 @@ def ask_before_revoking(page: "Page") -> None:
 SCREENS: Mapping[str, Screen] = {
     "jobs": Screen(
         address="/",
+        dark=True,
         shows="Join.name Failed.because WantedJoinToken.pool NewExperiment.name NewExperiment.labels "
         "Submission.name Submission.labels LabelChanges.labels WantedClone.name LoraSpec.prompt "
         "SubjectEntry.prompt Needs.gpu Needs.pool DataRef.place CommandSpec.command",
@@ -72,13 +76,14 @@ SCREENS: Mapping[str, Screen] = {
         "LabelChanges.labels WantedClone.name LoraSpec.prompt SubjectEntry.prompt Needs.gpu "
         "Needs.pool DataRef.place CommandSpec.command",
     ),
-    "a list without jobs": Screen(address="/?search=there-is-no-such-job"),
+    "a list without jobs": Screen(address="/?search=there-is-no-such-job", nightly=True),
     "a search for code": Screen(
         address="/?search=%22%3E%3Cimg+src%3D%2Fhostile+onerror%3D1%3E&label=hostile&owner=me", nightly=True
     ),
     "an address that is wrong": Screen(address="/?label=%3D", refused=True),
     "a job": Screen(
         address="/jobs/{job}",
+        dark=True,
         ready="#log-text >> text=Log.text",
         shows="Join.name Join.gpu File.path Reject.because Log.text Failed.because WantedKey.name "
         "Submission.name Submission.labels LabelChanges.labels LoraSpec.base_licence "
@@ -89,6 +94,7 @@ SCREENS: Mapping[str, Screen] = {
         address="/jobs/{job}",
         then=open_files,
         ready="#files-found li",
+        nightly=True,
         shows="Join.name Join.gpu Commit.manifest File.path Reject.because Failed.because "
         "WantedKey.name Submission.name Submission.labels LabelChanges.labels "
         "LoraSpec.base_licence LoraSpec.prompt LoraSpec.caption_separator LoraSpec.class_prompt "
@@ -155,7 +161,7 @@ SCREENS: Mapping[str, Screen] = {
         "LoraSpec.output_name",
     ),
     "all events of a job": Screen(
-        address="/jobs/{job}/events", shows="Join.name Reject.because Failed.because Submission.name"
+        address="/jobs/{job}/events", nightly=True, shows="Join.name Reject.because Failed.because Submission.name"
     ),
     "what differs between two jobs": Screen(
         address="/jobs/{job}/diff?with={other}",
@@ -179,6 +185,7 @@ SCREENS: Mapping[str, Screen] = {
     "pictures of two jobs": Screen(
         address="/jobs/{album}/pictures?view=side&with={run}&picture=" + PICTURE,
         ready="[data-pane=a] figcaption",
+        nightly=True,
         shows="NewExperiment.name Submission.name WantedClone.name LoraSpec.prompt SubjectEntry.prompt "
         "LoraSpec.sample_prompts DataRef.place CommandSpec.command",
     ),
@@ -196,6 +203,7 @@ SCREENS: Mapping[str, Screen] = {
     ),
     "new job": Screen(
         address="/new",
+        dark=True,
         ready="#plan .figures, #plan .lacks",
         shows="Join.name Join.gpu WantedBase.licence Preset.name Preset.about Offer.gpu",
     ),
@@ -221,6 +229,7 @@ SCREENS: Mapping[str, Screen] = {
     ),
     "fleet": Screen(
         address="/fleet",
+        dark=True,
         shows="Join.name Join.gpu Notice.because WantedPool.offers PoolChange.offers Offer.id Offer.gpu",
     ),
     "a node": Screen(
@@ -242,15 +251,16 @@ SCREENS: Mapping[str, Screen] = {
         address="/keys",
         then=ask_before_revoking,
         ready="#confirm",
+        nightly=True,
         shows="WantedKey.name WantedJoinToken.name WantedJoinToken.pool",
     ),
     "notices": Screen(address="/notices", shows="WantedEndpoint.name EndpointChange.name"),
-    "log of notices": Screen(address="/notices/{endpoint}/log", shows="WantedEndpoint.name"),
+    "log of notices": Screen(address="/notices/{endpoint}/log", shows="WantedEndpoint.name", nightly=True),
     "sign-in": Screen(address="/sign-in", signed_in=False),
 }
 """The screens of a server."""
 REPLAYED: Mapping[str, Screen] = {
-    "jobs": Screen(address="/", shows="Scenario.title"),
+    "jobs": Screen(address="/", nightly=True, shows="Scenario.title"),
     "a job": Screen(address="/jobs/{job}", ready="#chart-list canvas", shows="Scenario.title Scenario.gpu"),
 }
 """The screens of a replay."""

@@ -7,10 +7,11 @@ from gangline.service.experiments.tend import tend_experiment
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.browser.conftest import one_cluster as cluster
+from tests.browser.conftest import one_tab as tab
 from tests.service.experiments.at_work import submit
 from tests.service.pictures.many import write_pictures
 
-__all__ = ["cluster"]  # a fixture
+__all__ = ["cluster", "tab"]  # fixtures
 PROMPTS = ("sks dog", "sks dog on the beach")
 
 

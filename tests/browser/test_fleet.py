@@ -6,8 +6,9 @@ from playwright.sync_api import Page, expect
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.browser.conftest import one_cluster as cluster
+from tests.browser.conftest import one_tab as tab
 
-__all__ = ["cluster"]  # a fixture
+__all__ = ["cluster", "tab"]  # fixtures
 
 
 def said(page: Page, cluster: Cluster, what: str) -> None:

@@ -5,7 +5,11 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
+from tests.browser.conftest import one_cluster as cluster
+from tests.browser.conftest import one_tab as tab
 from tests.service.conftest import OPERATOR
+
+__all__ = ["cluster", "tab"]  # fixtures
 
 
 def rows(page: Page) -> list[str]:
@@ -58,7 +62,7 @@ new PerformanceObserver((found) => {
 
 
 def test_filters_are_in_the_address_and_the_way_back_leads_to_them(tab: Tab, cluster: Cluster) -> None:
-    job = cluster.submit("a needle")
+    job = cluster.submit("there again")
     page = tab.open().live().page
     every = len(rows(page))
     page.get_by_label("State").select_option("succeeded")
@@ -154,8 +158,8 @@ def test_a_job_that_is_deleted_leaves_the_open_list(tab: Tab, cluster: Cluster) 
 
 
 def test_jobs_of_a_state_come_and_go_at_their_places(tab: Tab, cluster: Cluster) -> None:
-    jobs = [cluster.submit(f"in order {number}") for number in range(3)]
-    page = tab.open("/?state=paused").live().page
+    jobs = [cluster.submit(f"in order {number}", labels={"in": "order"}) for number in range(3)]
+    page = tab.open("/?state=paused&label=in%3Dorder").live().page
     expect(page.get_by_text("No job is like this")).to_be_visible()
     for job in (jobs[0], jobs[2], jobs[1]):
         cluster.act(job, "pause")

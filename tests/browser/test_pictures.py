@@ -9,9 +9,10 @@ from playwright.sync_api import Page, expect
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.conftest import one_cluster as cluster
+from tests.browser.conftest import one_tab as tab
 from tests.service.pictures.many import write_pictures
 
-__all__ = ["cluster"]  # a fixture
+__all__ = ["cluster", "tab"]  # fixtures
 PROMPTS = ("sks dog on a beach", "sks dog in snow")
 STEPS = (0, 50, 100)
 
@@ -164,8 +165,18 @@ def test_the_step_that_is_chosen_is_marked_and_its_weights_are_kept(tab: Tab, cl
     expect(page.locator('#steps [data-step="100"]')).to_have_attribute("data-winner", "")
     kept = {each["step"]: each["pinned"] for each in cluster.service.ask("GET", f"/v1/jobs/{job}/checkpoints").json()}
     assert kept == {50: False, 100: True}
-    page.get_by_role("button", name="Undo choice").click()
+    undo = page.get_by_role("button", name="Undo choice")
+    assert undo.evaluate(IS_ON_TOP), "what the page says covers no button"
+    undo.click()
     expect(page.locator("#viewer-place")).not_to_contain_text("winner")
+
+
+IS_ON_TOP = """
+(each) => {
+  const { x, y, width, height } = each.getBoundingClientRect();
+  return each.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+}
+"""
 
 
 @pytest.fixture

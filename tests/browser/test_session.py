@@ -133,11 +133,11 @@ def test_a_page_that_cannot_open_its_stream_tries_again(tab: Tab, cluster: Clust
     tab.live()
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [3, *(pytest.param(count, marks=pytest.mark.nightly) for count in (8, 20))])
 def test_a_hidden_tab_closes_its_stream_and_is_up_to_date_when_it_is_seen(
     person: NewPerson, cluster: Cluster, count: int
 ) -> None:
-    """More tabs of one browser than the six connections that it opens to a server."""
+    """Also where there are more tabs of one browser than the six connections that it opens to a server."""
     somebody = person()
     tabs = [somebody.tab() for _ in range(count)]
     for each in tabs:

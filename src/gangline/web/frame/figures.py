@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from gangline.core.display import printable
 from gangline.core.money.cost import CostPart
 from gangline.core.words import duration_words, usd_words
 
@@ -30,7 +31,16 @@ def cost_shown(usd: float, lacks: Sequence[CostPart]) -> str:
 
 
 def span(seconds: float | None) -> str:
-    return "–" if seconds is None else duration_words(max(0.0, seconds))
+    """Return a duration in its two largest units, without a second one that is nothing.
+
+    >>> span(601), span(600), span(7200), span(None)
+    ('10 min 01 s', '10 min', '2 h', '–')
+    """
+    return (
+        "–"
+        if seconds is None
+        else duration_words(max(0.0, seconds)).removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 0 h")
+    )
 
 
 def pace(seconds: float | None) -> str:
@@ -52,6 +62,17 @@ def percent_shown(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
+def share_shown(share: float) -> str:
+    """Return a share of a sum. What is not nothing is not shown as 0%.
+
+    >>> share_shown(0.25), share_shown(0.004), share_shown(0.00085), share_shown(0)
+    ('25%', '0.4%', 'under 0.1%', '0%')
+    """
+    if 0 < share < 0.001:
+        return "under 0.1%"
+    return f"{share:.{1 if 0 < share < 0.01 else 0}%}"
+
+
 def moment_shown(at_ms: int | None) -> Markup:
     """Return a point in time as an element that the browser shows in its reader's zone; in UTC without scripts."""
     if at_ms is None:
@@ -60,6 +81,33 @@ def moment_shown(at_ms: int | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(
         f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z", f"{at:%Y-%m-%d %H:%M} UTC"
     )
+
+
+def prose(text: str) -> Markup:
+    """Return a sentence of the server for the page: what is typed stands in backticks there, and becomes code here.
+
+    >>> str(prose("`gangline jobs ls` lists < all"))
+    '<code>gangline jobs ls</code> lists &lt; all'
+    """
+    parts = str(escape(printable(text))).split("`")
+    if len(parts) % 2 == 0:  # one of them has no other
+        return Markup("`".join(parts))  # noqa: S704
+    return Markup("".join(f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(parts)))  # noqa: S704
+
+
+def sentences(*texts: str) -> str:
+    """Return what is wrong, and what to do about it, as sentences. A name, a setting or a command at the beginning stays as it is written.
+
+    >>> sentences("there is no such job", "`gangline jobs ls` lists them"), sentences("rank: too large", "")
+    ('There is no such job. `gangline jobs ls` lists them.', 'rank: too large.')
+    """
+    return " ".join(_sentence(text.strip()) for text in texts if text.strip())
+
+
+def _sentence(text: str) -> str:
+    first = text.split(maxsplit=1)[0].rstrip(",;")
+    begun = text[0].upper() + text[1:] if first.isalpha() and first.islower() else text
+    return begun if begun[-1] in ".!?…:" else f"{begun}."
 
 
 def ago(at_ms: int | None, now_ms: int) -> Markup:

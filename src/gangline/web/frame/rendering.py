@@ -31,7 +31,9 @@ def _environment() -> Environment:
         "pace": figures.pace,
         "number": figures.number,
         "percent": figures.percent_shown,
+        "share": figures.share_shown,
         "moment": figures.moment_shown,
+        "prose": figures.prose,
         "size": size_words,
         "shown": printable,
         "setting": setting_word,
@@ -41,6 +43,7 @@ def _environment() -> Environment:
         "asset": asset_address,
         "ago": figures.ago,
         "cost": figures.cost_shown,
+        "sentences": figures.sentences,
         "counted": counted,
         "version": VERSION,
     }

@@ -21,7 +21,7 @@ function seen(element) { // with the way down to it, which is not known any more
 function near({ element, name, way }) {
   const alike = (root) => inside(root).find((each) => each.tagName === element.tagName && named(each) === name);
   for (const [depth, { at, id, previous, next }] of way.entries()) {
-    const there = at.isConnected ? at : id && by(id);
+    const there = at.isConnected ? at : by(id || null);
     const beside = [previous, next].filter((each) => each?.isConnected);
     const found = depth
       ? [next, previous].filter((each) => each?.isConnected).map(alike).find(Boolean) ?? (there && (alike(there) ?? (there.matches(SMALL) && inside(there)[0])))
@@ -50,6 +50,7 @@ function look() {
 }
 
 document.addEventListener("focusin", ({ target }) => {
+  if (!(target instanceof Element)) return;
   if (now && now.element !== target) past = [now, ...past.filter((each) => each.element !== target)].slice(0, KEPT);
   now = seen(target);
 });

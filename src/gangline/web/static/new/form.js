@@ -17,7 +17,7 @@ function replan(ms = PLAN_MS) {
 }
 
 function changed() {
-  if (told === "start") told = "typed"; // the next plan says what is still wrong
+  if (toldBy === "start") toldBy = "typed"; // the next plan says what is still wrong
   keep();
   replan();
 }
@@ -51,7 +51,7 @@ function clear() {
   form.querySelectorAll("[aria-invalid]").forEach((each) => each.removeAttribute("aria-invalid"));
   form.querySelectorAll(".setting .wrong").forEach((each) => (each.hidden = true));
   by("problem").hidden = true;
-  told = "";
+  toldBy = "";
 }
 
 // What is wrong with a base that is on the hub is wrong with what names it.
@@ -59,11 +59,11 @@ const fieldFor = (name) => (name === "base" && form.elements.base.value === "hub
 const fieldOf = (name) => form.elements[name] ?? form.elements[name.split(".")[0]];
 const placeOf = (name) => by(`s-${name.replaceAll(".", "-")}-problem`) ?? by(`s-${name.split(".")[0]}-problem`);
 
-let told = ""; // who said what is shown: the plan, or Start
+let toldBy = ""; // who said what is shown: the plan, or Start
 
 function show(problem, { focus = false, by: teller = "start" } = {}) {
   clear();
-  told = teller;
+  toldBy = teller;
   const [, named, rest] = /^([a-z_.]+): (.*)$/s.exec(problem.detail) ?? [];
   const found = problem.problems.length ? problem.problems : named && placeOf(named) ? [{ field: named, message: rest }] : [];
   const elsewhere = [];
@@ -88,9 +88,9 @@ form.addEventListener("htmx:before:response", async (event) => {
   const { ctx } = event.detail, { raw } = ctx.response;
   if (raw.status === 401) return; // page.js asks for the key
   const ofPlan = ctx.sourceElement === plan;
-  if (raw.ok) return void ((ofPlan ? told !== "start" : true) && clear());
+  if (raw.ok) return ofPlan && toldBy === "start" ? undefined : clear();
   event.stopPropagation(); // it is said here
-  if (ofPlan && told === "start") return; // what Start lacks stays until something is typed
+  if (ofPlan && toldBy === "start") return; // what Start lacks stays until something is typed
   show(await readProblem(raw.clone()), { focus: !ofPlan, by: ofPlan ? "plan" : "start" });
 });
 

@@ -219,7 +219,7 @@ class SimRun:
             phase="training",
             step=step,
             steps=self._steps,
-            loss=0.1 if step > self._from_step else None,
+            loss=1 / step if step > self._from_step else None,
             seconds_per_step=self._pace if measured else None,
             save_s=self._held_up_s,
         )

@@ -63,14 +63,12 @@ def percent_shown(share: float | None) -> str:
 
 
 def share_shown(share: float) -> str:
-    """Return a share of a sum. What is not nothing is not shown as 0%.
+    """Return a share of a sum. What is not nothing is not shown as nothing.
 
     >>> share_shown(0.25), share_shown(0.004), share_shown(0.00085), share_shown(0)
-    ('25%', '0.4%', 'under 0.1%', '0%')
+    ('25.0%', '0.4%', 'under 0.1%', '0.0%')
     """
-    if 0 < share < 0.001:
-        return "under 0.1%"
-    return f"{share:.{1 if 0 < share < 0.01 else 0}%}"
+    return "under 0.1%" if 0 < share < 0.001 else f"{share:.1%}"
 
 
 def moment_shown(at_ms: int | None) -> Markup:
@@ -83,22 +81,24 @@ def moment_shown(at_ms: int | None) -> Markup:
     )
 
 
-def prose(text: str) -> Markup:
-    """Return a sentence of the server for the page: what is typed stands in backticks there, and becomes code here.
+def coded(text: str) -> Markup:
+    """Return a sentence whose commands and names, between backticks, are marked as code.
 
-    >>> str(prose("`gangline jobs ls` lists < all"))
-    '<code>gangline jobs ls</code> lists &lt; all'
+    >>> coded("raise `nodes_max` of <it>")
+    Markup('raise <code>nodes_max</code> of &lt;it&gt;')
     """
-    parts = str(escape(printable(text))).split("`")
-    if len(parts) % 2 == 0:  # one of them has no other
-        return Markup("`".join(parts))  # noqa: S704
-    return Markup("".join(f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(parts)))  # noqa: S704
+    pieces = printable(text).split("`")
+    if len(pieces) % 2 == 0:  # a backtick that nothing closes
+        return escape(printable(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else piece for at, piece in enumerate(pieces)
+    )
 
 
-def sentences(*texts: str) -> str:
+def as_sentences(*texts: str) -> str:
     """Return what is wrong, and what to do about it, as sentences. A name, a setting or a command at the beginning stays as it is written.
 
-    >>> sentences("there is no such job", "`gangline jobs ls` lists them"), sentences("rank: too large", "")
+    >>> as_sentences("there is no such job", "`gangline jobs ls` lists them"), as_sentences("rank: too large", "")
     ('There is no such job. `gangline jobs ls` lists them.', 'rank: too large.')
     """
     return " ".join(_sentence(text.strip()) for text in texts if text.strip())

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from gangline.core.display import printable
 from gangline.core.experiments.grid import setting_word
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
@@ -33,7 +34,7 @@ def _environment() -> Environment:
         "percent": figures.percent_shown,
         "share": figures.share_shown,
         "moment": figures.moment_shown,
-        "prose": figures.prose,
+        "coded": figures.coded,
         "size": size_words,
         "shown": printable,
         "setting": setting_word,
@@ -43,8 +44,9 @@ def _environment() -> Environment:
         "asset": asset_address,
         "ago": figures.ago,
         "cost": figures.cost_shown,
-        "sentences": figures.sentences,
+        "sentences": figures.as_sentences,
         "counted": counted,
+        "MEASURES": MEASURES,
         "version": VERSION,
     }
     return made

@@ -126,12 +126,12 @@ def test_several_jobs_are_selected_with_shift_and_canceled_after_a_question(tab:
     page.locator(f"#{jobs[1]} input[name=job]").click(modifiers=["Shift"])
     expect(page.locator("#bulk [data-count]")).to_have_text("3")
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_role("button", name="No", exact=True)).to_be_focused()
+    expect(page.get_by_role("button", name="Keep them")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.locator("dialog#confirm")).to_be_hidden()
     assert cluster.service.state(jobs[2]) == "queued"
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Yes").click()
+    page.get_by_role("button", name="Cancel 3 jobs").click()
     expect(page.locator("#toasts")).to_contain_text("3 jobs canceled")
     for job in jobs[1:]:
         expect(page.locator(f"#{job}")).to_have_attribute("data-state", "canceled")

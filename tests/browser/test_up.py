@@ -108,7 +108,7 @@ def test_a_budget_that_is_exceeded_is_said_with_what_helps_and_raised(person: Ne
     page.goto(watched)
     expect(page.locator("#job-head .verdict")).not_to_contain_text("budget", timeout=TRAINS_MS)
     page.get_by_role("button", name="Cancel", exact=True).click()
-    page.get_by_role("button", name="Yes").click()
+    page.get_by_role("button", name="Cancel the job").click()
     expect(page.locator("#job-head .state")).to_have_text("canceled")
 
 
@@ -148,7 +148,7 @@ def test_a_job_is_submitted_watched_and_canceled_with_the_keyboard_alone(person:
     expect(figure(page, "Step")).to_have_text(re.compile(r"[1-9]\d*/100000"), timeout=TRAINS_MS)
     tab_to(page, page.get_by_role("button", name="Cancel", exact=True))
     press("Enter")
-    tab_to(page, page.get_by_role("button", name="Yes"))
+    tab_to(page, page.get_by_role("button", name="Cancel the job"))
     press("Enter")
     expect(page.locator("#job-head .state")).to_have_text("canceled")
 

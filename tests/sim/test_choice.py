@@ -10,8 +10,8 @@ from gangline.sim.choice.sweep import FACTORS, OURS, alone, choices, interrupted
 from gangline.sim.scenario import Scenario, load_scenario
 
 HIGH, MEDIUM, LOW, BATCH = (
-    f"default: RTX 4090 24 GB at {price} ({name})"
-    for price, name in ((300_000, "high"), (260_000, "medium"), (220_000, "low"), (180_000, "batch"))
+    f"default: RTX 4090 24 GB at ${price}/h ({name})"
+    for price, name in ((0.3, "high"), (0.26, "medium"), (0.22, "low"), (0.18, "batch"))
 )
 
 

@@ -113,7 +113,7 @@ def test_one_more_pool_changes_no_machine_of_the_others() -> None:
 def test_a_machine_costs_and_is_lost_as_the_priority_says_at_which_it_is_rented() -> None:
     simulation = played(PRIORITIES)
     assert succeeded(simulation) == 8
-    assert set(column(simulation, "SELECT offer FROM node")) == {"RTX 4090 24 GB at 180000 (batch)"}
+    assert set(column(simulation, "SELECT offer FROM node")) == {"RTX 4090 24 GB at $0.18/h (batch)"}
     assert set(column(simulation, "SELECT price_micro_usd_per_hour FROM node")) == {180_000}
     assert simulation.faults.struck["node killed"] > 0
 
@@ -122,8 +122,8 @@ def test_the_priorities_of_a_machine_share_it() -> None:
     both = played(PRIORITIES.replace('offers = ["*batch*"]', ""))
     [provider] = both.cloud.providers
     assert [offer.id for offer in provider.offers()] == [
-        "RTX 4090 24 GB at 300000 (high)",
-        "RTX 4090 24 GB at 180000 (batch)",
+        "RTX 4090 24 GB at $0.3/h (high)",
+        "RTX 4090 24 GB at $0.18/h (batch)",
     ]
     assert sum(machine.priorities != () for machine in both.cloud.machines) == 6
     high = played(PRIORITIES.replace("*batch*", "*high*"))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gangline.ports.tracker import Tracker
     from gangline.service.deployment import Deployment
     from gangline.service.renting import Renting
+    from gangline.web.new.tiny import TinyBase
 
 NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
 
@@ -76,7 +77,14 @@ def run_server(
             app = make_app(
                 deployment, served, settings.limits, package=InstalledPackage(home / "wheels"), url=of.url.rstrip("/")
             )
-            add_page(app, deployment, settings.limits, over_http=of.page_over_http, presets=bundled_presets())
+            add_page(
+                app,
+                deployment,
+                settings.limits,
+                over_http=of.page_over_http,
+                presets=bundled_presets(),
+                tiny=_tiny_base(),
+            )
             serve(
                 app,
                 deployment,
@@ -84,6 +92,14 @@ def run_server(
                 ready=lambda: ready(access, access.url + _sign_in_path(deployment, access)),
                 stopping=near.stop_all,
             )
+
+
+def _tiny_base() -> "TinyBase":
+    from gangline.adapters.package import bundled
+    from gangline.web.new.tiny import NAME, TinyBase
+
+    recipe = bundled("recipes", "tiny_subject.toml").read_text()
+    return TinyBase(folder=bundled("assets", NAME), licence="apache-2.0", recipe=recipe)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from gangline.web.jobs import routes as job_list
 from gangline.web.keys import routes as keys
 from gangline.web.live.hub import LiveHub
 from gangline.web.new import routes as new_job
+from gangline.web.new.tiny import TinyBase
 from gangline.web.notices import routes as notices
 from gangline.web.pictures import routes as pictures
 from gangline.web.queue import routes as queue
@@ -51,15 +52,17 @@ def add_page(
     over_http: bool = False,
     replay: str = "",
     presets: Mapping[str, Preset] = NO_PRESETS,
+    tiny: TinyBase | None = None,
 ) -> None:
     """Add the routes of the page. `over_http` allows signing in over plain http from other machines; `replay` names the simulated scenario
-    that this server shows; `presets` are those that the form of a new job offers."""
+    that this server shows; `presets` are those that the form of a new job offers, and `tiny` is the base that it offers to add."""
     if not replay:  # which stands still
         app.state.hub = LiveHub(deployment, limits)
         app.state.streams.append(app.state.hub)
     app.state.page_over_http = over_http
     app.state.replay = replay
     app.state.presets = presets
+    app.state.tiny = tiny
     app.state.buckets = _buckets(deployment)
     for router in ROUTERS:
         app.include_router(router)

@@ -9,9 +9,12 @@ import pytest
 
 from gangline.api.sessions.cookie import CSRF_HEADER, csrf_token
 from gangline.core.server.limits import Limits
+from gangline.web.new.tiny import TinyBase
 from gangline.web.page import add_page
+from tests.conftest import BASE
 from tests.service.conftest import OPERATOR, Service
 
+TINY = TinyBase(folder=BASE, licence="apache-2.0", recipe="resolution = 64\n")
 HTML = {"Accept": "text/html,application/xhtml+xml"}
 
 
@@ -49,7 +52,7 @@ class Browser:
 
 @pytest.fixture
 def page(service: Service) -> Service:
-    add_page(service.app, service.deployment, Limits(), over_http=True)
+    add_page(service.app, service.deployment, Limits(), over_http=True, tiny=TINY)
     return service
 
 

@@ -38,7 +38,7 @@ def test_the_sums_are_those_of_the_api(page: Service, spent: str, signed_in: Cal
     browser = signed_in("viewer")
     for by in ("day", "pool", "job", "cause", "node"):
         html = browser.get(f"/cost?by={by}").text
-        assert "$2.2500" in html and "$2.0000" in html and "$0.2500" in html and "11%" in html
+        assert "$2.2500" in html and "$2.0000" in html and "$0.2500" in html and "11.1%" in html
     assert f"/jobs/{spent}" in browser.get("/cost?by=job").text
     assert "interruptions cost" in html
 

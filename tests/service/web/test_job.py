@@ -182,6 +182,7 @@ def test_an_extension_is_shown_before_it_is_submitted(page: Service, signed_in: 
     job, browser = ended(page, 90, schedule="cosine"), signed_in("member")
     shown = browser.part(f"/jobs/{job}/extension?steps=150&schedule=keep")
     assert "continues from step 90" in shown.text and "stays what it was at the last" in shown.text
+    assert "How long its steps take is not known" in shown.text or "About <b>" in shown.text
     made = moved(browser, f"/jobs/{job}/extend", steps="150", schedule="keep")
     assert view(page, made).summary.steps == 150
     wrong = browser.post(f"/jobs/{job}/extend", steps="many", schedule="keep")

@@ -1,6 +1,7 @@
 """Keys, join tokens, secrets and endpoints on the page: made, shown once, and revoked."""
 
 from collections.abc import Callable
+from html import unescape
 
 from tests.service.conftest import Service
 from tests.service.web.conftest import Browser
@@ -20,6 +21,29 @@ def test_a_key_is_shown_once_and_works_until_it_is_revoked(page: Service, signed
     browser.post(f"/keys/{id}/revoke")
     assert page.ask("GET", "/v1/jobs", secret).status_code == 401
     assert browser.post("/keys", name="more", role="operator").status_code == 403
+
+
+def test_an_operator_who_looks_at_one_project_sees_the_keys_of_operators_too(
+    page: Service, signed_in: Callable[[str], Browser]
+) -> None:
+    operator = signed_in("operator")
+    operator.post("/session/project", project="default")
+    shown = unescape(operator.get("/keys").text)
+    assert "Keys of default, and operators'" in shown and 'class="label">yours' in shown
+    assert "No other operator's key is valid" in shown
+    made = operator.post("/keys", name="second", role="operator")
+    assert "No other operator's key is valid" not in made.text
+    id = next(key["id"] for key in page.ask("GET", "/v1/keys").json() if key["name"] == "second")
+    assert "revoked" in operator.post(f"/keys/{id}/revoke").text
+
+
+def test_who_revokes_the_key_of_the_session_is_signed_out(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    browser = signed_in("admin")
+    own = next(key["id"] for key in page.ask("GET", "/v1/keys").json() if key["role"] == "admin")
+    assert "the key that you are signed in with" in browser.get("/keys").text
+    answer = browser.post(f"/keys/{own}/revoke")
+    assert answer.headers["HX-Redirect"] == "/sign-in" and "revoked" in answer.headers["HX-Trigger"]
+    assert browser.get("/keys").status_code == 303
 
 
 def test_a_wrong_field_is_named_and_nothing_is_made(page: Service, signed_in: Callable[[str], Browser]) -> None:
@@ -46,7 +70,7 @@ def test_join_tokens_are_for_operators_and_secrets_for_members(
 def test_an_endpoint_is_added_changed_disabled_and_removed(page: Service, signed_in: Callable[[str], Browser]) -> None:
     browser = signed_in("member")
     made = browser.post("/notices", channel="webhook", address="https://hooks.example/x", name="<script>a&b")
-    assert made.status_code == 200 and 'id="new-secret"' in made.text
+    assert made.status_code == 200 and 'id="new-secret"' in made.text and "is added" in made.headers["HX-Trigger"]
     assert "&lt;script&gt;a&amp;b" in made.text and "<script>a" not in made.text
     id = page.ask("GET", "/v1/notices/endpoints").json()[0]["id"]
     browser.post(f"/notices/{id}/change", kind=["failed", "succeeded"], quiet="22:00-07:00 Europe/Berlin", minutes="5")

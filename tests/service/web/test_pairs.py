@@ -10,7 +10,7 @@ from gangline.web.frame.routes import LIKE
 from gangline.web.page import ROUTERS, add_page
 from tests.service.access.test_who_may_ask import ROUTES, House
 from tests.service.conftest import Service
-from tests.service.web.conftest import Browser
+from tests.service.web.conftest import TINY, Browser
 
 OPEN = {"GET /assets/{digest}/{path:path}", "GET /sign-in", "POST /sign-in"}
 """What anybody may ask, to sign in."""
@@ -65,7 +65,7 @@ def allowed(status: int) -> str:
 
 @pytest.mark.parametrize("name", [*PAIRED, *OWN])
 def test_each_caller_is_let_in_where_the_api_lets_them_in(service: Service, name: str) -> None:
-    add_page(service.app, service.deployment, Limits(), over_http=True)
+    add_page(service.app, service.deployment, Limits(), over_http=True, tiny=TINY)
     service.app.state.hub.close()  # streams that are allowed end at once
     house = House(service)
     job, attempt = house.ids["job"], house.ids["attempt"]

@@ -37,7 +37,7 @@ def offers_for(machine: MachineModel) -> Iterator[tuple[Offer, Priority | None]]
 
 def _offer(machine: MachineModel, priority: Priority | None) -> Offer:
     count = f"{machine.slots} × " if machine.slots > 1 else ""
-    at = f"{machine.price_micro_usd_per_hour}{f' ({priority.name})' if priority else ''}"
+    at = f"${machine.price_micro_usd_per_hour / 1e6:g}/h{f' ({priority.name})' if priority else ''}"
     return Offer(
         id=f"{count}{machine.gpu} {machine.gpu_memory_gb:g} GB at {at}",
         gpu=machine.gpu,

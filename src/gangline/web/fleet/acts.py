@@ -54,10 +54,10 @@ def _release(deployment: Deployment, node: str, now_ms: int, _: SentForm) -> Non
 
 
 ACTIONS: dict[str, tuple[Callable[..., None], str]] = {
-    "drain": (_drain, "getting no more work"),
-    "stop": (_drain_now, "saving and handing back their jobs"),
-    "quarantine": (_quarantine, "in quarantine"),
-    "release": (_release, "working again"),
+    "drain": (_drain, "{} will get no more work"),
+    "stop": (_drain_now, "the jobs of {} are saved and handed back"),
+    "quarantine": (_quarantine, "{} put in quarantine"),
+    "release": (_release, "{} released"),
 }
 """What is done to nodes, each by the use case of the API, and how it is said."""
 
@@ -81,7 +81,8 @@ def act_on_nodes(deployment: ThisDeployment, now: Now, _: Operator, sent: SentFi
     if len(refused) == len(nodes):
         raise refused[0]
     why = f"; {counted(len(refused), 'node')} not: {refused[0]}" if refused else ""
-    return toast(f"{counted(len(nodes) - len(refused), 'node')}: {done}{why}")
+    said = done.format(counted(len(nodes) - len(refused), "node"))
+    return toast(f"{said[0].upper()}{said[1:]}{why}")
 
 
 @router.post("/fleet/pools/{pool}/pause", **like("POST /v1/pools/{pool}/pause"))

@@ -31,7 +31,16 @@ def cost_shown(usd: float, lacks: Sequence[CostPart]) -> str:
 
 
 def span(seconds: float | None) -> str:
-    return "–" if seconds is None else duration_words(max(0.0, seconds))
+    """Return a duration in its two largest units, without a second one that is nothing.
+
+    >>> span(601), span(600), span(7200), span(None)
+    ('10 min 01 s', '10 min', '2 h', '–')
+    """
+    return (
+        "–"
+        if seconds is None
+        else duration_words(max(0.0, seconds)).removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 0 h")
+    )
 
 
 def pace(seconds: float | None) -> str:
@@ -51,6 +60,15 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def percent_shown(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
+
+
+def share_shown(share: float) -> str:
+    """Return a share of a sum. What is not nothing is not shown as nothing.
+
+    >>> share_shown(0.25), share_shown(0.004), share_shown(0.00085), share_shown(0)
+    ('25.0%', '0.4%', 'under 0.1%', '0.0%')
+    """
+    return "under 0.1%" if 0 < share < 0.001 else f"{share:.1%}"
 
 
 def moment_shown(at_ms: int | None) -> Markup:
@@ -75,6 +93,21 @@ def coded(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if at % 2 else piece for at, piece in enumerate(pieces)
     )
+
+
+def as_sentences(*texts: str) -> str:
+    """Return what is wrong, and what to do about it, as sentences. A name, a setting or a command at the beginning stays as it is written.
+
+    >>> as_sentences("there is no such job", "`gangline jobs ls` lists them"), as_sentences("rank: too large", "")
+    ('There is no such job. `gangline jobs ls` lists them.', 'rank: too large.')
+    """
+    return " ".join(_sentence(text.strip()) for text in texts if text.strip())
+
+
+def _sentence(text: str) -> str:
+    first = text.split(maxsplit=1)[0].rstrip(",;")
+    begun = text[0].upper() + text[1:] if first.isalpha() and first.islower() else text
+    return begun if begun[-1] in ".!?…:" else f"{begun}."
 
 
 def ago(at_ms: int | None, now_ms: int) -> Markup:

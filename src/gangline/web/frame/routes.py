@@ -6,7 +6,7 @@ beside what is there, so that nothing typed is lost.
 
 import json
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ClassVar
 
 from fastapi import APIRouter, Request, Response
@@ -99,14 +99,37 @@ def part(name: str, /, **values: Any) -> HTMLResponse:
     return HTMLResponse(filled_template(name, **values))
 
 
-def moved_to(address: str) -> Response:
-    """Return the answer to a form of the page that sends the browser to another screen."""
-    return Response(status_code=204, headers={"HX-Redirect": address})
+def moved_to(address: str, text: str = "") -> Response:
+    """Return the answer to a form of the page that sends the browser to another screen, which says this text for a while."""
+    told = {"HX-Trigger": _event("told-there", {"text": text})} if text else {}
+    return Response(status_code=204, headers={"HX-Redirect": address, **told})
 
 
-def toast(text: str) -> Response:
-    """Return the answer to something that was done: the page says so for a while. What changed comes with its stream."""
-    return Response(status_code=204, headers={"HX-Trigger": json.dumps({"toast": {"text": text}})})
+def toast(text: str, *, bad: bool = False) -> Response:
+    """Return the answer to something that was done: the page says so for a while. What changed comes with its stream.
+
+    A `bad` one has not come about as it was wished, and stays until somebody closes it.
+    """
+    return _triggers("toast", {"text": text, "bad": bad})
+
+
+def to_be_continued(text: str, address: str, fields: Mapping[str, str]) -> Response:
+    """Return the answer to something of which a part was done: the page says so, and posts these fields to do the next part."""
+    return _triggers("unfinished", {"text": text, "address": address, "fields": dict(fields)})
+
+
+def said_with(answer: Response, text: str) -> Response:
+    """Return a part of a page with a message that the page says for a while."""
+    answer.headers["HX-Trigger"] = _event("toast", {"text": text})
+    return answer
+
+
+def _triggers(name: str, detail: Mapping[str, Any]) -> Response:
+    return Response(status_code=204, headers={"HX-Trigger": _event(name, detail)})
+
+
+def _event(name: str, detail: Mapping[str, Any]) -> str:
+    return json.dumps({name: detail})
 
 
 def wants_part(request: Request) -> bool:

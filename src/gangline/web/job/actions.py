@@ -9,6 +9,7 @@ from fastapi import Response
 from gangline.api.retention.routes import CheckpointStep
 from gangline.api.user_routes import LabelChanges, StepsInAll, WantedClone
 from gangline.api.who import NUMBER_MAX, Member, MemberOf, Now, ThisDeployment, ViewerOf
+from gangline.core.display import printable
 from gangline.core.parsing import parse_as
 from gangline.core.runs.extension import ExtensionSchedule
 from gangline.core.specs.changes import parse_changes_of
@@ -80,11 +81,16 @@ def submit_retry(
 
 @router.get("/jobs/{job}/extension", **like("GET /v1/jobs/{ended}/extension"))
 def preview_extension(
-    deployment: ThisDeployment, project: ViewerOf, job: str, steps: StepsInAll, schedule: ExtensionSchedule = "stretch"
+    deployment: ThisDeployment,
+    now: Now,
+    project: ViewerOf,
+    job: str,
+    steps: StepsInAll,
+    schedule: ExtensionSchedule = "stretch",
 ) -> Response:
-    """Show what extending the job would do."""
+    """Show what extending the job would do, with the time and the price of its steps by those that it has taken."""
     found = extension.what_extends(deployment, query.owned(deployment, project, job), steps, schedule)
-    return part("job/extension.html", found=found)
+    return part("job/extension.html", found=found, job=query.job(deployment, project, job, now).summary)
 
 
 @router.post("/jobs/{job}/extend", **like("POST /v1/jobs/{ended}/extend"))
@@ -124,15 +130,16 @@ def submit_clone(
 def preview_removal(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) -> Response:
     """Show what would be deleted with the job."""
     found = removal.what_goes(deployment, query.owned(deployment, project, job), now)
-    return part("job/removal.html", found=found)
+    winner = next(iter(deployment.store.load("winner", job=job)), None)
+    return part("job/removal.html", found=found, winner=winner)
 
 
 @router.post("/jobs/{job}/delete", **like("DELETE /v1/jobs/{job}"))
 def submit_removal(deployment: ThisDeployment, now: Now, project: MemberOf, job: str) -> Response:
     """Delete the job, and go back to the list."""
-    query.owned(deployment, project, job)
+    found = query.owned(deployment, project, job)
     removal.remove(deployment, job, now)
-    return moved_to("/")
+    return moved_to("/", f"{printable(found['name'] or job)} is deleted.")
 
 
 def _labels(text: str) -> dict[str, str]:

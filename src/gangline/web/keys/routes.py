@@ -11,7 +11,7 @@ from gangline.core.parsing import parse_as
 from gangline.service.access import access, secrets
 from gangline.service.deployment import Deployment
 from gangline.web.frame.forms import SentFields, SentForm
-from gangline.web.frame.routes import like, page_router, part, screen
+from gangline.web.frame.routes import like, moved_to, page_router, part, screen
 from gangline.web.frame.visitor import Looking, Visit
 
 router = page_router()
@@ -46,7 +46,9 @@ def add_key_on_page(
 
 @router.post("/keys/{key}/revoke", **like("DELETE /v1/keys/{key}"))
 def revoke_key_on_page(deployment: ThisDeployment, now: Now, reach: AdminReach, look: Looking, key: str) -> Response:
-    access.revoke_user_key(deployment, reach, key, now)
+    access.revoke_user_key(deployment, None if look.sees("operator") else reach, key, now)
+    if key == look.identity.id:
+        return moved_to("/sign-in", "Your key is revoked, and you are signed out.")
     return part("keys/keys.html", look=look, **_found(deployment, look, reach), made=None, server="")
 
 
@@ -93,8 +95,14 @@ def remove_secret_on_page(deployment: ThisDeployment, project: MemberOf, look: L
 
 
 def _found(deployment: Deployment, look: Visit, reach: str | None) -> dict[str, Any]:
+    found = access.keys(deployment, reach, look.now_ms)
+    every = access.keys(deployment, None, look.now_ms) if look.sees("operator") else []
+    operators = [key for key in every if key.role == "operator"]
+    if reach is not None:
+        found = [*found, *operators]
     return {
-        "keys": sorted(access.keys(deployment, reach, look.now_ms), key=lambda key: key.standing != "valid"),
+        "keys": sorted(found, key=lambda key: key.standing != "valid"),
+        "alone": sum(key.standing == "valid" for key in operators) == 1,
         "roles": [role for role in KEY_ROLES if permits(look.role, role)],
         "secrets": secrets.secrets_of(deployment, look.project),
         "tokens": access.join_tokens(deployment, look.now_ms) if look.sees("operator") else (),

@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 from gangline.api.answers.repeats import Repeat
 from gangline.api.who import Member, MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.datasets.names import parse_dataset_reference
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, NotFound
 from gangline.core.experiments.grid import with_combination
 from gangline.core.files import STAND_IN
 from gangline.core.job import JobState
@@ -33,12 +33,18 @@ from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, screen
 from gangline.web.frame.visitor import Looking
 from gangline.web.new.asked import HUB, KIND, AskedJob, hidden_json, read_asked
+from gangline.web.new.tiny import NAME, add_tiny_base, tiny_of, with_prompt
 from gangline.web.new.values import FilledForm, form_of_job, form_of_recipe, foundation_of_job, lora_of_job
 
 router = page_router()
 SHOWN_MAX = 10_000
 """The most photos that a plan counts before they are uploaded."""
 STEP_MAX = 10_000_000
+ON_HUB = {
+    "stabilityai/stable-diffusion-xl-base-1.0": "Stable Diffusion XL",
+    "stable-diffusion-v1-5/stable-diffusion-v1-5": "Stable Diffusion 1.5",
+}
+"""Bases that most people mean, as their repositories on the hub, and what people call them."""
 ID_MAX = 100
 WROTE: tuple[tuple[JobState, ...], ...] = (("succeeded",), ("running", "queued", "paused"))
 """Jobs of captions whose model another one can have: one that is known to write comes first."""
@@ -103,6 +109,20 @@ def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, s
     filled = replace(form_of_recipe(form_of_settings(KIND), sent.text("recipe")), job=sent.text("from"))
     bases = bases_of(deployment, project)
     return part("new/settings.html", **_settings(request, filled, bases, filled.base or _chosen(sent)))
+
+
+@router.post("/new/tiny", **like("POST /v1/bases"))
+def add_tiny_on_page(
+    request: Request, deployment: ThisDeployment, now: Now, project: MemberOf, sent: SentFields
+) -> Response:
+    """Add the tiny base that comes with Gangline, and show the form with the settings that suit it."""
+    tiny = tiny_of(request)
+    if tiny is None:
+        raise NotFound("no base comes with this server", hint="`gangline bases add` adds one")
+    added = add_tiny_base(deployment, project, tiny, now)
+    filled = with_prompt(form_of_recipe(form_of_settings(KIND), tiny.recipe), sent.text("prompt"))
+    settings = _settings(request, filled, bases_of(deployment, project), added.name)
+    return part("new/settings.html", **settings)
 
 
 @router.post("/new", **like("POST /v1/jobs", "POST /v1/experiments"))
@@ -183,7 +203,8 @@ def _refuse_incomplete(spec: Mapping[str, Any]) -> None:
 
 def _settings(request: Request, filled: FilledForm, bases: Sequence[BaseView], base: str) -> dict[str, Any]:
     """Return what the fields of the form are made of. A `base` that the project has no name for is one on the hub."""
-    known = not base or base in [each.name for each in bases]
+    names = [each.name for each in bases]
+    known = not base or base in names or base in ON_HUB
     return {
         "form": form_of_settings(KIND),
         "filled": filled,
@@ -191,6 +212,8 @@ def _settings(request: Request, filled: FilledForm, bases: Sequence[BaseView], b
         "bases": bases,
         "base": base if known else HUB,
         "hub": "" if known or base == HUB else base,
+        "on_hub": ON_HUB,
+        "tiny": tiny_of(request) is not None and NAME not in names,
     }
 
 
@@ -204,8 +227,8 @@ def _writer(deployment: Deployment, project: str, now_ms: int) -> str:
 
 
 def _first(bases: Sequence[BaseView]) -> str:
-    """Return the first base that is ready, by name; without one, that it is named by its repository on the hub."""
-    return next((base.name for base in bases if base.state == "ready"), HUB)
+    """Return the first base that is ready, by name; "" without one."""
+    return next((base.name for base in bases if base.state == "ready"), "")
 
 
 def _chosen(sent: SentForm) -> str:

@@ -9,6 +9,7 @@ from gangline.api.notices.notice_routes import EndpointChange, WantedEndpoint, W
 from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.who import NUMBER_MAX, MemberLater, MemberOf, MemberOfLater, Now, ThisDeployment, ViewerOf
 from gangline.core.notices.kinds import NOTICES
+from gangline.core.notices.pacing import INTERVAL_S
 from gangline.core.notices.views import NewEndpoint, NoticeChannel
 from gangline.core.parsing import parse_as
 from gangline.core.words import counted
@@ -16,7 +17,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.notices import endpoints, log
 from gangline.service.notices.send import refuse_address, send_notice
 from gangline.web.frame.forms import SentFields, SentForm
-from gangline.web.frame.routes import like, page_router, part, screen, toast
+from gangline.web.frame.routes import like, page_router, part, said_with, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater, Visit
 
 router = page_router()
@@ -27,7 +28,9 @@ KINDS = {kind: meaning.says for kind, meaning in NOTICES.items()}
 @router.get("/notices", **like("GET /v1/notices/endpoints"))
 def show_endpoints(deployment: ThisDeployment, project: ViewerOf, look: Looking) -> Response:
     """Show the endpoints of the project, without their addresses."""
-    return screen(look, "notices/screen.html", **_found(deployment, project, look), channels=CHANNELS)
+    return screen(
+        look, "notices/screen.html", **_found(deployment, project, look), channels=CHANNELS, interval_s=INTERVAL_S
+    )
 
 
 @router.post("/notices", **like("POST /v1/notices/endpoints"))
@@ -43,7 +46,11 @@ async def add_endpoint_on_page(
 
     def make() -> Response:
         made = endpoints.make_endpoint(deployment, owner, wish, who, deployment.store.now_ms(), None)
-        return _part(deployment, owner, seen, made)
+        found = made.endpoint
+        text = (
+            f"{found.name} is added: it hears of {counted(len(found.kinds), 'kind')} of news. Send it a test message."
+        )
+        return said_with(_part(deployment, owner, seen, made), text)
 
     return await USERS.run(make)
 
@@ -63,7 +70,7 @@ def change_endpoint_on_page(
 @router.post("/notices/{endpoint}/remove", **like("DELETE /v1/notices/endpoints/{endpoint}"))
 def remove_endpoint_on_page(deployment: ThisDeployment, project: MemberOf, look: Looking, endpoint: str) -> Response:
     endpoints.drop_endpoint(deployment, project, endpoint)
-    return _part(deployment, project, look)
+    return said_with(_part(deployment, project, look), "The endpoint is removed.")
 
 
 @router.post("/notices/{endpoint}/rotate", **like("POST /v1/notices/endpoints/{endpoint}/rotate"))
@@ -84,7 +91,9 @@ async def test_endpoint_on_page(
     tests: NoticeTests = request.app.state.notice_tests
     with tests.one(trial.project, trial.endpoint, now_ms=trial.now_ms, interval_s=trial.interval_s):
         answer = await send_notice(deployment, trial.outgoing)
-    return toast("The test message arrived." if answer.outcome == "delivered" else f"Not delivered: {answer.because}")
+    if answer.outcome == "delivered":
+        return toast("The test message arrived.")
+    return toast(f"The test message did not arrive: {answer.because}", bad=True)
 
 
 @router.get("/notices/{endpoint}/log", **like("GET /v1/notices/endpoints/{endpoint}/log"))

@@ -12,7 +12,7 @@ from gangline.core.words import counted
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.placing.groups import QueueGroupState, jobs_of_group
 from gangline.web.frame.forms import SentFields
-from gangline.web.frame.routes import like, page_router, screen, toast
+from gangline.web.frame.routes import like, page_router, screen, to_be_continued, toast
 from gangline.web.frame.scope import Scope, ScopeLater
 from gangline.web.frame.visitor import Looking, LookingLater, Visit
 from gangline.web.live.following import Following
@@ -21,8 +21,8 @@ from gangline.web.queue.helps import help_step
 
 router = page_router()
 ACTED_MAX = 5000
-ACTED_S = 3.0
-"""How long jobs of a group are acted on before the answer: a thread that all users share does it."""
+ACTED_S = 1.5
+"""How long jobs of a group are acted on before the answer, as a thread that all users share does it: the page then asks for the others."""
 ACTIONS: dict[str, tuple[QueueGroupState, Callable[..., Any], str]] = {
     "pause": ("queued", steer.pause, "paused"),
     "resume": ("paused", steer.resume, "waiting again"),
@@ -54,11 +54,14 @@ async def follow_queue(following: Following, look: LookingLater, scope: ScopeLat
 def act_on_group(
     deployment: ThisDeployment, now: Now, reach: MemberReach, member: Member, sent: SentFields
 ) -> Response:
-    """Do one thing to all jobs of the group of a job. What one of them refuses is said, and the others are done."""
-    job = sent.text("job")
-    if sent.text("action") not in ACTIONS:
+    """Do one thing to all jobs of the group of a job. What one of them refuses is said, and the others are done.
+
+    Of a large group, an answer has done some: it says how many, and the page asks for the others with that number, `before`.
+    """
+    job, action, before = sent.text("job"), sent.text("action"), round(sent.number("before") or 0)
+    if action not in ACTIONS or not 0 <= before <= NUMBER_MAX:
         raise BadInput("something must be done to the jobs", hint="load the page again")
-    state, act, done = ACTIONS[sent.text("action")]
+    state, act, done = ACTIONS[action]
     _check_reach(deployment, job, reach)
     jobs = jobs_of_group(deployment, job, state, now, ACTED_MAX)
     acted, refused = 0, list[GanglineError]()
@@ -70,9 +73,13 @@ def act_on_group(
             refused.append(error)
         if deployment.store.now_ms() - now > ACTED_S * 1000:
             break
-    more = "; press again for the others" if acted < len(jobs) or len(jobs) == ACTED_MAX else ""
+    so_far = before + acted - len(refused)
+    if len(refused) < acted and (acted < len(jobs) or len(jobs) == ACTED_MAX):
+        whole = f"{so_far + len(jobs) - acted:,}{' or more' if len(jobs) == ACTED_MAX else ''}"
+        fields = {"job": job, "action": action, "before": str(so_far)}
+        return to_be_continued(f"{so_far:,} of {whole} jobs {done}. Keep this page open.", "/queue/actions", fields)
     why = f"; {counted(len(refused), 'job')} not: {refused[0]}" if refused else ""
-    return toast(f"{counted(acted - len(refused), 'job')} {done}{why}{more}")
+    return toast(f"{counted(so_far, 'job')} {done}{why}")
 
 
 def _check_reach(deployment: ThisDeployment, job: str, reach: str | None) -> None:

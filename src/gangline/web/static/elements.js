@@ -7,6 +7,17 @@ export function make(tag, properties = {}, ...children) {
   return made;
 }
 
+// What the server says, and what to do about it, as sentences. A name, a setting or a command at the beginning stays as it is written.
+export function sentences(...texts) {
+  const ended = (text) => (/[.!?…:]$/.test(text) ? text : `${text}.`);
+  const begun = (text) => (/^\p{Ll}+[\s,;]/u.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+  return texts.map((text) => (text ?? "").trim()).filter(Boolean).map((text) => ended(begun(text))).join(" ");
+}
+
+export function marked(text) { // what is typed stands in backticks
+  return text.split(/(`[^`]+`)/).map((part) => (part.length > 2 && part[0] === "`" ? make("code", {}, part.slice(1, -1)) : part));
+}
+
 export function write(element, text) { // an equal text is not written again: a selection in it stays
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,25 +1,43 @@
 // What every screen has: errors that are said, a clock, the state of the stream, the theme, questions before something is lost.
 import { startClock } from "./clock.js";
 import { takeTurns } from "./turns.js";
-import { by, make } from "./elements.js";
+import { by, make, marked, sentences } from "./elements.js";
+import "./focus.js";
 import "./select.js";
 
 const body = document.body;
 
 // Messages
 
-export function say(text, { hint = "", bad = false } = {}) {
+export function say(text, { hint = "", bad = false, goesOn = false } = {}) {
   const place = by("toasts");
   if (!place) return;
-  const words = make("div", {}, text, ...(hint ? [make("br"), make("small", {}, hint)] : []));
+  by("toast-goes-on")?.remove();
+  const words = make("div", {}, ...marked(bad || hint ? sentences(text) : text), ...(hint ? [make("br"), make("small", {}, ...marked(sentences(hint)))] : []));
   const close = make("button", { type: "button", className: "quiet", ariaLabel: "Close", onclick: () => toast.remove() }, "×");
   const toast = make("div", { className: bad ? "toast bad" : "toast" }, words, close);
+  if (goesOn) toast.id = "toast-goes-on"; // the next message is in its place
   place.append(toast);
   while (place.children.length > 4) place.firstElementChild.remove();
-  if (!bad) setTimeout(() => toast.remove(), 6000);
+  if (!bad && !goesOn) setTimeout(() => toast.remove(), 6000);
 }
 
-body.addEventListener("toast", (event) => say(event.detail.text, event.detail));
+// An event of an answer arrives at the document alone where the element that asked is gone.
+document.addEventListener("toast", (event) => say(event.detail.text, event.detail));
+body.addEventListener("htmx:before:response", ({ detail: { ctx } }) => { // what was added stands in the list now
+  if (ctx.response.raw.ok && ctx.sourceElement.matches?.("form[data-empties]")) ctx.sourceElement.reset();
+});
+
+const TOLD = "gangline.told"; // what was done on the screen before
+document.addEventListener("told-there", ({ detail }) => sessionStorage.setItem(TOLD, detail.text));
+if (sessionStorage.getItem(TOLD)) {
+  say(sessionStorage.getItem(TOLD));
+  sessionStorage.removeItem(TOLD);
+}
+document.addEventListener("unfinished", ({ detail: { text, address, fields } }) => { // what takes long is done in parts
+  say(text, { goesOn: true });
+  window.htmx.ajax("POST", address, { values: fields, source: body, swap: "none" });
+});
 
 // Answers that refuse: said beside the form that was sent, or as a message. What was typed stays.
 
@@ -27,10 +45,11 @@ async function refused(response, source) {
   if (isStream(source)) return streamRefused(response.status);
   if (response.status === 401 && by("sign-in")) return askForKey();
   const problem = await readProblem(response);
+  if (source?.matches?.("[data-preview]")) document.querySelector(source.getAttribute("hx-target"))?.replaceChildren(); // it is not so any more
   const form = source?.closest?.("form[data-problem]");
   const place = form?.querySelector(".error[role=alert]");
   if (place) {
-    place.textContent = problem.hint ? `${problem.detail} ${problem.hint}` : problem.detail;
+    place.replaceChildren(...marked(sentences(problem.detail, problem.hint)));
     place.hidden = false;
     return;
   }
@@ -41,6 +60,23 @@ export async function readProblem(response) {
   const found = await response.json().catch(() => ({}));
   return { detail: found.detail || found.title || `The server answered ${response.status}.`, hint: found.hint || "", problems: found.problems || [] };
 }
+
+// While something is done its button says so, keeps the focus, and does not do it twice.
+
+function underWay({ sourceElement, request }, on) {
+  const button = sourceElement?.matches?.("form") ? request?.submitter ?? sourceElement.querySelector("button:not([type=button])") : sourceElement;
+  if (!button?.matches?.("button")) return;
+  button.toggleAttribute("data-busy", on);
+  on ? button.setAttribute("aria-disabled", "true") : button.removeAttribute("aria-disabled");
+}
+body.addEventListener("htmx:before:request", ({ detail: { ctx } }) => underWay(ctx, true));
+body.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => ctx.keepIndicators || underWay(ctx, false)); // kept while the next page comes
+addEventListener("pageshow", ({ persisted }) => persisted && document.querySelectorAll("[data-busy]").forEach((each) => { each.removeAttribute("data-busy"); each.removeAttribute("aria-disabled"); }));
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("[data-busy]")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}, true);
 
 body.addEventListener("htmx:before:request", (event) => {
   event.detail.ctx?.sourceElement?.closest?.("form")?.querySelectorAll(".error[role=alert]").forEach((each) => (each.hidden = true));
@@ -89,7 +125,7 @@ export function askForKey() {
       const sent = new URLSearchParams({ key: form.elements.key.value, stay: "1" });
       const response = await fetch("/sign-in", { method: "POST", headers: { "X-CSRF-Token": csrf(), "HX-Request": "true" }, body: sent });
       if (!response.ok) {
-        alert.textContent = (await readProblem(response)).detail;
+        alert.textContent = sentences((await readProblem(response)).detail);
         alert.hidden = false;
         return;
       }
@@ -118,15 +154,28 @@ body.addEventListener("htmx:config:request", (event) => {
   for (const [name, value] of [...ctx.request.body]) if (!value) ctx.request.body.delete(name); // an address has what is set alone
 });
 body.addEventListener("htmx:confirm", (event) => {
-  const question = event.detail.ctx?.confirm ?? event.detail.question;
+  const { ctx } = event.detail, question = ctx?.confirm ?? event.detail.question;
   if (!question) return;
   event.preventDefault();
-  ask_first(question).then((yes) => (yes ? event.detail.issueRequest() : event.detail.dropRequest?.()));
+  const asks = ctx?.request?.submitter ?? ctx?.sourceElement, { yes, no } = asks?.dataset ?? {};
+  const [text, sure, back] = [question, yes, no].map((each) => ofSelected(each, asks?.closest?.(".bulk")));
+  ask_first(text, { yes: sure, no: back }).then((yes) => (yes ? event.detail.issueRequest() : event.detail.dropRequest?.()));
 });
 
-export function ask_first(question) {
+// A question about what is selected in a list: {n} is how many, {them} stands for them, and {names} begins to name them.
+function ofSelected(text, bulk) {
+  if (!text || !bulk) return text;
+  const boxes = [...bulk.elements].filter((each) => each.checked), names = boxes.slice(0, 3).map((each) => each.closest("li").querySelector(".name b").textContent);
+  const rest = boxes.length - names.length, noun = bulk.dataset.noun;
+  return text.replaceAll("{n}", `${boxes.length} ${noun}${boxes.length === 1 ? "" : "s"}`).replaceAll("{them}", boxes.length === 1 ? "it" : "them")
+    .replaceAll("{names}", () => names.join(", ") + (rest ? ` and ${rest} more` : ""));
+}
+
+export function ask_first(question, { yes, no } = {}) {
   const dialog = by("confirm");
   dialog.querySelector("#confirm-text").textContent = question;
+  dialog.querySelector("[value=yes]").textContent = yes || "Yes";
+  dialog.querySelector("[value=no]").textContent = no || "No";
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));

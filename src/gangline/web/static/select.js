@@ -26,7 +26,7 @@ export function selection(boxes, bulk) {
     last = box;
     show();
   });
-  document.body.addEventListener("toast", clear);
+  document.addEventListener("toast", clear);
   onNews(show);
 }
 

@@ -15,7 +15,7 @@ const GROUPS = [
   { title: "Gradient norm", of: ["gradient_norm"] },
   { title: "Images a second", of: ["images_per_second", "images_per_second_per_gpu"] },
   { title: "Share of the GPU's peak", of: ["share_of_peak"] },
-  { title: "Dollars", of: ["dollars"], zero: true },
+  { title: "Dollars", of: ["dollars"], zero: true, money: true },
 ];
 const HIDDEN = ["smoothed_loss", "held_out_loss_noise", "held_out_psnr_noise"]; // shown otherwise, or in the table alone
 const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
@@ -125,6 +125,13 @@ function figure(value, digits = 5) {
   return size >= 1e5 || (size && size < 1e-3) ? short.toExponential() : String(short);
 }
 
+function dollarsOf(value) { // in cents; of less, two digits
+  if (value == null) return "–";
+  return `$${value.toFixed(!value ? 0 : Math.abs(value) >= 1 ? 2 : Math.min(9, Math.max(4, 1 - Math.floor(Math.log10(Math.abs(value))))))}`;
+}
+
+const shownOf = (group, value, digits) => (group.money ? dollarsOf(value) : figure(value, digits));
+
 function draw() {
   const x = xs(), found = groups();
   by("chart-none").hidden = points.length > 0;
@@ -170,7 +177,7 @@ function chartOf(group) {
     cursor: { y: false, sync: { key: "job", scales: ["x", null], setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { time: overTime() }, y: { distr: log ? 3 : 1, range: log ? undefined : (_, low, high) => bounds(low, high, group) } },
     axes: [{ ...axis, size: 32, space: 76, values: (u, splits) => overTime() ? clocks(u, splits) : splits.map((value) => Number.isInteger(value) ? value.toLocaleString() : "") },
-      { ...axis, size: 64, values: (_, splits) => splits.map((value) => (value == null ? "" : figure(value, 3))) }],
+      { ...axis, size: 64, values: (_, splits) => splits.map((value) => (value == null ? "" : shownOf(group, value, 3))) }],
     series: [{}, ...group.of.map((name, at) => ({
       label: name, stroke: colour(lineOf(name, at)), spanGaps: true, dash: group.large ? [] : DASHES[at % DASHES.length],
       width: name === "held_out_loss" ? 2.5 : THIN[name] ? 1 : 1.8, points: { show: name.startsWith("held_out") ? true : undefined, size: 6, fill: colour(lineOf(name, at)) },
@@ -227,7 +234,7 @@ function legend(u, chart, shown, where) {
     const values = u.data[number + 1];
     let from = at;
     while (from > 0 && values[from] == null) from--; // what is measured at intervals: the last that was
-    write(place, figure(values[from]));
+    write(place, shownOf(chart.group, values[from]));
   });
   const point = points[at];
   write(where, point ? `step ${point.step.toLocaleString()}` : "");

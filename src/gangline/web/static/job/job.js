@@ -37,7 +37,7 @@ function preview(dialog) {
 
 // What was done shows at once: labels and pins are no events, which the stream would bring.
 
-document.body.addEventListener("toast", () => {
+document.addEventListener("toast", () => {
   for (const dialog of document.querySelectorAll("main dialog[open]")) {
     const before = dialog.querySelector("[name=before]");
     if (before) before.value = dialog.querySelector("[name=labels]").value; // what is there now

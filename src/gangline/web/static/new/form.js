@@ -1,5 +1,5 @@
 // The form of a new job: its plan follows what one types, problems stand at their fields, and a draft survives a reload.
-import { by } from "../elements.js";
+import { by, marked, sentences } from "../elements.js";
 import { readProblem, say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered, hashed, send } from "./uploads.js";
@@ -17,6 +17,7 @@ function replan() {
 }
 
 function changed() {
+  if (toldBy === "start") toldBy = "typed"; // the next plan says what is still wrong
   keep();
   replan();
 }
@@ -50,29 +51,35 @@ function clear() {
   form.querySelectorAll("[aria-invalid]").forEach((each) => each.removeAttribute("aria-invalid"));
   form.querySelectorAll(".setting .wrong").forEach((each) => (each.hidden = true));
   by("problem").hidden = true;
+  toldBy = "";
 }
 
+// What is wrong with a base that is on the hub is wrong with what names it.
+const fieldFor = (name) => (name === "base" && form.elements.base.value === "hub" ? "hub" : name);
 const fieldOf = (name) => form.elements[name] ?? form.elements[name.split(".")[0]];
 const placeOf = (name) => by(`s-${name.replaceAll(".", "-")}-problem`) ?? by(`s-${name.split(".")[0]}-problem`);
 
-function show(problem, { focus = false } = {}) {
+let toldBy = ""; // who said what is shown: the plan, or Start
+
+function show(problem, { focus = false, by: teller = "start" } = {}) {
   clear();
+  toldBy = teller;
   const [, named, rest] = /^([a-z_.]+): (.*)$/s.exec(problem.detail) ?? [];
   const found = problem.problems.length ? problem.problems : named && placeOf(named) ? [{ field: named, message: rest }] : [];
   const elsewhere = [];
   let first = null;
   for (const { field, message } of found) {
-    const place = placeOf(field), control = fieldOf(field);
+    const name = fieldFor(field), place = placeOf(name), control = fieldOf(name);
     if (!place) { elsewhere.push(`${field} ${message}`); continue; }
-    place.textContent = problem.hint && found.length === 1 ? `${message}. ${problem.hint}` : message;
+    place.replaceChildren(...marked(sentences(message, found.length === 1 ? problem.hint : "")));
     place.hidden = false;
     for (let folded = place.closest("details:not([open])"); folded; folded = folded.parentElement.closest("details:not([open])")) folded.open = true;
     if (control?.setAttribute && control.type !== "hidden") control.setAttribute("aria-invalid", "true");
     first ??= control?.type === "hidden" ? form.querySelector("[data-choose]") : control;
   }
-  const words = found.length ? elsewhere.join("; ") : [problem.detail, problem.hint].filter(Boolean).join(" ");
+  const words = found.length ? sentences(...elsewhere) : sentences(problem.detail, problem.hint);
   const above = by("problem");
-  above.textContent = words;
+  above.replaceChildren(...marked(words));
   above.hidden = !words;
   if (focus) (first ?? above).focus?.();
 }
@@ -80,9 +87,11 @@ function show(problem, { focus = false } = {}) {
 form.addEventListener("htmx:before:response", async (event) => {
   const { ctx } = event.detail, { raw } = ctx.response;
   if (raw.status === 401) return; // page.js asks for the key
-  if (raw.ok) return clear();
+  const ofPlan = ctx.sourceElement === plan;
+  if (raw.ok) return ofPlan && toldBy === "start" ? undefined : clear();
   event.stopPropagation(); // it is said here
-  show(await readProblem(raw.clone()), { focus: ctx.sourceElement !== plan });
+  if (ofPlan && toldBy === "start") return; // what Start lacks stays until something is typed
+  show(await readProblem(raw.clone()), { focus: !ofPlan, by: ofPlan ? "plan" : "start" });
 });
 
 // Start: at once, or as soon as the photos are there and checked
@@ -107,7 +116,8 @@ document.addEventListener("submit", (event) => {
   if (waits) { stop(); return wait(false); }
   const lacks = [];
   if (!form.elements.from.value && !Number(form.elements.count.value) && !form.elements.photos.value && !more().photos) lacks.push({ field: "photos", message: "Add photos to train on" });
-  if (form.elements.base.value === "hub" && !form.elements.hub.value.trim()) lacks.push({ field: "base", message: "Name a repository on the hub, such as ORGANISATION/NAME" });
+  if (form.elements.base.value === "hub" && !form.elements.hub.value.trim()) lacks.push({ field: "hub", message: "Name a repository on the hub, such as ORGANISATION/NAME" });
+  if (!form.elements.base.value && !form.elements.from.value && !more().base) lacks.push({ field: "base", message: "Choose a base" });
   if (!form.elements.prompt.value.trim() && !more().subjects) lacks.push({ field: "prompt", message: "Say what is in the photos" });
   if (lacks.length) { stop(); return show({ detail: "", hint: "", problems: lacks }, { focus: true }); }
   if (photos.settled()) return;

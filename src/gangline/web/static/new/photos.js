@@ -291,7 +291,7 @@ section.addEventListener("click", async ({ target }) => {
   if (target.closest("[data-all]")) { all = true; draw(); }
   if (target.closest("[data-cancel]")) stopping.abort();
   if (target.closest("[data-again]")) { problem = ""; work(); summary(); }
-  if (target.closest("[data-clear-photos]") && (await ask_first("Remove all photos from this job? The data set stays."))) {
+  if (target.closest("[data-clear-photos]") && (await ask_first("Remove all photos from this job? The data set stays.", { yes: "Remove all", no: "Keep them" }))) {
     stopping.abort();
     [photos, others, held, name, number, version, problem, all] = [[], [], new Set(), "", 0, null, "", false];
     changed++;

@@ -1,7 +1,8 @@
-// The grid of pictures: one stop for the tab key, arrow keys from cell to cell, the size of the cells; what is looked at stays where it is.
+// The grid of pictures: one stop for the tab key, arrow keys that mean what they do in an open picture, the size of the cells; what is looked at
+// stays where it is.
 import { by } from "../elements.js";
 import { openAt, refresh, show } from "./viewer.js";
-import { grid, linkAt, rows } from "./places.js";
+import { byPrompt, byStep, grid, linkAt, placeOf } from "./places.js";
 
 const SIZE = "gangline-picture-size";
 let current = null; // the path of the cell that the tab key stops at
@@ -28,18 +29,15 @@ document.addEventListener("focusin", (event) => {
 document.addEventListener("keydown", (event) => {
   const link = event.target.closest?.("#grid a");
   if (!link || event.altKey || event.ctrlKey || event.metaKey) return;
-  const cell = link.parentElement, row = cell.parentElement, at = [...row.children].indexOf(cell);
-  const all = rows(), line = all.indexOf(row);
-  const along = (from, way) => { for (let to = from; to > 0 && to < row.children.length; to += way) { const found = row.children[to].querySelector("a"); if (found) return found; } };
-  const down = (from, way) => { for (let to = from; to >= 0 && to < all.length; to += way) { const found = all[to].children[at]?.querySelector("a"); if (found) return found; } };
-  const moves = { ArrowLeft: () => along(at - 1, -1), ArrowRight: () => along(at + 1, 1), ArrowUp: () => down(line - 1, -1), ArrowDown: () => down(line + 1, 1),
-    Home: () => along(1, 1), End: () => along(row.children.length - 1, -1) };
+  const place = placeOf(link), far = (next, way) => { let last = null; for (let to = next(place, way); to; to = next(placeOf(to), way)) last = to; return last; };
+  const moves = { ArrowLeft: () => byPrompt(place, -1), ArrowRight: () => byPrompt(place, 1), ArrowUp: () => byStep(place, -1), ArrowDown: () => byStep(place, 1),
+    Home: () => far(byStep, -1), End: () => far(byStep, 1) };
   const to = moves[event.key]?.();
   if (!(event.key in moves)) return;
   event.preventDefault();
   if (!to) return;
   to.focus({ preventScroll: true });
-  to.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
+  to.scrollIntoView({ block: "nearest", inline: "nearest" });
 });
 
 document.addEventListener("click", (event) => {
@@ -67,13 +65,13 @@ let held = null;
 document.body.addEventListener("htmx:sse:before:message", () => {
   const box = grid();
   if (!box) return;
-  const { left, right } = box.firstElementChild.firstElementChild.getBoundingClientRect();
-  const step = [...by("steps").children].slice(1).find((each) => each.getBoundingClientRect().left >= (box.scrollLeft ? right : left));
-  held = step ? { id: step.id, left: step.offsetLeft } : null;
+  const { top, bottom } = by("steps").firstElementChild.getBoundingClientRect();
+  const step = [...by("steps").children].slice(1).find((each) => each.getBoundingClientRect().top >= (box.scrollTop ? bottom : top));
+  held = step ? { id: step.id, top: step.offsetTop } : null;
 });
 document.body.addEventListener("htmx:sse:after:message", () => {
   const box = grid(), step = held && by(held.id);
-  if (box && step && box.scrollLeft && step.offsetLeft !== held.left) box.scrollLeft += step.offsetLeft - held.left;
+  if (box && step && box.scrollTop && step.offsetTop !== held.top) box.scrollTop += step.offsetTop - held.top;
   sized();
   settle();
   refresh();

@@ -1,4 +1,4 @@
-// Where each picture stands in the grid: prompts down, steps across, in each step a place for each seed.
+// Where each picture stands in the grid: prompts across, steps down, in each step a place for each seed of the prompt.
 import { by } from "../elements.js";
 
 export const grid = () => by("grid");

@@ -261,6 +261,13 @@ async function showFiles() {
 
 const KEYS = { ArrowLeft: "prompt-back", ArrowRight: "prompt-on", ArrowUp: "step-back", ArrowDown: "step-on", "+": "zoom-in", "=": "zoom-in", "-": "zoom-out", 0: "fit" };
 viewer.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && by("other").contains(event.target)) { // of the question for another job alone
+    event.preventDefault();
+    against.value = other ? "job" : "";
+    by("other").hidden = true;
+    against.focus();
+    return changed();
+  }
   if (event.target.matches("select, input") || event.altKey || event.ctrlKey || event.metaKey) return;
   const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (across && (event.shiftKey || event.target === divider)) {
@@ -285,7 +292,7 @@ viewer.addEventListener("close", () => {
 
 function back(link) {
   link?.focus({ preventScroll: true });
-  link?.parentElement.scrollIntoView({ block: "nearest", inline: "nearest" });
+  link?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 document.addEventListener("htmx:before:history:restore", (event) => {

@@ -218,6 +218,9 @@ document.addEventListener("click", (event) => {
 
 startClock();
 
+const tabs = document.querySelector(".tabs"), current = tabs?.querySelector("[aria-current]");
+if (current) tabs.scrollLeft = current.offsetLeft + current.offsetWidth / 2 - tabs.clientWidth / 2; // where not all have room
+
 // Copy what an element says
 
 document.addEventListener("click", async (event) => {

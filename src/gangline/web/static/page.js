@@ -218,8 +218,7 @@ document.addEventListener("click", (event) => {
 
 startClock();
 
-const tabs = document.querySelector(".tabs"), current = tabs?.querySelector("[aria-current]");
-if (current) tabs.scrollLeft = current.offsetLeft + current.offsetWidth / 2 - tabs.clientWidth / 2; // where not all have room
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // where not all have room
 
 // Copy what an element says
 

@@ -114,7 +114,7 @@ by("curves-log").addEventListener("change", draw);
 onTheme(draw);
 new ResizeObserver(() => plot?.setSize({ width: Math.max(200, place.clientWidth), height: 300 })).observe(place);
 document.body.addEventListener("htmx:sse:after:message", () => {
-  later ||= setTimeout(() => { // not at every message, but after the last one
+  later ||= setTimeout(() => { // after the last message, too
     later = 0;
     read();
     by("matrix-form")?.dispatchEvent(new Event("refresh"));

@@ -1,5 +1,4 @@
 // The timeline in the zoom of the charts. The server draws the span that is looked at; while there is one, the stream leaves the drawing alone.
-import { onNews } from "../elements.js";
 import { ask } from "../page.js";
 import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
@@ -40,17 +39,6 @@ onZoom((span) => {
 document.body.addEventListener("moment", () => { // of a replay
   if (zoomed()) later();
 });
-
-// Where it does not fit, its newest part is shown, until somebody scrolls it
-let newest = true, left = 0;
-const toNewest = () => { if (newest) left = place().scrollLeft = place().scrollWidth; };
-document.addEventListener("scroll", ({ target }) => {
-  if (target.id !== "job-timeline") return;
-  newest = target.scrollLeft >= left || target.scrollLeft + target.clientWidth >= target.scrollWidth - 2;
-  left = target.scrollLeft;
-}, true);
-onNews(toNewest);
-toNewest();
 
 // Drag over it to zoom
 

@@ -16,9 +16,11 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.api.app import make_app
 from gangline.api.serve import ApiServer, listen
 from gangline.core.parsing import to_json
+from gangline.core.runs.metrics import Point
 from gangline.core.server.limits import Limits
-from gangline.ports.server import Assignment, Beaten, Done, Failed
+from gangline.ports.server import Assignment, Beaten, Done, Failed, Log, Points
 from gangline.service.facts import number_facts
+from gangline.service.jobs import metrics, renew
 from gangline.service.jobs.finish import finish
 from gangline.sim.scenario import load_scenario
 from gangline.sim.simulation import Simulation
@@ -117,6 +119,14 @@ class Cluster:
 
     def step(self, held: Assignment, step: int, **said: Any) -> None:
         assert isinstance(beat(self.service, self._nodes[held.job], held.hold, step, **said), Beaten)
+
+    def measure(self, held: Assignment, step: int, **values: float) -> None:
+        told = Points(points=(Point(step=step, values=values),))
+        metrics.take(self.service.deployment, self._nodes[held.job], held.hold, told, self.service.now_ms)
+
+    def log(self, held: Assignment, text: str, after: int = 0) -> None:
+        """Let the trainer print a text, after so many bytes."""
+        renew.append_log(self.service.deployment, self._nodes[held.job], held.hold, Log(first_byte=after, text=text))
 
     def fail(self, held: Assignment, because: str) -> None:
         said = Failed(kind="bad data", because=because)

@@ -30,13 +30,13 @@ def test_a_screen_loads_what_all_share_and_its_own_sheet_alone(
     page: Service, signed_in: Callable[[str], Browser]
 ) -> None:
     browser, job, experiment = signed_in("operator"), page.submit(), submit(page)["id"]
-    loaded = {
-        name: sheets(browser.get(at.format(job=job, experiment=experiment)).text) for name, at in OWN.items()
-    }
+    loaded = {name: sheets(browser.get(at.format(job=job, experiment=experiment)).text) for name, at in OWN.items()}
     for name, found in loaded.items():
         others = {f"screens/{each}.css" for each, of in TOGETHER.items() if name in of}
         assert found[0] == "page.css" and set(found[1:]) == {f"screens/{name}.css"} | others, name
-    assert {path for path in assets() if path.startswith("screens/")} == {each for of in loaded.values() for each in of[1:]}
+    assert {path for path in assets() if path.startswith("screens/")} == {
+        each for of in loaded.values() for each in of[1:]
+    }
 
 
 def test_no_screen_has_the_sheets_of_two(page: Service, signed_in: Callable[[str], Browser]) -> None:

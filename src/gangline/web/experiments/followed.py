@@ -83,8 +83,7 @@ class ExperimentScreen:
             for name in ("facts", "actions")
         }
         filled_template |= {
-            row.id: block("experiments/parts.html", "sent_row", of=row, table=table, found=found)
-            for row in table.rows
+            row.id: block("experiments/parts.html", "sent_row", of=row, table=table, found=found) for row in table.rows
         }
         return self._fragments.changed(filled_template)
 

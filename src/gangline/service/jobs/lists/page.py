@@ -68,9 +68,7 @@ def counts_by_state(deployment: Deployment, project: str) -> dict[JobState, int]
     """Return how many jobs of a project the list has in each state, at most `COUNTED_MAX` of one."""
     states: tuple[JobState, ...] = get_args(JobState)
     load, limit = deployment.store.load, COUNTED_MAX
-    return {
-        state: int(load("count_of_state", project=project, of=state, limit=limit)[0]["jobs"]) for state in states
-    }
+    return {state: int(load("count_of_state", project=project, of=state, limit=limit)[0]["jobs"]) for state in states}
 
 
 def _owners(deployment: Deployment, project: str, owner: str) -> tuple[str, ...]:

@@ -120,6 +120,9 @@ class Cluster:
     def step(self, held: Assignment, step: int, **said: Any) -> None:
         assert isinstance(beat(self.service, self._nodes[held.job], held.hold, step, **said), Beaten)
 
+    def node_of(self, held: Assignment) -> str:
+        return self._nodes[held.job]
+
     def measure(self, held: Assignment, step: int, **values: float) -> None:
         told = Points(points=(Point(step=step, values=values),))
         metrics.take(self.service.deployment, self._nodes[held.job], held.hold, told, self.service.now_ms)

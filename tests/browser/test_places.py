@@ -7,6 +7,7 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.test_list import SHIFTS
 from tests.service.experiments.at_work import submit
+from tests.service.test_rules import succeed
 
 PHONE = {"viewport": {"width": 390, "height": 844}}
 
@@ -115,6 +116,27 @@ def test_the_log_is_shown_at_its_end_and_stays_there(person: NewPerson, cluster:
     cluster.step(held, 10)
     expect(log).to_contain_text("the very last line")
     page.wait_for_function(AT_END)
+
+
+def test_the_log_that_one_reads_stays_where_it_is_when_results_come_above_it(
+    person: NewPerson, cluster: Cluster
+) -> None:
+    job = cluster.submit("with results")
+    held = cluster.begin(job)
+    cluster.log(held, "a line\n" * 40)
+    cluster.step(held, 10)
+    page = person(**PHONE).tab().open(f"/jobs/{job}").live().page
+    expect(page.locator("#log-text")).to_contain_text("a line")
+    heading = page.locator("#h-log")
+    page.evaluate("scrollTo(0, scrollY + document.getElementById('h-log').getBoundingClientRect().top - 160)")
+    page.wait_for_function("Math.abs(document.getElementById('h-log').getBoundingClientRect().top - 160) < 2")
+    before = heading.bounding_box()
+    succeed(cluster.service, cluster.node_of(held), held.hold)
+    expect(page.locator("#job-files a")).to_have_count(2)
+    expect(page.locator("#job-head .state")).to_have_text("succeeded")
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    after = heading.bounding_box()
+    assert before and after and abs(before["y"] - after["y"]) < 2
 
 
 AT_END = """() => {

@@ -118,6 +118,6 @@ document.body.addEventListener("htmx:sse:after:message", () => {
     later = 0;
     read();
     by("matrix-form")?.dispatchEvent(new Event("refresh"));
-  }, Math.max(0, due - performance.now()));
+  }, due - performance.now());
 });
 read();

@@ -52,15 +52,6 @@ def percent_shown(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
-def share_shown(share: float) -> str:
-    """Return a part of a sum in words that are not 0 % of something.
-
-    >>> share_shown(0.0004), share_shown(0.004), share_shown(0.4)
-    ('under 0.1%', '0.4%', '40%')
-    """
-    return "under 0.1%" if 0 < share < 0.001 else f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
-
-
 def moment_shown(at_ms: int | None) -> Markup:
     """Return a point in time as an element that the browser shows in its reader's zone; in UTC without scripts."""
     if at_ms is None:

@@ -31,7 +31,6 @@ def _environment() -> Environment:
         "pace": figures.pace,
         "number": figures.number,
         "percent": figures.percent_shown,
-        "share": figures.share_shown,
         "moment": figures.moment_shown,
         "size": size_words,
         "shown": printable,

@@ -4,8 +4,10 @@ both engines without an argument.
 first     the first view of the list of `JOBS` jobs: the server's time, with that of the test's client in it, and its bytes as they are sent
 streams   `PAGES` open pages that follow a list: `AGENTS` of its jobs run, on agents that beat every `BEAT_S` seconds, and others are paused
           and resumed, 20 times a second. What the pages take of a core, as the difference to the same without them, and how long a
-          heartbeat takes, with and without
-scripts   all scripts of the page together, as they are before they are compressed
+          heartbeat takes, with and without. Beside each stands how long a bare write to the disk takes meanwhile, of a process of its own:
+          on a busy machine, a heartbeat waits as long for the disk and for a core
+scripts   all scripts of the page together, as this server sends them to browsers (with gzip); beside it, uncompressed, and what
+          TensorBoard's page loads at once
 
 The server is `gangline server` with its store in a file, or over a PostgreSQL with fsync. Server, database, pages and agents are processes
 of their own; they share this machine's cores. The exit status is 1 if a limit does not hold.
@@ -21,13 +23,19 @@ import argparse
 import asyncio
 import gzip
 import multiprocessing
+import os
 import random
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib.metadata import version
+from importlib.resources import files
 from statistics import median, quantiles
 from typing import Any
 from urllib.parse import urlsplit
+from zipfile import ZipFile
 
 import httpx
 from benchmarks.engines import services
@@ -43,7 +51,7 @@ from gangline.web.frame.assets import assets
 from gangline.web.page import add_page
 
 JOBS, NODES, ROUNDS = 10_000, 500, 40
-AGENTS, OTHERS, PAGES, BEAT_S = 1_000, 200, 500, 10.0
+AGENTS, OTHERS, PAGES, BEAT_S, BARE_PER_S = 1_000, 200, 500, 10.0, 20
 VIEW_MS_MAX, VIEW_BYTES_MAX, CORE_MAX, BEAT_MS_MAX, SCRIPT_BYTES_MAX = 150.0, 100_000, 0.5, 100.0, 150_000
 HTML = {"Accept": "text/html"}
 
@@ -106,6 +114,8 @@ async def beat_beside_pages(server: Server, engine: str, seconds: float) -> bool
     others = await asyncio.to_thread(server.submit, OTHERS)
     shares, beats = list[float](), list[float]()
     for count in (0, PAGES):
+        for begin in range(0, AGENTS, 50):  # leases may be old by now
+            await asyncio.gather(*(agent.beat() for agent in agents[begin : begin + 50]))
         results: Any = multiprocessing.get_context("spawn").Queue()
         looking = multiprocessing.get_context("spawn").Process(
             target=look, args=(server.url, server.user, count, seconds + 3, results), daemon=True
@@ -113,13 +123,19 @@ async def beat_beside_pages(server: Server, engine: str, seconds: float) -> bool
         looking.start()
         assert await asyncio.to_thread(results.get) == "all pages are open"
         cpu_s = server.cpu_s()
+        writing = multiprocessing.get_context("spawn").Process(target=write_bare, args=(seconds, results), daemon=True)
+        writing.start()
         taken_ms, _ = await asyncio.gather(keep_beating(agents, seconds), keep_happening(server, others, seconds))
         shares.append((server.cpu_s() - cpu_s) / seconds)
         beats.append(p99(taken_ms))
-        read = await asyncio.to_thread(results.get)
+        ended = dict([await asyncio.to_thread(results.get), await asyncio.to_thread(results.get)])
         looking.join()
-        print(f"  {count:4} pages, {engine}: the server takes {shares[-1]:.2f} of a core; a heartbeat p50 {median(taken_ms):.1f} ms, "
-              f"p99 {beats[-1]:.1f} ms; {read / max(count, 1) / seconds / 1000:.1f} kB/s each", flush=True)  # fmt: skip
+        bare_ms, each_kb = ended["bare"], ended["read"] / max(count, 1) / seconds / 1000
+        print(
+            f"  {count:4} pages, {engine}: the server takes {shares[-1]:.2f} of a core; {each_kb:.1f} kB/s each; heartbeat and bare write: "
+            f"p50 {median(taken_ms):.1f} and {median(bare_ms):.1f} ms, p99 {beats[-1]:.1f} and {p99(bare_ms):.1f} ms",
+            flush=True,
+        )
     light = line(f"{PAGES} pages beside {AGENTS:,} agents, {engine}", shares[1] - shares[0], CORE_MAX, "cores")
     return line("  p99 of a heartbeat beside them", beats[1], BEAT_MS_MAX, "ms", f"{beats[0]:.1f} ms without") and light
 
@@ -170,16 +186,39 @@ def look(url: str, key: str, count: int, seconds: float, results: Any) -> None:
             task.cancel()
         return read - before
 
-    results.put(asyncio.run(everybody()))
+    results.put(("read", asyncio.run(everybody())))
+
+
+def write_bare(seconds: float, results: Any) -> None:
+    """Write 4 KB to the disk, `BARE_PER_S` times a second. Put how late each was after the moment when it was to begin, in milliseconds."""
+    taken, began_s, pause = list[float](), time.perf_counter(), threading.Event()
+    with tempfile.TemporaryFile(prefix="gangline-benchmark-", buffering=0) as file:
+        for number in range(int(seconds * BARE_PER_S)):
+            due_s = began_s + number / BARE_PER_S
+            pause.wait(max(due_s - time.perf_counter(), 0))
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            taken.append((time.perf_counter() - due_s) * 1000)
+    results.put(("bare", taken))
 
 
 # Scripts
 
 
 def scripts(_: str, __: float) -> bool:
-    found = {path: len(each.content) for path, each in assets().items() if path.endswith(".js")}
-    own = sum(size for path, size in found.items() if not path.startswith("vendor/"))
-    return line("scripts of the page", sum(found.values()), SCRIPT_BYTES_MAX, "bytes", f"{own:,} of them ours")
+    found = {path: each for path, each in assets().items() if path.endswith(".js")}
+    own = sum(len(each.content) for path, each in found.items() if path != "htmx.js" and not path.startswith("vendor/"))
+    whole = sum(len(each.content) for each in found.values())
+    sent = sum(len(each.compressed) for each in found.values())
+    held = line(
+        "scripts of the page, as sent", sent, SCRIPT_BYTES_MAX, "bytes", f"{whole:,} uncompressed, {own:,} of them ours"
+    )
+    with ZipFile(Path(str(files("tensorboard") / "webfiles.zip"))) as archive:
+        peer = [archive.read(name) for name in ("index.js", "chart_worker.js")]
+    print(
+        f"  of TensorBoard {version('tensorboard')}: {sum(map(len, peer)):,}; {sum(len(gzip.compress(each)) for each in peer):,} with gzip"
+    )
+    return held
 
 
 PARTS: dict[str, Callable[[str, float], bool]] = {"first": first, "streams": streams, "scripts": scripts}

@@ -3,9 +3,9 @@
 import socket
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -18,20 +18,25 @@ from gangline.api.serve import ApiServer, listen
 from gangline.core.parsing import to_json
 from gangline.core.runs.metrics import Point
 from gangline.core.server.limits import Limits
-from gangline.ports.server import Assignment, Beaten, Done, Failed, Log, Points
+from gangline.ports.server import Assignment, Beaten, Committed, Done, Failed, Log, Points
 from gangline.service.facts import number_facts
-from gangline.service.jobs import metrics, renew
+from gangline.service.jobs import metrics
 from gangline.service.jobs.finish import finish
+from gangline.service.jobs.renew import append_log
 from gangline.sim.scenario import load_scenario
 from gangline.sim.simulation import Simulation
 from gangline.sim.world import START_MS
-from gangline.web.live.hub import LiveHub
+from gangline.web.live.hub import SLOW_ROUND_MS, LiveHub
 from gangline.web.page import add_page
 from tests.service.conftest import OPERATOR, Service, a_service
-from tests.service.test_rules import beat
+from tests.service.datasets.conftest import InspectorHere
+from tests.service.jobs.test_samples import commit
+from tests.service.test_rules import beat, succeed
 from tests.waiting import until
 
 SCENARIO, SEED, STOPPED_MS = "small", 0, 14 * 60_000
+PRINTED = 200_000
+"""Characters that a node sends of a log at a time."""
 ROUND_S = 0.1
 """Seconds between two looks of the server for what has changed: a person is content with one."""
 
@@ -92,6 +97,10 @@ class Cluster:
         self._thread.join()
         self._noticing.join()
 
+    def look_again(self) -> None:
+        """Let as much time pass as a stream takes to look for what no fact tells it of, such as nodes and pools."""
+        self.service.wait(SLOW_ROUND_MS / 1000)
+
     # What happens in the cluster
 
     def spec(self, **settings: Any) -> Any:
@@ -109,10 +118,11 @@ class Cluster:
         return answer.json()["summary"]["id"]
 
     def begin(self, job: str, node: str = "browser-node") -> Assignment:
-        """Let a new node claim jobs until it has this one."""
-        self.service.execute(f"UPDATE job SET priority = 100 WHERE id = '{job}'")
+        """Let a new node have this job, whichever wait before it."""
+        self.service.execute(f"UPDATE job SET fetching = 7 WHERE state = 'queued' AND fetching = 0 AND id <> '{job}'")
         joined = self.service.join(node)
         found = self.service.claim(joined)
+        self.service.execute("UPDATE job SET fetching = 0 WHERE fetching = 7")
         assert found.job == job
         self._nodes[job] = joined
         return found
@@ -120,16 +130,25 @@ class Cluster:
     def step(self, held: Assignment, step: int, **said: Any) -> None:
         assert isinstance(beat(self.service, self._nodes[held.job], held.hold, step, **said), Beaten)
 
-    def node_of(self, held: Assignment) -> str:
-        return self._nodes[held.job]
-
-    def measure(self, held: Assignment, step: int, **values: float) -> None:
-        told = Points(points=(Point(step=step, values=values),))
-        metrics.take(self.service.deployment, self._nodes[held.job], held.hold, told, self.service.now_ms)
+    def measure(self, held: Assignment, values: Mapping[int, Mapping[str, float]]) -> None:
+        """Let its node report what it measured at some steps."""
+        told = Points(points=tuple(Point(step=step, values=dict(each)) for step, each in values.items()))
+        assert (
+            metrics.take(self.service.deployment, self._nodes[held.job], held.hold, told, self.service.now_ms) == Done()
+        )
 
     def log(self, held: Assignment, text: str, after: int = 0) -> None:
-        """Let the trainer print a text, after so many bytes."""
-        renew.append_log(self.service.deployment, self._nodes[held.job], held.hold, Log(first_byte=after, text=text))
+        """Let its trainer print plain ASCII, after so many characters."""
+        for first in range(0, len(text), PRINTED):
+            said = Log(first_byte=after + first, text=text[first : first + PRINTED])
+            assert append_log(self.service.deployment, self._nodes[held.job], held.hold, said) == Done()
+
+    def save(self, held: Assignment, step: int) -> None:
+        """Store a checkpoint."""
+        assert commit(self.service, self._nodes[held.job], held, step) == Committed()
+
+    def succeed(self, held: Assignment) -> None:
+        succeed(self.service, self._nodes[held.job], held.hold)
 
     def fail(self, held: Assignment, because: str) -> None:
         said = Failed(kind="bad data", because=because)
@@ -149,6 +168,8 @@ def a_cluster(folder: Path, database: Path, now_ms: int) -> Iterator[Cluster]:
     copyfile(database, folder / "db.sqlite")
     objects = LocalObjects(folder / "objects", "secret")
     with a_service(folder, str(folder / "db.sqlite"), objects, begins_ms=now_ms) as service:
+        inspector = InspectorHere(folder / "inspected", ())
+        service.deployment = service.app.state.deployment = replace(service.deployment, inspector=inspector)
         cluster = Cluster(service, _free_port())
         try:
             yield cluster

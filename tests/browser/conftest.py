@@ -42,7 +42,7 @@ class Tab:
     """A page of the browser and what went wrong in it. `asked` are words of what a test brings about itself, such as a status."""
 
     page: "playwright.Page"
-    site: Site
+    url: str
     asked: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class Tab:
         )
 
     def open(self, path: str = "/") -> "Tab":
-        self.page.goto(self.site.url + path)
+        self.page.goto(self.url + path)
         return self
 
     def live(self) -> "Tab":
@@ -71,7 +71,7 @@ class Tab:
 
     def _request(self, request: "playwright.Request") -> None:
         at = urlsplit(request.url)
-        if at.scheme not in ("data", "blob") and f"{at.scheme}://{at.netloc}" != self.site.url:
+        if at.scheme not in ("data", "blob") and f"{at.scheme}://{at.netloc}" != self.url:
             self._note(f"foreign: {request.url}")
 
     def _note(self, what: str) -> None:
@@ -98,23 +98,37 @@ def cluster(scenario: tuple[Path, int], tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def one_cluster(scenario: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests of a module that imports it as `cluster`: each of them has jobs of its own."""
+    with a_cluster(tmp_path_factory.mktemp("cluster"), *scenario) as found:
+        yield found
+
+
 @dataclass
 class Person:
     """Somebody who has signed in with a key, in a browser of their own."""
 
     context: "playwright.BrowserContext"
-    site: Site
+    url: str
     tabs: list[Tab] = field(default_factory=list)
 
     def tab(self) -> Tab:
-        self.tabs.append(Tab(self.context.new_page(), self.site))
+        self.tabs.append(Tab(self.context.new_page(), self.url))
         return self.tabs[-1]
 
     def sign_in(self, key: str = OPERATOR) -> "Person":
         """Without the form, which has a test of its own."""
-        answer = self.context.request.post(f"{self.site.url}/sign-in", form={"key": key, "stay": "1"})
+        answer = self.context.request.post(f"{self.url}/sign-in", form={"key": key, "stay": "1"})
         assert answer.ok
         return self
+
+
+def somebody(browser: "playwright.Browser", url: str, **options: object) -> Person:
+    """Return a person with a new browser, who has not signed in. `options` are those of Playwright's contexts."""
+    context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+    context.set_default_timeout(ANSWER_MS)
+    return Person(context, url)
 
 
 NewPerson = Callable[..., Person]
@@ -127,10 +141,8 @@ def person(browser: "playwright.Browser", cluster: Site) -> Iterator[NewPerson]:
     with ExitStack() as closing:
 
         def come(*, key: str | None = OPERATOR, **options: object) -> Person:
-            context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
-            closing.callback(context.close)
-            context.set_default_timeout(ANSWER_MS)
-            people.append(Person(context, cluster))
+            people.append(somebody(browser, cluster.url, **options))
+            closing.callback(people[-1].context.close)
             return people[-1].sign_in(key) if key else people[-1]
 
         yield come

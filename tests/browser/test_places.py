@@ -7,7 +7,6 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.test_list import SHIFTS
 from tests.service.experiments.at_work import submit
-from tests.service.test_rules import succeed
 
 PHONE = {"viewport": {"width": 390, "height": 844}}
 
@@ -59,7 +58,7 @@ def test_rows_and_curves_of_an_open_experiment_follow_its_jobs(tab: Tab, cluster
     expect(row.locator(".state-of")).to_contain_text("running")
     for step in (20, 40, 60):
         cluster.step(held, step)
-        cluster.measure(held, step, loss=1 / step)
+        cluster.measure(held, {step: {"loss": 1 / step}})
     expect(row).to_contain_text("60/100")
     expect(page.locator("table.compared tbody tr")).to_have_count(2)
     expect(page.locator("#curves-plot canvas")).to_be_visible()
@@ -131,7 +130,7 @@ def test_the_log_that_one_reads_stays_where_it_is_when_results_come_above_it(
     page.evaluate("scrollTo(0, scrollY + document.getElementById('h-log').getBoundingClientRect().top - 160)")
     page.wait_for_function("Math.abs(document.getElementById('h-log').getBoundingClientRect().top - 160) < 2")
     before = heading.bounding_box()
-    succeed(cluster.service, cluster.node_of(held), held.hold)
+    cluster.succeed(held)
     expect(page.locator("#job-files a")).to_have_count(2)
     expect(page.locator("#job-head .state")).to_have_text("succeeded")
     page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")

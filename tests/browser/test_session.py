@@ -1,12 +1,17 @@
 """Signing in, and what an open page does when its session, its server or its stream ends."""
 
+import re
+
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.service.conftest import OPERATOR
 from tests.waiting import until
+
+FOLLOWING = 4
+"""The windows of one browser that follow the server at once, of the six connections that it opens."""
 
 
 def test_one_signs_in_with_the_keyboard_alone(person: NewPerson) -> None:
@@ -145,6 +150,38 @@ def test_a_hidden_tab_closes_its_stream_and_is_up_to_date_when_it_is_seen(
         each.page.evaluate("hide(false)")
         expect(each.page.locator(f"#{job}")).to_be_visible()
         each.page.evaluate("hide(true)")
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.nightly)])
+def test_more_windows_than_a_browser_has_connections_work_and_say_which_of_them_stand_still(
+    person: NewPerson, cluster: Cluster, count: int
+) -> None:
+    """All of them are seen: nothing hides them."""
+    somebody = person()
+    tabs = [somebody.tab().open().live() for _ in range(count)]
+    until(lambda: cluster.hub.followers == FOLLOWING)
+    first, last = tabs[0].page, tabs[-1].page
+    assert_still(first)
+    job = cluster.submit("came while many looked")
+    expect(last.locator(f"#{job}")).to_be_visible()
+    first.get_by_role("heading", name="Jobs").click()
+    tabs[0].live()
+    expect(first.locator(f"#{job}")).to_be_visible()
+    until(lambda: cluster.hub.followers == FOLLOWING)
+    still = tabs[-FOLLOWING].page
+    assert_still(still)
+    still.check(f"#{job} input[name=job]")
+    still.get_by_role("button", name="Pause").click()
+    expect(still.locator(f"#{job} .state")).to_contain_text("paused")
+    for each in tabs[FOLLOWING:]:
+        each.page.close()
+    for each in tabs[:FOLLOWING]:
+        each.live()
+
+
+def assert_still(page: Page) -> None:
+    expect(page.locator("#live")).to_have_attribute("data-state", "aside")
+    expect(page.locator("#live")).to_have_attribute("title", re.compile("this one does again when you use it"))
 
 
 HIDING = """

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import NewPerson
-from tests.browser.up import Up, an_up
+from tests.browser.up import NODES, Up, an_up
 from tests.conftest import SUBJECT
 from tests.waiting import until
 
@@ -167,12 +167,16 @@ def test_a_page_outlives_its_server_and_the_nodes_come_back(person: NewPerson, c
     tab = person(key=cluster.key).tab()
     tab.asked += ["ERR_CONNECTION", "ERR_INCOMPLETE", "htmx:sse:error"]
     page = tab.open("/fleet").live().page
+    ready = page.locator(".node[data-state=ready]")
+    expect(ready).to_have_count(NODES, timeout=TRAINS_MS)
+    before = ready.evaluate_all("each => each.map((node) => node.id)")
     page.evaluate("window.untouched = true")
     cluster.box.kill_server()
     expect(page.locator("#live")).to_have_attribute("data-state", "wait")
     cluster.box.start_server()
     tab.live()
-    expect(page.get_by_text("ready", exact=True).first).to_be_visible(timeout=TRAINS_MS)
+    new = ready.and_(page.locator(":not(" + ", ".join(f"#{node}" for node in before) + ")"))
+    expect(new).to_have_count(NODES, timeout=TRAINS_MS)
     assert page.evaluate("window.untouched")
 
 

@@ -17,7 +17,7 @@ from gangline.compose.access import read_access
 from tests.conftest import BASE
 
 LEASE_S = 6.0
-NODES = "2"
+NODES = 2
 PRICE_USD_PER_HOUR = 2.0
 
 
@@ -48,7 +48,7 @@ class Up:
 def an_up(home: Path) -> Iterator[Up]:
     """Start it, with the base `tiny-sdxl` added as a user adds one."""
     with Box(
-        home, lease_s=LEASE_S, heartbeat_interval_s=0.3, price_usd_per_hour=PRICE_USD_PER_HOUR, up_nodes=NODES
+        home, lease_s=LEASE_S, heartbeat_interval_s=0.3, price_usd_per_hour=PRICE_USD_PER_HOUR, up_nodes=str(NODES)
     ) as box:
         access = read_access(home / "server")
         assert access is not None

@@ -1,80 +1,40 @@
-"""Take the pictures of docs/page.md from a replay of a simulated fleet: `python -m tests.docs.page_pictures [NAME…]` writes them again.
+"""Take the pictures of docs/page.md from servers that do what it says: `python -m tests.docs.page_pictures [NAME…]` writes them again.
 
 It needs Chromium, and playwright, which is in the extra `dev`.
 """
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from shutil import which
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 from PIL import Image
 
-from gangline.api.serve import ApiServer, listen
-from gangline.sim.replay.app import COOKIE, Replay
-from gangline.sim.replay.recording import Recording
-from gangline.sim.scenario import parse_scenario
-from gangline.sim.simulation import Simulation
+from gangline.sim.replay.app import COOKIE
 from tests.conftest import ROOT
+from tests.docs.page_servers import PHOTOS, a_team, draw_album, prepare_new_job, replay, run_experiment
+from tests.service.conftest import OPERATOR
 
 FOLDER = ROOT / "docs" / "page"
 BYTES_MAX = 120_000
+PHONE, TABLET = 390, 820
 COLOURS = 256
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 SETTLED_MS = 1_500
 """Until scripts have drawn what they ask for after the page was loaded."""
-SCENARIO = """
-title = "Forty jobs of two teams on up to twelve nodes"
-[fleet]
-nodes_max = 12
-start_s = 60
-[[machines]]
-count = 14
-gpu = "RTX 4090"
-price_usd_per_hour = 0.36
-seconds_per_step = 0.8
-spread = 0.2
-interruptions_per_hour = 1.5
-[[machines]]
-count = 6
-gpu = "RTX 3090"
-price_usd_per_hour = 0.22
-seconds_per_step = 1.4
-spread = 0.2
-interruptions_per_hour = 0.8
-[[jobs]]
-count = 26
-steps = 800
-sample_every_steps = 100
-sample_result = true
-[[jobs]]
-count = 6
-at_s = 600
-steps = 1200
-sample_every_steps = 200
-[[jobs]]
-count = 8
-project = "portraits"
-at_s = 300
-steps = 600
-sample_every_steps = 200
-[[faults]]
-kind = "reclaim"
-at_s = 900
-share = 0.5
-"""
+ROUNDS = 4
+"""Looks at photos, which are checked a step at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PagePicture:
-    """A picture of the screen at `address`, `at` a share of the scenario's time. It is scrolled to the element `to`, and shows the slider
-    if `slider`. `{job}` is the job that was interrupted most often, `{node}` the node on which it ended."""
+    """A picture of the screen at `address` of a server, `at` a share of the scenario's time if that is a replay. It is scrolled to the
+    element `to`, and shows the slider if `slider`. `{job}` is the job that was interrupted most often."""
 
     name: str
     address: str
@@ -84,20 +44,21 @@ class PagePicture:
     theme: str = "light"
     to: str = ""
     slider: bool = False
+    of: Literal["replay", "new", "experiment", "album"] = "replay"
 
 
 PICTURES = (
     PagePicture("jobs", "/"),
-    PagePicture("jobs-dark", "/?state=running", theme="dark"),
-    PagePicture("jobs-phone", "/", width=390, height=780, theme="dark"),
+    PagePicture("jobs-phone", "/?state=running", width=PHONE, height=780, theme="dark"),
+    PagePicture("new", "/new", of="new", height=1000),
     PagePicture("job", "/jobs/{job}", at=1),
-    PagePicture("job-phone", "/jobs/{job}", width=390, height=780),
-    PagePicture("charts", "/jobs/{job}", at=1, to="#charts"),
-    PagePicture("pictures", "/jobs/{job}/pictures", at=1),
+    PagePicture("job-phone", "/jobs/{job}", width=PHONE, height=780),
+    PagePicture("charts", "/jobs/{job}", at=1, to="#charts", theme="dark"),
+    PagePicture("pictures", "/jobs/{job}/pictures", of="album", width=1060, height=710),
+    PagePicture("experiment", "/experiments/{experiment}", of="experiment"),
+    PagePicture("queue", "/queue", at=0.25, width=TABLET, height=700, theme="dark"),
     PagePicture("fleet", "/fleet"),
-    PagePicture("node", "/fleet/{node}"),
-    PagePicture("queue", "/queue", at=0.25),
-    PagePicture("cost", "/cost", at=1, theme="dark"),
+    PagePicture("cost", "/cost?days=1&by=job", at=1, theme="dark"),
     PagePicture("replay", "/jobs/{job}", at=0.3, slider=True),
 )
 
@@ -106,34 +67,69 @@ def take_pictures(names: list[str]) -> None:
     """Write the pictures of these names, or all of them. What the page does not have is said, and left out."""
     from playwright.sync_api import sync_playwright  # not in what the tests need
 
-    with served() as url, sync_playwright() as playwright:
-        found = ids(url)
-        moments = httpx.get(f"{url}/replay").json()
+    wanted = [picture for picture in PICTURES if not names or picture.name in names]
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=next(filter(None, map(which, CHROMIUM))), args=SWITCHES)
-        for picture in PICTURES:
-            if not names or picture.name in names:
-                ms = round(moments["start_ms"] + picture.at * (moments["end_ms"] - moments["start_ms"]))
-                _write(picture, _taken(browser, url, picture, picture.address.format(**found), ms))
+        for of, take in TAKES.items():
+            if chosen := [picture for picture in wanted if picture.of == of]:
+                take(browser, chosen)
         browser.close()
 
 
+def of_replay(browser: Any, pictures: list[PagePicture]) -> None:
+    with replay() as url:
+        found, moments = ids(url), httpx.get(f"{url}/replay").json()
+        for picture in pictures:
+            ms = round(moments["start_ms"] + picture.at * (moments["end_ms"] - moments["start_ms"]))
+            with opened(browser, picture) as page:
+                page.context.add_cookies([{"name": COOKIE, "value": str(ms), "url": url}])
+                _write(picture, _taken(page, url + picture.address.format(**found), picture))
+
+
+def of_new_job(browser: Any, pictures: list[PagePicture]) -> None:
+    with a_team() as team:
+        prepare_new_job(team.service)
+        for picture in pictures:
+            with opened(browser, picture, team.url) as page:
+                page.goto(team.url + picture.address)
+                page.locator("#files").set_input_files(sorted(PHOTOS.glob("*.png")))
+                page.get_by_label("Prompt", exact=True).fill("a photo of sks cat")
+                page.locator("input[name=preset][value=object]").check()
+                for _ in range(ROUNDS):
+                    team.check_photos()
+                    page.wait_for_timeout(SETTLED_MS)
+                _write(picture, _taken(page, "", picture))
+
+
+def of_experiment(browser: Any, pictures: list[PagePicture]) -> None:
+    with a_team() as team:
+        experiment = run_experiment(team.service)
+        for picture in pictures:
+            with opened(browser, picture, team.url) as page:
+                _write(picture, _taken(page, team.url + picture.address.format(experiment=experiment), picture))
+
+
+def of_album(browser: Any, pictures: list[PagePicture]) -> None:
+    with a_team() as team:
+        job = draw_album(team.service)
+        for picture in pictures:
+            with opened(browser, picture, team.url) as page:
+                _write(picture, _taken(page, team.url + picture.address.format(job=job), picture))
+
+
+TAKES = {"replay": of_replay, "new": of_new_job, "experiment": of_experiment, "album": of_album}
+
+
 @contextmanager
-def served() -> Iterator[str]:
-    """Play the scenario, and serve its replay."""
-    simulation = Simulation(parse_scenario(SCENARIO, "page_pictures"), 0)
-    recording = Recording(simulation.world, simulation.store)
-    simulation.after_event = recording.look
-    simulation.run()
-    recording.finish()
-    listening = listen("127.0.0.1", 0)
-    server = ApiServer(Replay(simulation, recording))
-    answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    answering.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        answering.join()
+def opened(browser: Any, picture: PagePicture, signs_in_at: str = "") -> Iterator[Any]:
+    """Open a page of its own, of somebody who has signed in at this server, if it is one that people sign in at."""
+    size = {"width": picture.width, "height": picture.height}
+    phone = {"is_mobile": True, "has_touch": True} if picture.width < TABLET else {}
+    context = browser.new_context(viewport=size, color_scheme=picture.theme, timezone_id="UTC", locale="en-GB", **phone)
+    if signs_in_at:
+        assert context.request.post(f"{signs_in_at}/sign-in", form={"key": OPERATOR, "stay": "1"}).ok
+    yield context.new_page()
+    context.close()
 
 
 def ids(url: str) -> dict[str, str]:
@@ -143,32 +139,25 @@ def ids(url: str) -> dict[str, str]:
     return {"job": job, "node": httpx.get(f"{url}/v1/jobs/{job}").json()["attempts"][-1]["node"]}
 
 
-def _taken(browser: Any, url: str, picture: PagePicture, address: str, ms: int) -> bytes | None:
-    size = {"width": picture.width, "height": picture.height}
-    context = browser.new_context(viewport=size, color_scheme=picture.theme, timezone_id="UTC", locale="en-GB")
-    context.add_cookies([{"name": COOKIE, "value": str(ms), "url": url}])
-    page = context.new_page()
-    answer = page.goto(url + address, wait_until="networkidle")
-    if not answer.ok:
-        return None
+def _taken(page: Any, address: str, picture: PagePicture) -> bytes:
+    """Take the picture of a page at an address ("": of where it is)."""
+    if address:
+        assert page.goto(address).ok, address
     page.wait_for_timeout(SETTLED_MS)
+    page.evaluate("document.documentElement.style.scrollbarGutter = 'auto'")  # a picture has no scrollbar
     if not picture.slider:
-        page.evaluate("document.getElementById('replay').hidden = true")
+        page.evaluate("document.getElementById('replay')?.setAttribute('hidden', '')")
+    page.evaluate("scrollTo(0, 0)")
     if picture.to:
         page.locator(picture.to).evaluate("element => element.scrollIntoView({ block: 'start' })")
-        page.wait_for_timeout(SETTLED_MS)
-    taken = page.screenshot()
-    context.close()
-    return taken
+    page.wait_for_timeout(SETTLED_MS)
+    return page.screenshot()
 
 
-def _write(picture: PagePicture, taken: bytes | None) -> None:
-    if taken is None:
-        print(f"{picture.name}: the page has no screen at {picture.address}")
-        return
+def _write(picture: PagePicture, taken: bytes) -> None:
     content = BytesIO()
     with Image.open(BytesIO(taken)) as shown:
-        shown.convert("RGB").quantize(COLOURS).save(content, "PNG", optimize=True)
+        shown.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
     assert len(content.getvalue()) <= BYTES_MAX, f"{picture.name} has {len(content.getvalue()):,} bytes"
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{picture.name}.png").write_bytes(content.getvalue())

@@ -43,7 +43,7 @@ def test_an_operator_makes_a_project_and_keys_and_takes_one_back(box: Box) -> No
     gangline(box, "keys", "revoke", bob.key.id)
     with pytest.raises(Denied, match="was revoked"):
         list(Client(box.url, bob.secret).nodes.list())
-    assert "$6.0000" in gangline(box, "projects", "set", "team-a", "--usd", "6")
+    assert "$6.00" in gangline(box, "projects", "set", "team-a", "--usd", "6")
     assert "no limit" in gangline(box, "budget", "--project", "team-a", "--none")
 
 

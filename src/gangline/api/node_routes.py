@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment, Viewer
+from gangline.core.display import Label
 from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeLogs, NodeView
 from gangline.service.fleet import operating, pools
 
@@ -49,9 +50,12 @@ def quarantine_node(
     node: str,
     lasts_s: QuarantineS = QUARANTINE_S,
     stop: StopsJobs = False,
+    reason: Annotated[Label, Query()] = "",
 ) -> NodeDetail:
-    """Give the node's machine no work for `lasts_s` seconds, whatever node it joins as; then it is on trial. Needs an operator's key."""
-    operating.quarantine(deployment, node, now, lasts_s=lasts_s, stop=stop)
+    """Give the node's machine no work for `lasts_s` seconds, whatever node it joins as; then it is on trial. The `reason` is shown with the
+    node, and in the events of jobs that it hands back. Needs an operator's key.
+    """
+    operating.quarantine(deployment, node, now, lasts_s=lasts_s, stop=stop, reason=reason.strip())
     return operating.node_detail(deployment, node, operator.project, now)
 
 

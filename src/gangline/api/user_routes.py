@@ -89,26 +89,32 @@ def show_job(deployment: ThisDeployment, now: Now, project: ViewerOf, job: str) 
 
 
 @router.post("/jobs/{job}/cancel")
-def cancel_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
+def cancel_job(
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, seen: AsSeen
+) -> JobView:
     """Cancel a job. A job that has ended stays as it is."""
     query.owned(deployment, project, job)
-    steer.cancel(deployment, job, now, seen)
+    steer.cancel(deployment, job, now, seen, by=member.id)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/pause")
-def pause_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
+def pause_job(
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, seen: AsSeen
+) -> JobView:
     """Pause a job. A node at work saves and releases it first. 422 if the job has ended."""
     query.owned(deployment, project, job)
-    steer.pause(deployment, job, now, seen)
+    steer.pause(deployment, job, now, seen, by=member.id)
     return query.job(deployment, project, job, now)
 
 
 @router.post("/jobs/{job}/resume")
-def resume_job(deployment: ThisDeployment, now: Now, project: MemberOf, job: str, seen: AsSeen) -> JobView:
+def resume_job(
+    deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, job: str, seen: AsSeen
+) -> JobView:
     """Resume a paused job. A job that was not paused stays as it is. 422 if the job has ended."""
     query.owned(deployment, project, job)
-    steer.resume(deployment, job, now, seen)
+    steer.resume(deployment, job, now, seen, by=member.id)
     return query.job(deployment, project, job, now)
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.money.cost import CostPart
-from gangline.core.words import duration_words, listed
+from gangline.core.words import duration_words, listed, usd_words
 
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells have it: 128 + SIGINT."""
@@ -171,7 +171,7 @@ def facts(*rows: tuple[str, str | Text]) -> Table:
 
 
 def usd(amount: float) -> str:
-    return f"${amount:.6f}" if 0 < amount < 0.01 else f"${amount:.4f}"
+    return usd_words(amount * 1e6)
 
 
 def cost(amount: float, lacks: Sequence[CostPart]) -> str:

@@ -29,15 +29,15 @@ def listed(words: Sequence[str], conjunction: str = "and") -> str:
 
 
 def size_words(count: int) -> str:
-    """Return a number of bytes in the unit that suits it.
+    """Return a number of bytes in the largest unit, of a thousand each, that it fills, with one digit.
 
-    >>> size_words(13_760_000_000), size_words(66_000_000), size_words(1_500)
-    ('13.8 GB', '66 MB', '2 kB')
+    >>> size_words(13_760_000_000), size_words(7_740_000), size_words(999_960), size_words(512)
+    ('13.8 GB', '7.7 MB', '1.0 MB', '512 B')
     """
-    for unit, of_it, digits in (("GB", 1e9, 1), ("MB", 1e6, 0)):
-        if count >= of_it:
-            return f"{count / of_it:.{digits}f} {unit}"
-    return f"{count / 1e3:.0f} kB"
+    value, power = float(count), 0
+    while round(value, 1) >= 1000 and power < len(UNITS) - 1:
+        value, power = value / 1000, power + 1
+    return f"{value:.1f} {UNITS[power]}" if power else f"{count} B"
 
 
 def duration_words(seconds: float) -> str:
@@ -57,29 +57,16 @@ def duration_words(seconds: float) -> str:
 
 
 def usd_words(micro_usd: float) -> str:
-    """Return an amount of micro-dollars in cents; if it is less than a cent, with two digits that are not 0.
+    """Return an amount of micro-dollars in cents; if it is less than a cent, with its first two digits that are not 0.
 
-    >>> usd_words(1_234_500_000), usd_words(310_000), usd_words(2_140), usd_words(12), usd_words(0)
-    ('$1,234.50', '$0.31', '$0.0021', '$0.000012', '$0.00')
+    >>> usd_words(1_234_500_000), usd_words(310_000), usd_words(2_140), usd_words(12), usd_words(0), usd_words(-2_140)
+    ('$1,234.50', '$0.31', '$0.0021', '$0.000012', '$0.00', '-$0.0021')
     """
-    if not 0 < micro_usd < 10_000:
-        return f"${micro_usd / 1e6:,.2f}"
-    digits = 2
-    while micro_usd < 10 ** (7 - digits):
-        digits += 1
-    return f"${micro_usd / 1e6:.{digits}f}"
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in the largest unit, of a thousand each, that it fills, with one digit.
-
-    >>> size(6_940_000_000), size(7_740_000)
-    ('6.9 GB', '7.7 MB')
-    """
-    value, power = float(count), 0
-    while value >= 1000 and power < len(UNITS) - 1:
-        value, power = value / 1000, power + 1
-    return f"{value:.1f} {UNITS[power]}" if power else f"{count} B"
+    size, digits = abs(micro_usd), 2
+    if 0 < size < 10_000:
+        while size < 10 ** (7 - digits):
+            digits += 1
+    return f"{'-' if micro_usd < 0 else ''}${size / 1e6:,.{digits}f}"
 
 
 def one(noun: str) -> str:

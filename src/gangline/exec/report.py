@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from gangline.core.command.lineage import Account, Begun, CommittedCheckpoint, account, run_number
+from gangline.core.words import usd_words
 from gangline.exec.plan import Summary, Tools
 from gangline.exec.run_prefix import PrefixContent
 from gangline.exec.start import RunStart
@@ -59,7 +60,7 @@ class ExecReport:
             safe,
             f"uploading {uploading}" if uploading else "",
             "the object store is unreachable" if away else "",
-            f"${cost:.4f}" if cost is not None else "",
+            usd_words(cost * 1e6) if cost is not None else "",
         )
         self._at.status(" · ".join(filter(None, parts)))
 

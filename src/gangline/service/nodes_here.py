@@ -9,7 +9,7 @@ from gangline.service.deployment import Deployment
 KEPT = 20_000
 
 
-def nodes_here(deployment: Deployment) -> tuple[Node, ...]:
+def load_nodes_here(deployment: Deployment) -> tuple[Node, ...]:
     """Return all nodes that are not gone. One whose row is as it was is made once: that takes longer than to read it."""
     rows = deployment.store.load("nodes_here")
     if not rows:

@@ -208,7 +208,7 @@ def test_jobs_are_shown_by_what_differs_the_best_first(service: Service, run: Ty
     code, out, err = run("experiments", "show", experiment)
     assert code == 0, err
     table = out[out.index("job  ") :].splitlines()
-    assert table[0].split()[:5] == ["job", "run", "rank", "held-out", "loss"]
+    assert table[0].split()[:7] == ["job", "run", "rank", "held-out", "loss", "training", "loss"]
     assert [line.split()[1:4] for line in table[1:3]] == [["2", "8", "0.3000"], ["1", "4", "0.4000"]]
     assert "ranks-002 with rank=8 has a held-out loss of 0.3" in out and "2 succeeded" in out
     found = json.loads(run("experiments", "show", "ranks", "-o", "json")[1])
@@ -249,7 +249,7 @@ def test_stop_says_once_what_it_did_and_that_an_ended_experiment_is_left_alone(s
     assert run("experiments", "stop", "ranks") == (
         0,
         "",
-        "ranks has ended: stopped by its owner; 2 canceled\n",
+        "ranks has ended: stopped; 2 canceled\n",
     )
     assert run("experiments", "stop", "ranks") == (0, "", "ranks has ended already; nothing was stopped\n")
     assert json.loads(run("experiments", "stop", "ranks", "-o", "json")[1])["state"] == "ended"

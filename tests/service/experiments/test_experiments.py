@@ -145,7 +145,7 @@ def test_stop_cancels_every_job_that_has_not_ended_and_ends_the_experiment(servi
     first = work(service, "a")
     found = service.ask("POST", f"{PATH}/{made}/stop").json()
     assert (found["state"], found["counts"]) == ("ended", {"canceled": 3})
-    assert found["because"] == "stopped by its owner; 3 canceled"
+    assert found["because"] == "stopped; 3 canceled"
     assert {run["because"] for run in runs_of(service, made)} == {"its experiment ranks was stopped"}
     assert service.ask("POST", f"{PATH}/{made}/stop").json()["state"] == "ended", "again"
     refused = problem(service.ask("POST", f"{PATH}/{made}/resume"), 422, "bad-input")

@@ -1,7 +1,11 @@
 """The list of experiments: of those that have ended it reads sums alone, and says the same as when each job is looked at."""
 
-from tests.service.conftest import Service
+from dataclasses import replace
+
+from gangline.service.experiments.query import page_of_experiments
+from tests.service.conftest import PROJECT, Service
 from tests.service.experiments.at_work import PATH, runs_of, shown, submit, tick, work
+from tests.service.lists.test_lists import Counting
 
 
 def listed(service: Service) -> list[dict[str, object]]:
@@ -45,6 +49,20 @@ def test_no_job_of_an_experiment_that_has_ended_is_read_for_the_list(service: Se
     before = shown(service, made)
     service.execute("UPDATE experiment_run SET measured = 'unreadable'")
     assert listed(service) == [before]
+
+
+def test_a_page_costs_as_many_statements_for_many_experiments_at_work_as_for_one(service: Service) -> None:
+    made = [submit(service, name=f"number {number}", vary={"rank": [4, 8]})["id"] for number in range(4)]
+    counted = Counting(service.store)
+    deployment, asked = replace(service.deployment, store=counted), list[int]()
+    for limit in (1, len(made)):
+        counted.loads = 0
+        page = page_of_experiments(deployment, PROJECT, service.now_ms, limit=limit, cursor=None)
+        asked.append(counted.loads)
+        assert [each.id for each in page.experiments] == made[::-1][:limit] and (page.next is None) == (limit == 4)
+    assert asked[0] == asked[1] < 6
+    assert listed(service) == [shown(service, each) for each in made[::-1]]
+    assert {each.jobs for each in page.experiments} == {2}
 
 
 def test_a_best_job_that_was_deleted_is_not_listed_as_the_best(service: Service) -> None:

@@ -80,8 +80,11 @@ def test_two_jobs_are_compared_on_a_terminal(service: Service, run: Invoke) -> N
     node = service.join("node-a", gpu="RTX 4090")
     hold = service.claim(node).hold
     beat(service, node, hold, 50, loss=0.25)
-    values = {"loss": 0.25, "held_out_loss": 0.125}
-    metrics.take(service.deployment, node, hold, Points(points=(Point(step=50, values=values),)), service.now_ms)
+    points = (
+        Point(step=25, values={"loss": 0.35, "held_out_loss": 0.125}),
+        Point(step=50, values={"loss": 0.25, "held_out_loss": 0.25}),
+    )
+    metrics.take(service.deployment, node, hold, Points(points=points), service.now_ms)
     service.wait(60)
     succeed(service, node, hold)
     second = run("jobs", "clone", first, "--set", "rank=8")[1].strip()
@@ -90,11 +93,13 @@ def test_two_jobs_are_compared_on_a_terminal(service: Service, run: Invoke) -> N
     lines = {line.split("  ")[0]: line for line in out.splitlines()}
     assert lines["rank"].split() == ["rank", "16", "8"]
     assert lines["held-out loss"].split() == ["held-out", "loss", "0.1250", "–"]
+    assert lines["training loss"].split() == ["training", "loss", "0.3000", "–"], "as experiments compare it"
     assert "RTX 4090" in lines["GPU"] and "succeeded" in lines["state"] and "queued" in lines["state"]
     assert lines["time"].split()[1:4] == ["1", "min", "00"]
     found = json.loads(run("jobs", "diff", first, second, "-o", "json")[1])
     assert found["settings"] == [{"setting": "rank", "before": 16, "after": 8}]
-    assert (found["first"]["gpus"], found["first"]["held_out_loss"]) == (["RTX 4090"], 0.125)
+    assert (found["first"]["gpus"], found["first"]["held_out_loss"]) == (["RTX 4090"], 0.25)
+    assert found["first"]["best_held_out_loss"] == 0.125
     assert found["same_numerics"] is None
     on_the_page = compared_jobs(service.deployment, PROJECT, first, second, service.now_ms)
     assert json.loads(json.dumps(to_json(on_the_page))) == found

@@ -14,6 +14,7 @@ from gangline.core.parsing import to_json
 from gangline.ports.server import Assignment, Beat, Failed, Hold, Released, Stale
 from gangline.service.jobs import renew, steer
 from gangline.service.jobs.finish import finish
+from gangline.service.reports.costs import count_interruptions
 from tests.service.conftest import OPERATOR, POLICY, PRICE, PROJECT, Service
 from tests.service.jobs.test_metrics import lose, save
 from tests.service.served import serving
@@ -147,6 +148,17 @@ def test_a_pause_is_neither_an_interruption_nor_lost_time(service: Service) -> N
     train(service, node, service.claim(node).hold, 30, 10)
     view = service.ask("GET", f"/v1/jobs/{job}").json()
     assert view["seconds_lost"] == 0 and "interruption" not in view["verdict"]
+    assert view["summary"]["interruptions"] == counted(service) == 0
+    lose(service)
+    other = service.join("node-b")
+    train(service, other, service.claim(other).hold, 40, 10)
+    view = service.ask("GET", f"/v1/jobs/{job}").json()
+    assert view["summary"]["interruptions"] == counted(service) == 1 and "; one interruption cost " in view["verdict"]
+
+
+def counted(service: Service) -> int:
+    """The interruptions of the project, as the screen of costs counts them."""
+    return count_interruptions(service.deployment, PROJECT, since_ms=None, until_ms=None)
 
 
 def test_a_failure_is_marked_with_the_ban_and_the_strike_that_follow(service: Service) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import BadInput
+from gangline.core.parsing import to_json
 from gangline.core.specs.spec import parse_spec
 from gangline.ports.server import Beaten, Committed, Done, Hold, Refused
 from gangline.ports.store import Row
@@ -320,3 +321,23 @@ def test_a_job_that_ends_while_it_is_read_is_shown_as_it_was_at_one_moment(
     monkeypatch.setattr(service.store, "load", read)
     job = query.job(service.deployment, PROJECT, training.job, service.now_ms)
     assert (job.summary.state, [attempt.state for attempt in job.attempts]) == ("succeeded", ["succeeded"])
+
+
+def test_a_job_says_whose_key_canceled_paused_or_resumed_it(service: Service) -> None:
+    mara, kim = service.key("member", name="mara"), service.key("member", name="kim")
+    job, other = (
+        service.ask("POST", "/v1/jobs", mara, json={"spec": to_json(service.spec())}).json()["summary"]["id"]
+        for _ in range(2)
+    )
+
+    def said(key: str, job: str, what: str) -> str:
+        return service.ask("POST", f"/v1/jobs/{job}/{what}", key).json()["summary"]["because"]
+
+    assert [said(mara, job, what) for what in ("pause", "cancel")] == ["paused by its owner", "canceled by its owner"]
+    assert [said(kim, other, what) for what in ("pause", "cancel")] == ["paused by kim", "canceled by kim"]
+    held = service.ask("POST", "/v1/jobs", mara, json={"spec": to_json(service.spec())}).json()["summary"]["id"]
+    service.claim(service.join())
+    assert [said(kim, held, what) for what in ("pause", "resume")] == [
+        "paused by kim: its node saves first",
+        "resumed by kim",
+    ]

@@ -260,7 +260,7 @@ def test_what_ends_the_ids_of_one_beginning_is_a_letter_after_their_digits() -> 
 
 
 def test_a_page_costs_as_many_statements_for_many_jobs_as_for_few(service: Service, many: list[Given]) -> None:
-    counted = _Counting(service.store)
+    counted = Counting(service.store)
     deployment = service.deployment
     object.__setattr__(deployment, "store", counted)
     asked = list[int]()
@@ -295,7 +295,7 @@ def test_a_page_of_jobs_whose_photos_are_fetched_costs_as_many_statements_as_one
         "INSERT INTO photo_import (job, state, asked, places, done, files, because, server, turn_ends_ms, tries) "
         "SELECT id, 'fetching', '', '[]', 3, 7, '', '', 0, 0 FROM job WHERE state = 'queued'",
     )
-    counted = _Counting(service.store)
+    counted = Counting(service.store)
     deployment, asked = replace(service.deployment, store=counted), list[int]()
     for limit in (1, len(made)):
         counted.loads = 0
@@ -305,7 +305,7 @@ def test_a_page_of_jobs_whose_photos_are_fetched_costs_as_many_statements_as_one
     assert asked[0] == asked[1] and len(made) > 10
 
 
-class _Counting:
+class Counting:
     """A store that counts what it is asked."""
 
     def __init__(self, store: Any) -> None:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gangline.core.notices.facts import dollars_of
 from gangline.core.notices.kinds import NoticeKind, notice_kind
 from gangline.core.notices.pacing import PICTURES_S
 from gangline.core.runs.contract import GRID
+from gangline.core.words import usd_words
 from gangline.ports.server import Failed, Hold, Succeeded
 from gangline.service.access.projects import set_allowance
 from gangline.service.facts import facts_after
@@ -62,7 +62,7 @@ def test_a_job_that_succeeded_says_what_it_took_on_all_of_its_machines(service: 
     beat(service, second, hold, 100)
     succeed(service, second, hold)
     found = message(service, "succeeded")
-    cost = dollars_of(summary_of(service.deployment, PROJECT, job, service.now_ms).cost_usd)
+    cost = usd_words(summary_of(service.deployment, PROJECT, job, service.now_ms).cost_usd * 1e6)
     assert found.title == "sks dog is ready"
     assert found.lines == (f"It took 1 h 12 min on 2 machines (1 interruption) and cost {cost} ({UNPRICED}).",)
     assert found.command == f"gangline artifacts {job} --to sks-dog" and found.picture is None
@@ -131,7 +131,7 @@ def test_several_facts_are_one_digest_with_the_sum_of_their_cost(service: Servic
     cost = sum(summary_of(service.deployment, PROJECT, job, service.now_ms).cost_usd for job in jobs)
     found = message(service, "succeeded")
     assert found.title == "3 jobs succeeded"
-    assert found.lines == ("Succeeded: sks dog.", f"These 3 jobs together cost {dollars_of(cost)} ({UNPRICED}).")
+    assert found.lines == ("Succeeded: sks dog.", f"These 3 jobs together cost {usd_words(cost * 1e6)} ({UNPRICED}).")
 
 
 def test_a_fact_of_a_job_that_was_deleted_has_its_name_and_nothing_else(service: Service) -> None:

@@ -45,9 +45,9 @@ def test_costs_are_a_table_with_a_column_for_each_cause_and_a_sum(run: Run, jobs
     lines = [line.split() for line in found.stdout.splitlines()]
     assert lines[:4] == [
         ["project", "cost", "training", "correction"],
-        ["default", "$3.0000", "$3.0000", "–"],
-        ["no", "project", "-$0.005000", "–", "-$0.005000"],
-        ["all", "$2.9950", "$3.0000", "-$0.005000"],
+        ["default", "$3.00", "$3.00", "–"],
+        ["no", "project", "-$0.0050", "–", "-$0.0050"],
+        ["all", "$3.00", "$3.00", "-$0.0050"],
     ]
     assert "no price is set for storage and egress" in found.stdout
     found = run("costs", "--since", "2026-02-01T00:00:00Z")

@@ -13,7 +13,7 @@ from gangline.web.fleet.followed import FleetScreen, NodeScreen
 from gangline.web.fleet.shown import AskedNodes
 from tests.service.conftest import PROJECT, Service
 from tests.service.fleet.test_pools import add, look
-from tests.service.test_rules import a_contrast, advance, beat, fail, misbehave, succeed
+from tests.service.test_rules import a_contrast, advance, beat, fail, misbehave, release, succeed
 from tests.service.web.conftest import Browser
 from tests.wire.record import GAUGES
 
@@ -122,6 +122,26 @@ def test_a_quarantine_says_until_when_and_a_release_ends_it(page: Service, signe
     for hours in ("0", "-1", "9000", "x", "nan"):
         assert operator.post("/fleet/actions", node=node, action="quarantine", hours=hours).status_code == 422
     assert page.ask("GET", f"/v1/nodes/{node}").json()["state"] == "ready"
+
+
+def test_the_reason_of_a_quarantine_is_shown_with_the_node_and_in_the_events_of_its_jobs(
+    page: Service, signed_in: Callable[[str], Browser]
+) -> None:
+    node, job, operator = page.join("bear"), page.submit(), signed_in("operator")
+    hold = page.claim(node).hold
+    wish = {"node": node, "action": "quarantine", "stop": "1", "reason": "its fan <b> is loud"}
+    assert operator.post("/fleet/actions", **wish | {"reason": "a\x1b[31m"}).status_code == 422
+    assert operator.post("/fleet/actions", **wish | {"reason": "x" * 201}).status_code == 422
+    assert operator.post("/fleet/actions", **wish).status_code == 204
+    said = "quarantined by an operator: its fan <b> is loud"
+    found = page.ask("GET", f"/v1/nodes/{node}").json()
+    assert found["because"] == found["machine"]["because"] == said
+    html = signed_in("viewer").get(f"/fleet/{node}").text
+    assert "its fan &lt;b&gt; is loud" in html and "<b> is loud" not in html
+    release(page, node, hold)
+    assert any(said in event["because"] for event in page.ask("GET", f"/v1/jobs/{job}/events").json())
+    api = page.ask("POST", f"/v1/nodes/{node}/quarantine", params={"reason": " again "})
+    assert api.json()["machine"]["because"] == "quarantined by an operator: again"
 
 
 def test_one_that_refuses_does_not_stop_the_others(page: Service, signed_in: Callable[[str], Browser]) -> None:

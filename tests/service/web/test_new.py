@@ -8,12 +8,14 @@ from html import unescape
 import httpx
 import pytest
 
+from gangline.core.parsing import to_json
 from gangline.core.specs.form import form_of_settings
 from gangline.core.specs.templates import Preset
 from gangline.web.new.asked import KIND, all_fields
 from tests.service.conftest import Service
 from tests.service.web.conftest import Browser
 
+TAGGER = {"model.onnx": b"a model", "tags.csv": b"tag_id,name"}
 HOSTILE = "a photo of \"sks\" <script>alert('x')</script>"
 OBJECT = Preset(name="object", about="One thing <b>.", settings={"rank": 8, "steps": 900})
 
@@ -144,3 +146,15 @@ def test_a_job_of_another_project_is_not_found(page: Service, signed_in: Callabl
     other = signed_in("member", "other")
     assert other.get(f"/new?from={first}").status_code == 404
     assert send(other, "/new/plan", {"from": first}).status_code == 404
+
+
+def test_captions_can_be_written_as_soon_as_the_project_has_a_model_for_them(page: Service, browser: Browser) -> None:
+    assert 'data-write=""' in browser.get("/new").text, "the button is there, and says what lacks"
+    model = {"source": "files", "files": [to_json(page.upload(content, name)) for name, content in TAGGER.items()]}
+    spec = {"kind": "caption", "photos": [to_json(page.photo)], "model": model}
+    answer = page.ask("POST", "/v1/jobs", json={"spec": spec})
+    assert answer.status_code == 201, answer.text
+    job = answer.json()["summary"]["id"]
+    assert f'data-write="{job}"' in browser.get("/new").text, "one that waits has a model, too"
+    page.ask("POST", f"/v1/jobs/{job}/cancel")
+    assert 'data-write=""' in browser.get("/new").text

@@ -7,6 +7,7 @@ import pytest
 from gangline.api.sessions.cookie import csrf_token
 from gangline.service.access.access import lost_credentials, recognize
 from tests.service.conftest import JOIN, OPERATOR, Service
+from tests.service.experiments.at_work import PATH, body
 from tests.service.web.conftest import Browser
 
 
@@ -115,6 +116,30 @@ def test_an_operator_looks_at_one_project_after_another(page: Service, signed_in
     assert "a cat of theirs" in browser.get("/").text
     assert browser.post("/session/project", project="nowhere").status_code == 404
     assert signed_in("admin").post("/session/project", project="other").status_code == 403
+
+
+def test_a_link_takes_an_operator_to_the_project_of_its_job_and_nobody_else(
+    page: Service, signed_in: Callable[..., Browser]
+) -> None:
+    page.add_project("other")
+    job = page.submit(project="other", prompt="a cat of theirs")
+    made = page.ask("POST", PATH, page.key("member", "other"), json=body(page, vary={"rank": [4, 8]}))
+    experiment = made.json()["id"]
+    operator, admin = signed_in("operator"), signed_in("admin")
+    of_another_site = operator.get(f"/jobs/{job}", **{"Sec-Fetch-Site": "cross-site"})
+    assert of_another_site.status_code == 404 and f"{job} is of the project other" in of_another_site.text
+    for address in (f"/jobs/{job}", f"/jobs/{job}/pictures", f"/experiments/{experiment}?sort=name"):
+        operator.post("/session/project", project="default")
+        moved = operator.get(address, **{"Sec-Fetch-Site": "same-origin"})
+        assert (moved.status_code, moved.headers["location"]) == (303, address)
+        assert operator.get(address).status_code == 200
+    nothing = admin.get("/jobs/job-of-nobody", **{"Sec-Fetch-Site": "same-origin"})
+    theirs = admin.get(f"/jobs/{job}", **{"Sec-Fetch-Site": "same-origin"})
+    assert nothing.status_code == theirs.status_code == 404
+    assert theirs.text.replace(job, "") == nothing.text.replace("job-of-nobody", "")
+    assert operator.get("/jobs/job-of-nobody", **{"Sec-Fetch-Site": "same-origin"}).status_code == 404
+    operator.post("/session/project", project="default")
+    assert operator.part(f"/jobs/{job}").status_code == 404  # a script's request moves nobody
 
 
 def test_a_page_over_plain_http_from_another_machine_takes_no_key(page: Service) -> None:

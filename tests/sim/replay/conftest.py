@@ -84,7 +84,7 @@ class Live:
 @pytest.fixture(scope="package")
 def live() -> Live:
     simulation = Simulation(parse_scenario(TEN_JOBS, "ten jobs"), 0)
-    found = Live(simulation, Recording(simulation.world, simulation.store))
+    found = Live(simulation, Recording(simulation.world, simulation.store, plain_bytes_max=0))
     found.run()
     return found
 

@@ -15,7 +15,7 @@ from gangline.core.errors import Forbidden, Unreachable
 from gangline.ports.store import write
 from gangline.sim.replay.app import COOKIE, OPEN_MAX, Replay
 from gangline.sim.replay.objects import SIDE, ReplayObjects
-from gangline.sim.replay.recording import SNAPSHOTS_MAX, Recording
+from gangline.sim.replay.recording import INTERVAL_MS, PAGE_BYTES, PLAIN_BYTES_MAX, SNAPSHOTS_MAX, Recording
 from gangline.sim.replay.store import ReplayStore
 from gangline.sim.simulation import Simulation
 from gangline.sim.store import SimStore
@@ -187,7 +187,22 @@ def test_a_snapshot_is_the_database_of_its_moment_to_the_byte(live: Live) -> Non
 
 def test_many_snapshots_take_little_more_memory_than_a_few_databases(live: Live) -> None:
     database = len(live.simulation.store.serialize())
-    assert live.recording.bytes() < 3 * database < len(live.recording.snapshots) * database / 10
+    assert live.recording.stored_bytes() < 3 * database < len(live.recording.snapshots) * database / 10
+
+
+def test_only_the_newest_pages_are_not_compressed() -> None:
+    world = World(0)
+    store = SimStore(world)
+    kept = {limit: Recording(world, store, plain_bytes_max=limit) for limit in (0, 100 * PAGE_BYTES, PLAIN_BYTES_MAX)}
+    for number in range(40):
+        world.now_ms += INTERVAL_MS
+        store.apply(write("add_project", id=f"project-{number}"))
+        for each in kept.values():
+            each.look()
+    compressed, some, plain = (each.stored_bytes() for each in kept.values())
+    assert compressed < some < plain and some - compressed <= 100 * PAGE_BYTES
+    databases = [[snapshot.database() for snapshot in each.snapshots] for each in kept.values()]
+    assert databases[0] == databases[1] == databases[2] and databases[0][-1] == store.serialize()
 
 
 def test_however_long_a_run_is_its_snapshots_are_bounded_and_regular() -> None:

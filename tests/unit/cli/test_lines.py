@@ -62,7 +62,7 @@ def test_every_job_is_one_line_that_fits(width: int) -> None:
 
 def test_a_narrow_terminal_shows_what_matters_and_a_wide_one_why() -> None:
     assert "why" in shown(80)[0] and "no node can tak" in shown(80)[2]
-    assert "why" not in shown(60)[0] and "$0.0123" in shown(60)[1]
+    assert "why" not in shown(60)[0] and "$0.01" in shown(60)[1]
 
 
 def test_programs_get_whole_ids() -> None:
@@ -91,10 +91,10 @@ def test_the_line_of_progress_is_whole_at_any_width(width: int) -> None:
 
 def test_eighty_columns_show_step_time_safety_and_money() -> None:
     assert progress_words(summary(), 80) == (
-        "training  114/1200  ━────────────  9:03 left  safe 100  $0.0123 ($0.000108/step)"
+        "training  114/1200  ━━──────────────  9:03 left  safe 100  $0.01 ($0.00011/step)"
     )
     assert progress_words(summary(), 120) == (
-        "training on local-3  114/1200  ━━──────────────────────  9:03 left  safe 100  $0.0123 ($0.000108/step)  loss 0.1700"
+        "training on local-3  114/1200  ━━──────────────────────  9:03 left  safe 100  $0.01 ($0.00011/step)  loss 0.1700"
     )
 
 

@@ -86,7 +86,7 @@ def test_a_spent_budget_pauses_what_is_in_progress_once_and_says_what_to_do() ->
 
 def test_a_budget_below_a_cent_does_not_look_like_nothing() -> None:
     decided = decide([running(1, micro_usd=211)], budget=200)
-    assert "its budget of $0.000200 is spent ($0.000211)" in decided.because
+    assert "its budget of $0.00020 is spent ($0.00021)" in decided.because
 
 
 def test_jobs_that_a_spent_budget_paused_continue_before_others_once_it_is_raised() -> None:

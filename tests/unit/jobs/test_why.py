@@ -2,12 +2,13 @@
 
 import re
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
 from gangline.core.jobs.supply import PoolSeen, Rentable, Supply
-from gangline.core.jobs.why import fit_key, fit_of, why_queued
+from gangline.core.jobs.why import UNFIT_MAX, fit_key, fit_of, nodes_here, why_queued
 from gangline.core.money.budget import reservation
 from tests.unit.examples import CANDIDATE, NODE, POLICY, PURSE
 
@@ -29,7 +30,9 @@ def why(
     supply: Supply = BY_HAND,
     banned: set[str] = frozenset(),  # type: ignore[assignment]
 ) -> str:
-    return why_queued(job, SAID, purse, fit_of(job, purse, nodes, frozenset(banned), 0), supply, 0, POLICY)
+    return why_queued(
+        job, SAID, purse, fit_of(job, purse, nodes_here(nodes, 0), frozenset(banned), 0), supply, 0, POLICY
+    )
 
 
 def renting(*offers: Rentable, rented: int = 0, **facts: Any) -> Supply:
@@ -206,4 +209,58 @@ def test_what_may_change_how_nodes_fit_a_job_is_in_its_key(change: dict[str, Any
 def test_what_changes_nothing_of_it_is_not(change: dict[str, Any]) -> None:
     other, none = replace(CANDIDATE, **change), frozenset[str]()
     assert fit_key(other, none, 0) == fit_key(CANDIDATE, none, 0)
-    assert fit_of(other, PURSE, [NODE, OTHER], none, 0) == fit_of(CANDIDATE, PURSE, [NODE, OTHER], none, 0)
+    here = nodes_here([NODE, OTHER], 0)
+    assert fit_of(other, PURSE, here, none, 0) == fit_of(CANDIDATE, PURSE, here, none, 0)
+
+
+FACTS: dict[str, list[Any]] = {
+    "machine": ["m-1", "m-2", "m-3"],
+    "pool": ["default", "cloud"],
+    "state": ["ready", "starting", "on_trial", "draining", "quarantined"],
+    "gpu": ["T4", "A10", ""],
+    "gpu_memory_gb": [0, 16, 24],
+    "trust": [0, 1],
+    "numerics": ["a", "b"],
+    "slots": [1, 2],
+    "slots_free": [0, 1],
+    "price_micro_usd_per_hour": [0, 100, 200],
+    "kinds": [",lora,", ",lora,sample,", ""],
+    "price_known": [0, 1],
+    "rest_until_ms": [0, 5],
+}
+NEEDS: dict[str, list[Any]] = {
+    "gpu": ["", "T4"],
+    "gpu_memory_gb": [0, 20],
+    "pool": ["", "cloud"],
+    "trust": [0, 1],
+    "numerics": ["", "b"],
+    "slots": [1, 2],
+}
+
+
+def test_nodes_that_are_alike_fit_as_each_of_them_would_alone() -> None:
+    chance = Random(3)
+
+    def some(of: dict[str, list[Any]]) -> dict[str, Any]:
+        return {name: chance.choice(values) for name, values in of.items()}
+
+    nodes = [replace(NODE, **some(FACTS), id=f"n-{number}", name=f"node-{number}") for number in range(300)]
+    here = nodes_here(nodes, 1)
+    for _ in range(60):
+        job, banned = replace(CANDIDATE, **some(NEEDS)), frozenset(chance.sample(FACTS["machine"], 1))
+        purse = replace(PURSE, budget=chance.choice([None, 10**9]))
+        fit = fit_of(job, purse, here, banned, 1)
+        alone = [fit_of(job, purse, nodes_here([node], 1), banned, 1) for node in nodes]
+        assert [*fit.fitting] == [node for each in alone for node in each.fitting]
+        assert [*fit.locked] == [why for each in alone for why in each.locked]
+        assert fit.prices == frozenset[int]().union(*(each.prices for each in alone))
+        unfit = [of_one for each in alone for of_one in each.unfit]
+        assert [*fit.unfit] == unfit[:UNFIT_MAX] and fit.nodes == len(fit.fitting) + len(unfit)
+        assert all(because and node.name in because for node, because in fit.unfit)
+
+
+def test_of_a_thousand_nodes_that_are_alike_one_is_compared_and_a_few_are_named() -> None:
+    nodes = [replace(NODE, id=f"n-{number}", machine=f"m-{number}", name=f"node-{number}") for number in range(1000)]
+    assert len(nodes_here(nodes, 0).examples) == 1
+    told = why(replace(CANDIDATE, gpu_memory_gb=10**6), nodes=nodes)
+    assert told.count("node-") == 3 and "; and 997 more; " in told

@@ -23,6 +23,7 @@ def job(spec: Any, numerics: tuple[str, ...] = ()) -> ComparedJob:
         step=1,
         steps=1,
         held_out_loss=None,
+        best_held_out_loss=None,
         loss=None,
         seconds=1.0,
         cost_usd=0.1,

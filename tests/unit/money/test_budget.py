@@ -19,7 +19,8 @@ def test_a_budget_is_spent_reserved_and_asked_for_together() -> None:
     assert over_budget(replace(purse, budget=None), 10**12) is None
     sentence = over_budget(replace(purse, budget=10_000_000, spent=6_000_000), 4_000_000)
     assert (
-        sentence == "the budget of p, $10.00, does not allow it: $6.00 is spent and $0.00 is reserved by running jobs"
+        sentence
+        == "the budget of p, $10.00, does not allow it: $6.00 is spent and $0.000030 is reserved by running jobs"
     )
 
 

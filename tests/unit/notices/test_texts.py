@@ -43,7 +43,7 @@ def test_a_finished_job_reads_as_ready_with_its_time_its_machines_its_cost_and_t
         f"> gangline artifacts {JOB} --to timber"
     )
     undisturbed = fact("succeeded", "finished on rig-1", took_s=95, machines=1, interruptions=0, cost_usd=0.0008)
-    assert message_of([undisturbed]).lines == ("It took 1 min 35 s on one machine and cost less than $0.01.",)
+    assert message_of([undisturbed]).lines == ("It took 1 min 35 s on one machine and cost $0.00080.",)
 
 
 def test_what_is_unknown_of_a_cost_is_said() -> None:

@@ -96,13 +96,14 @@ def quarantine_node_command(
         float, typer.Option("--hours", min=0.01, max=8760, help="Give its machine no work for this long.")
     ] = 24,
     stop: StopOption = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Say why. It is shown with the node.")] = "",
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Give a node's machine no work for a time, whatever node it joins as. Then it is on trial, with one job at a time."""
     client = make_client(server, token)
-    _show(client.nodes.quarantine(_find(client, node), lasts_s=hours * HOUR_S, stop=stop), output)
+    _show(client.nodes.quarantine(_find(client, node), lasts_s=hours * HOUR_S, stop=stop, reason=reason), output)
 
 
 @app.command("release")

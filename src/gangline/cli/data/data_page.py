@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gangline.cli.output import Output, duration, facts, out, print_json, say
+from gangline.cli.output import Output, duration, facts, out, print_json, say, usd
 from gangline.core.words import counted
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ def tell_forecast(expected: "EncodingForecast", processes: int, usd_per_hour: fl
     forecast = forecast_json(expected, processes, usd_per_hour)
     size = f"{expected.bytes_added / 1e9:.3f} GB for {counted(expected.rows, 'row')}"
     columns = ", ".join(f"{name} {size} bytes" for name, size in expected.columns.items())
-    say(f"the encoding adds {size} ({columns} a row), which cost ${forecast['usd_per_month']:.2f} a month in a bucket")
-    price = f", ${forecast['usd']:.2f}" if usd_per_hour else ""
+    say(f"the encoding adds {size} ({columns} a row), which cost {usd(forecast['usd_per_month'])} a month in a bucket")
+    price = f", {usd(forecast['usd'])}" if usd_per_hour else ""
     workers = "1 process" if processes == 1 else f"each of {processes} processes"
     say(
         f"the encoding takes about {duration(forecast['seconds'])}{price}: "

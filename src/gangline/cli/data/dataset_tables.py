@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from gangline.cli.output import duration, facts, format_time, out, say, table
 from gangline.core.datasets.findings import TINY_BELOW, DatasetFindings
 from gangline.core.datasets.views import DatasetRemovalView, DatasetVersionView, DatasetView
-from gangline.core.words import counted, listed, size
+from gangline.core.words import counted, listed, size_words
 
 NAMED_MAX = 3
 """Files of a finding that are named on the terminal; `-o json` has more."""
@@ -28,7 +28,7 @@ def print_datasets(found: Sequence[DatasetView]) -> None:
             version.state,
             f"{version.photos:,}",
             f"{version.captions:,}",
-            size(version.bytes),
+            size_words(version.bytes),
             str(each.jobs),
             duration(max(0.0, now_s - version.made_ms / 1000)),
         )
@@ -44,7 +44,7 @@ def print_dataset(versions: Sequence[DatasetVersionView]) -> None:
             f"{each.photos:,}",
             f"{each.captions:,}",
             f"{each.masks:,}",
-            size(each.bytes),
+            size_words(each.bytes),
             str(each.jobs),
             format_time(each.made_ms),
             each.because,
@@ -58,7 +58,7 @@ def print_version(version: DatasetVersionView) -> None:
         facts(
             ("version", version.reference),
             ("state", f"{version.state}{because}"),
-            ("files", f"{counts_of(version)}, {size(version.bytes)}"),
+            ("files", f"{counts_of(version)}, {size_words(version.bytes)}"),
             ("jobs", str(version.jobs)),
             ("added", format_time(version.made_ms)),
             ("id", version.digest),
@@ -102,6 +102,8 @@ def _named(names: Sequence[str], count: int) -> str:
 
 def removal_in_words(going: DatasetRemovalView) -> str:
     versions = ", ".join(f"{going.name}@{number}" for number in going.versions)
-    kept = f"; {counted(going.kept_files, 'file')}, {size(going.kept_bytes)}, stay, as jobs or other versions use them"
+    kept = f"; {counted(going.kept_files, 'file')}, {size_words(going.kept_bytes)}, stay, as jobs or other versions use them"
     jobs = f"; {counted(going.jobs_count, 'ended job')} named it" if going.jobs_count else ""
-    return f"{versions}: {counted(going.files, 'file')}, {size(going.bytes)}{kept if going.kept_files else ''}{jobs}"
+    return (
+        f"{versions}: {counted(going.files, 'file')}, {size_words(going.bytes)}{kept if going.kept_files else ''}{jobs}"
+    )

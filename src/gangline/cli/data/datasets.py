@@ -33,7 +33,7 @@ from gangline.cli.output import (
 from gangline.core.datasets.names import check_dataset_name, is_dataset_name, parse_dataset_reference
 from gangline.core.datasets.views import DatasetVersionView
 from gangline.core.errors import BadInput
-from gangline.core.words import counted, size
+from gangline.core.words import counted, size_words
 
 if TYPE_CHECKING:
     from gangline.compose.client import Client
@@ -89,7 +89,9 @@ def push_dataset_command(
         pushed = push_folder(client, check_dataset_name(named), folder, Path(masks) if masks else None)
     version = pushed.version
     stored = f"{pushed.stored:,} {'was' if pushed.stored == 1 else 'were'} stored already"
-    summary = f"{version.reference}: {counts_of(version)}, {size(version.bytes)}; {pushed.sent:,} uploaded, {stored}"
+    summary = (
+        f"{version.reference}: {counts_of(version)}, {size_words(version.bytes)}; {pushed.sent:,} uploaded, {stored}"
+    )
     if output is Output.text:
         out.print(summary)
         if not version.made:
@@ -172,7 +174,7 @@ def pull_dataset_command(
     else:
         here = found.files - found.downloaded
         out.print(
-            f"{version.reference} is in {to}: {counted(found.files, 'file')}, {size(found.bytes)}; "
+            f"{version.reference} is in {to}: {counted(found.files, 'file')}, {size_words(found.bytes)}; "
             f"{found.downloaded:,} downloaded, {here:,} {'was' if here == 1 else 'were'} there already"
         )
 

@@ -14,7 +14,7 @@ from gangline.core.specs.kinds import KINDS, LIBRARIES
 from gangline.version import VERSION
 
 EXTRAS = {
-    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib", "jinja2", "rjsmin"),
+    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib", "jinja2"),
     "postgres": ("psycopg", "psycopg_pool"),
     "train": LIBRARIES["train"],
     "captions": LIBRARIES["captions"],

@@ -11,11 +11,12 @@ import typer
 from gangline.cli.experiments.show import setting_in_words
 from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
 from gangline.cli.jobs.follow import wait_for_rendering
-from gangline.cli.jobs.submitting.experiment import MEASURES, follow_experiment, watching_experiment
+from gangline.cli.jobs.submitting.experiment import follow_experiment, watching_experiment
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, check_place, print_json, say
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.experiments.comparison import NOT_COMPARED, differing_settings, mean_over_seeds, value_of_run
 from gangline.core.experiments.sheet import SheetLayout, SheetPlace, final_pictures, lay_out
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
 from gangline.core.views import ArtifactView
 from gangline.core.words import counted

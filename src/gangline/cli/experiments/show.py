@@ -10,7 +10,6 @@ from rich.text import Text
 
 from gangline.cli.experiments.which import ExperimentArgument, client_and_experiment
 from gangline.cli.jobs.submitting.experiment import (
-    MEASURES,
     counts_in_words,
     follow_experiment,
     watching_experiment,
@@ -38,6 +37,7 @@ from gangline.core.experiments.comparison import (
     ranked_combinations,
     ranked_runs,
 )
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
 from gangline.core.jobs.naming import short
 from gangline.core.words import counted
@@ -116,7 +116,7 @@ def _columns(settings: Sequence[str], first: Sequence[TableColumn], last: Sequen
     return [*first, *(TableColumn(header=f">{printable(name)}", shrinks_to=8) for name in settings), *last]
 
 
-LOSSES = (TableColumn(header=">held-out"), TableColumn(header=">loss", goes=2))
+LOSSES = (TableColumn(header=f">{MEASURES['held_out_loss']}"), TableColumn(header=f">{MEASURES['loss']}", goes=2))
 STEP, WHY = TableColumn(header=">step", goes=1), TableColumn(header="why", shrinks_to=16, goes=6)
 SPENT = (TableColumn(header=">time", goes=3), TableColumn(header=">cost", goes=4))
 

@@ -97,4 +97,4 @@ def _show(found: "CostsView") -> None:
 
 def _money(amount: float) -> str:
     """Format a sum. It is negative if a provider billed less than the ledger had."""
-    return f"-{usd(-amount)}" if amount < 0 else usd(amount) if amount else "–"
+    return usd(amount) if amount else "–"

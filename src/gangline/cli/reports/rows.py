@@ -23,11 +23,6 @@ def _minutes(minutes: float) -> str:
     return f"{minutes:.2f}"
 
 
-def _money(amount: float) -> str:
-    """Format a sum over many jobs. It is negative if the provider billed less than the ledger had."""
-    return f"{'-' if amount < 0 else ''}${abs(amount):.4f}"
-
-
 PER_JOB: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("uninterrupted", "share_uninterrupted", percent),
     ("interrupted once", "share_interrupted_once", percent),
@@ -82,7 +77,7 @@ def spent_rows(reports: Sequence[JobsReport]) -> ReportRows:
 def _part(report: JobsReport, cause: str) -> str:
     for part in report.spent:
         if part.cause == cause:
-            return f"{part.node_hours:.2f} h  {_money(part.usd)}  {percent(part.share):>6}"
+            return f"{part.node_hours:.2f} h  {usd(part.usd)}  {percent(part.share):>6}"
     return "–"
 
 
@@ -102,4 +97,4 @@ GROUP_COLUMNS = (">attempts", ">interrupted", ">failed", ">node hours", ">wasted
 def group_cells(group: ReportedNodes) -> tuple[str, ...]:
     """Return the name of a group of nodes and what is in its columns."""
     counts = (str(group.attempts), str(group.interrupted), str(group.failed))
-    return (group.name or "–", *counts, f"{group.node_hours:.2f}", percent(group.share_wasted), _money(group.usd))
+    return (group.name or "–", *counts, f"{group.node_hours:.2f}", percent(group.share_wasted), usd(group.usd))

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from statistics import fmean
 
+from gangline.core.experiments.measured import sum_up
 from gangline.core.jobs.lists.diff import ComparedJob, JobOutcome
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import JobView
@@ -17,7 +19,10 @@ def compared_job(
 ) -> ComparedJob:
     """Return a job with what came of it. `points` are its metrics; `read_report` returns the report of its result, None if there is none
     of at most `REPORT_BYTES_MAX`, and is called only if the metrics have no held-out loss."""
-    summary = view.summary
+    summary, measured = view.summary, sum_up([*points], ())
+    if measured.best_held_out_loss is None:
+        last = _held_out_loss_of_result(view, read_report)
+        measured = replace(measured, held_out_loss=last, best_held_out_loss=last)
     spent = sum((each.ended_ms or now_ms) - each.started_ms for each in view.attempts) / 1000
     return ComparedJob(
         spec=view.spec,
@@ -28,8 +33,9 @@ def compared_job(
             because=summary.because,
             step=summary.step,
             steps=summary.steps,
-            held_out_loss=_held_out_loss(view, points, read_report),
-            loss=summary.loss,
+            held_out_loss=measured.held_out_loss,
+            best_held_out_loss=measured.best_held_out_loss,
+            loss=summary.loss if measured.loss is None else measured.loss,
             seconds=round(max(0.0, spent), 1),
             cost_usd=summary.cost_usd,
             cost_lacks=summary.cost_lacks,
@@ -39,12 +45,10 @@ def compared_job(
     )
 
 
-def _held_out_loss(view: JobView, points: Iterable[Measured], read_report: Callable[[], str | None]) -> float | None:
-    """Return the last held-out loss that was measured while the job trained, or else the one of its result."""
-    measured = [point.values.get("held_out_loss") for point in points]
-    known = [loss for loss in measured if loss is not None]
-    if known or not view.spec.get("held_out") or view.state != "succeeded":
-        return known[-1] if known else None
+def _held_out_loss_of_result(view: JobView, read_report: Callable[[], str | None]) -> float | None:
+    """Return the held-out loss that was measured after training alone."""
+    if not view.spec.get("held_out") or view.state != "succeeded":
+        return None
     report = read_report()
     photos = json.loads(report).get("held_out") if report is not None else None
     return fmean(each["loss_after"] for each in photos) if photos else None

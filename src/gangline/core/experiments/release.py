@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.experiments.runs import Experiment, ExperimentRun, price_of_step, spent_micro_usd
-from gangline.core.words import counted
+from gangline.core.words import counted, usd_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class _Purse:
 
     @property
     def why_empty(self) -> str:
-        return f"its budget of {_usd(self.budget or 0)} is spent ({_usd(self.spent)}): its jobs are paused until it is raised"
+        return f"its budget of {usd_words(self.budget or 0)} is spent ({usd_words(self.spent)}): its jobs are paused until it is raised"
 
     def why_not(self, run: ExperimentRun, going: int) -> str:
         if self.budget is None:
@@ -109,8 +109,8 @@ class _Purse:
         if self.spent + self.expected + more <= self.budget:
             return ""
         return (
-            f"the budget of {_usd(self.budget)} does not allow the next, for about {_usd(more)}: "
-            f"{_usd(self.spent)} is spent, and jobs in progress need about {_usd(self.expected)}"
+            f"the budget of {usd_words(self.budget)} does not allow the next, for about {usd_words(more)}: "
+            f"{usd_words(self.spent)} is spent, and jobs in progress need about {usd_words(self.expected)}"
         )
 
     def take(self, run: ExperimentRun) -> None:
@@ -137,11 +137,6 @@ class _FirstOfEach:
 
     def take(self, run: ExperimentRun) -> None:
         self.preparing.add(run.prepares)
-
-
-def _usd(micro_usd: float) -> str:
-    """Return an amount for people. One below a cent has its digits: to the cent it would look like nothing."""
-    return f"${micro_usd / 1e6:.6f}" if 0 < micro_usd < 10_000 else f"${micro_usd / 1e6:.2f}"
 
 
 def _steps_left(run: ExperimentRun) -> int:

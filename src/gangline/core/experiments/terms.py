@@ -21,6 +21,8 @@ STRICT: Any = {"extra": "forbid"}
 
 Measure = Literal["held_out_loss", "loss"]
 """By what jobs are compared: the least value is the best."""
+MEASURES: Mapping[Measure, str] = {"held_out_loss": "held-out loss", "loss": "training loss"}
+"""What people read: of each job the best held-out loss that was measured, and the mean of its last training losses."""
 
 
 def why_no_setting_name(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from gangline.core.errors import BadInput
 from gangline.core.fleet.nodes import NodeDetail, NodeView
 from gangline.core.fleet.pools import InstanceView, OfferView, PoolView
+from gangline.core.words import usd_words
 
 CheckStage = Literal["rented", "listed", "joined", "passed", "training", "saved", "finished", "gone"]
 STAGES: Mapping[CheckStage, str] = {
@@ -135,7 +136,7 @@ def _check_price(pool: PoolView, chosen: Sequence[OfferView], limits: CheckLimit
     most = dearest.price_usd_per_hour * limits.minutes_max / 60
     if dearest.price_known and most > limits.usd_max:
         raise BadInput(
-            f"{limits.minutes_max:g} minutes of {dearest.id} cost ${most:.2f}, and the check may cost ${limits.usd_max:g}",
+            f"{limits.minutes_max:g} minutes of {dearest.id} cost {usd_words(most * 1e6)}, and the check may cost ${limits.usd_max:g}",
             hint="check a cheaper --offer, or change --max-usd or --minutes",
         )
 
@@ -184,7 +185,7 @@ def why_failed(sight: CheckSight, limits: CheckLimits, offers: Collection[str]) 
     if node is None and sight.refused and sight.refused_s >= REFUSED_S:
         return f"the provider refused {sight.refused}"
     if limits.price_known and sight.spent_usd >= limits.usd_max:
-        return f"it has cost ${sight.spent_usd:.2f}, and --max-usd is {limits.usd_max:g}"
+        return f"it has cost {usd_words(sight.spent_usd * 1e6)}, and --max-usd is {limits.usd_max:g}"
     if sight.elapsed_s >= 60 * limits.minutes_max:
         return f"its job has not succeeded in {limits.minutes_max:g} minutes ({_last_known(sight)})"
     return ""

@@ -8,12 +8,12 @@ from statistics import median
 from gangline.core.job import WORKING, Node
 from gangline.core.jobs.claim import ClaimCandidate, locked_out
 from gangline.core.jobs.supply import PoolSeen, Rentable, Supply, could_rent
-from gangline.core.jobs.why import fit_of, why_queued
+from gangline.core.jobs.why import UNFIT_MAX, fit_of, nodes_here, why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
 from gangline.core.runs.schedule import RateAt
 
-NODES_MAX = 100
+NODES_MAX = UNFIT_MAX
 """At most this many nodes that fit are listed, and as many that do not."""
 
 
@@ -101,15 +101,12 @@ def place(
     copies: Mapping[str, str],
 ) -> PlacementView:
     """Return where the job could run. `nodes` are all that exist or start now; `taken` is the number of used slots by node id."""
-    fit = fit_of(job, purse, nodes, frozenset(), now_ms)
+    fit = fit_of(job, purse, nodes_here(nodes, now_ms), frozenset(), now_ms)
     fitting = sorted(fit.fitting, key=lambda node: _preference(job, node))
-    unfit = [
-        UnfitNode(name=node.name, gpu=node.gpu, because=because) for node in nodes if (because := fit.reasons[node.id])
-    ]
     return PlacementView(
         nodes=len(nodes),
         fitting=tuple(_fitting(job, node, taken, now_ms) for node in fitting[:NODES_MAX]),
-        unfit=tuple(unfit[:NODES_MAX]),
+        unfit=tuple(UnfitNode(name=node.name, gpu=node.gpu, because=because) for node, because in fit.unfit),
         rentable=tuple(_rentable(job, pool, offer) for pool, offer in could_rent(job, purse, supply, policy)),
         because=why_queued(job, "", purse, fit, supply, now_ms, policy),
         ahead=ahead,

@@ -5,6 +5,7 @@ from math import ceil
 
 from gangline.core.money.cost import HOUR_MS, egress_micro_usd
 from gangline.core.policy import Policy
+from gangline.core.words import usd_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,8 @@ def over_budget(purse: Purse, more: int) -> str | None:
     if purse.budget is None or purse.spent + purse.reserved + more <= purse.budget:
         return None
     return (
-        f"the budget of {purse.project}, ${purse.budget / 1e6:.2f}, does not allow it: "
-        f"${purse.spent / 1e6:.2f} is spent and ${purse.reserved / 1e6:.2f} is reserved by running jobs"
+        f"the budget of {purse.project}, {usd_words(purse.budget)}, does not allow it: "
+        f"{usd_words(purse.spent)} is spent and {usd_words(purse.reserved)} is reserved by running jobs"
     )
 
 

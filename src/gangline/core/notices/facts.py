@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gangline.core.money.cost import CostPart
 from gangline.core.notices.kinds import NoticeKind
-from gangline.core.words import listed
+from gangline.core.words import listed, usd_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,28 +46,6 @@ class NoticeBudget:
     waiting: int
 
 
-def dollars_of(amount: float) -> str:
-    """Return an amount for people, to the cent.
-
-    >>> dollars_of(0.42), dollars_of(1234.5), dollars_of(0.0004), dollars_of(0)
-    ('$0.42', '$1,234.50', 'less than $0.01', '$0.00')
-    """
-    return "less than $0.01" if 0 < amount < 0.005 else f"${amount:,.2f}"
-
-
-def time_taken(seconds: float) -> str:
-    """Return a duration for people, in its two largest units.
-
-    >>> time_taken(4320), time_taken(75), time_taken(0.4), time_taken(200_000)
-    ('1 h 12 min', '1 min 15 s', '0 s', '2 d 7 h')
-    """
-    whole = round(seconds)
-    for unit, of_it, next_unit, of_next in (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= of_it:
-            return f"{whole // of_it} {unit} {whole % of_it // of_next} {next_unit}"
-    return f"{whole} s"
-
-
 def cost_sentence(amount: float, lacks: Sequence[CostPart], what: str = "It") -> str:
     """Return a sentence on a cost. A part whose price is not known is named, and never counted as nothing.
 
@@ -79,8 +57,8 @@ def cost_sentence(amount: float, lacks: Sequence[CostPart], what: str = "It") ->
     'What it cost is unknown: no price is set for node time.'
     """
     if not lacks:
-        return f"{what} cost {dollars_of(amount)}."
+        return f"{what} cost {usd_words(amount * 1e6)}."
     if "node time" not in lacks or amount:
-        return f"{what} cost {dollars_of(amount)} (no price is set for {listed(lacks)})."
+        return f"{what} cost {usd_words(amount * 1e6)} (no price is set for {listed(lacks)})."
     subject = "it" if what == "It" else what.replace("These", "these", 1)
     return f"What {subject} cost is unknown: no price is set for {listed(lacks)}."

@@ -7,10 +7,10 @@ from typing import cast
 
 from gangline.core.display import printable
 from gangline.core.jobs.failure import FailureKind
-from gangline.core.notices.facts import NoticeBudget, NoticeFact, NoticeJob, cost_sentence, dollars_of, time_taken
+from gangline.core.notices.facts import NoticeBudget, NoticeFact, NoticeJob, cost_sentence
 from gangline.core.notices.kinds import NoticeKind
 from gangline.core.notices.message import NoticeMessage, NoticePicture
-from gangline.core.words import counted, listed
+from gangline.core.words import counted, duration_words, listed, usd_words
 
 NAME_SHOWN_MAX = 80
 REASON_SHOWN_MAX = 600
@@ -79,8 +79,8 @@ def budget_message(budget: NoticeBudget, stopped: list[str]) -> NoticeMessage:
     if budget.budget_usd is None:
         lines.append("The project has no limit any more, so its jobs resume.")
         return NoticeMessage(title=f"The budget of {budget.project} was used up", lines=tuple(lines))
-    reserved = f", and running jobs have reserved {dollars_of(budget.reserved_usd)}" if budget.reserved_usd else ""
-    lines.append(f"{dollars_of(budget.spent_usd)} of {dollars_of(budget.budget_usd)} is spent{reserved}.")
+    reserved = f", and running jobs have reserved {usd_words(budget.reserved_usd * 1e6)}" if budget.reserved_usd else ""
+    lines.append(f"{usd_words(budget.spent_usd * 1e6)} of {usd_words(budget.budget_usd * 1e6)} is spent{reserved}.")
     if budget.waiting:
         wait, resume = ("waits", "resumes") if budget.waiting == 1 else ("wait", "resume")
         lines.append(f"{counted(budget.waiting, 'job')} {wait} now, and {resume} once an operator raises the budget.")
@@ -149,7 +149,10 @@ def _what_it_took(job: NoticeJob) -> str:
         return "No machine ran it."
     machines = "one machine" if job.machines <= 1 else counted(job.machines, "machine")
     broken = f" ({counted(job.interruptions, 'interruption')})" if job.interruptions else ""
-    took, cost = f"It took {time_taken(job.took_s)} on {machines}{broken}", cost_sentence(job.cost_usd, job.cost_lacks)
+    took, cost = (
+        f"It took {duration_words(job.took_s)} on {machines}{broken}",
+        cost_sentence(job.cost_usd, job.cost_lacks),
+    )
     return f"{took} and {cost.removeprefix('It ')}" if cost.startswith("It cost") else f"{took}. {cost}"
 
 

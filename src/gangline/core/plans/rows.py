@@ -6,7 +6,7 @@ from gangline.core.jobs.placement import FittingNode
 from gangline.core.models.families import FAMILIES
 from gangline.core.plans.document import BaseFacts, PlanDocument
 from gangline.core.plans.outlook import CPU, CardEstimate
-from gangline.core.words import counted, one, size
+from gangline.core.words import counted, one, size_words, usd_words
 
 NAMED_MAX = 3
 CLASSES_MAX = 3
@@ -40,7 +40,7 @@ def outlook_rows(plan: PlanDocument) -> list[PlanRow]:
         rows.append(("GPU memory", memory))
     rows += estimate_rows(plan.estimates)
     if plan.budget_left_usd is not None:
-        rows.append(("budget", f"the project has ${plan.budget_left_usd:,.2f} left"))
+        rows.append(("budget", f"the project has {usd_words(plan.budget_left_usd * 1e6)} left"))
     return rows
 
 
@@ -58,7 +58,7 @@ def _base(base: BaseFacts) -> str:
     parts = [
         f"{base.name} ({base.revision[:10]})" if base.revision else "",
         family if base.family or base.revision is None else "",
-        size(base.bytes) if base.bytes else "",
+        size_words(base.bytes) if base.bytes else "",
         f"licence {base.licence}" if base.licence else "",
         f"predicts {base.prediction_type}{zero} ({base.because})" if base.prediction_type else "",
     ]
@@ -179,11 +179,10 @@ def time_span(low_s: float, high_s: float) -> str:
 
 
 def dollars(low: float, high: float) -> str:
-    """Return a span of money, with as many digits as it needs.
+    """Return a span of money.
 
-    >>> dollars(0.0512, 0.09), dollars(0.001, 0.002), dollars(3, 3)
-    ('$0.05 to $0.09', '$0.0010 to $0.0020', '$3.00')
+    >>> dollars(0.0512, 0.09), dollars(0.001, 0.02), dollars(3, 3)
+    ('$0.05 to $0.09', '$0.0010 to $0.02', '$3.00')
     """
-    digits = 2 if high >= 0.02 else 4
-    low_words, high_words = f"${low:,.{digits}f}", f"${high:,.{digits}f}"
+    low_words, high_words = usd_words(low * 1e6), usd_words(high * 1e6)
     return low_words if low_words == high_words else f"{low_words} to {high_words}"

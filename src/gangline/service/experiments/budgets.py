@@ -4,11 +4,10 @@ from dataclasses import fields
 
 from gangline.core.experiments.runs import spent_micro_usd
 from gangline.core.reports.costs import BudgetsView, ExperimentBudget, ProjectBudget
-from gangline.ports.store import Row
 from gangline.service.access.projects import project as project_view
 from gangline.service.access.projects import projects
 from gangline.service.deployment import Deployment
-from gangline.service.experiments.loading import load_experiment
+from gangline.service.experiments.loading import LoadedExperiment, experiment_rows, load_experiments
 
 EXPERIMENTS_MAX = 50
 """The most experiments of one answer: each may have a thousand jobs to add up."""
@@ -18,23 +17,24 @@ def budgets(deployment: Deployment, project: str | None, now_ms: int) -> Budgets
     """Return the budgets of a project and of its experiments; those of all projects, if it is None. Raise `NotFound`."""
     load = deployment.store.load
     listed = [row["id"] for row in load("open_budgets", project=project or "", limit=EXPERIMENTS_MAX)]
-    rows = [row for experiment in listed for row in load("experiment", id=experiment)]
+    rows = [row for row in experiment_rows(deployment, listed) if row["budget"] is not None]
     known = projects(deployment) if project is None else [project_view(deployment, project)]
     return BudgetsView(
         projects=tuple(
             ProjectBudget(**{field.name: getattr(each, field.name) for field in fields(ProjectBudget)})
             for each in known
         ),
-        experiments=tuple(_budget(deployment, row, now_ms) for row in rows if row["budget"] is not None),
+        experiments=tuple(map(_budget, load_experiments(deployment, rows, now_ms))),
     )
 
 
-def _budget(deployment: Deployment, row: Row, now_ms: int) -> ExperimentBudget:
+def _budget(found: LoadedExperiment) -> ExperimentBudget:
+    row = found.row
     return ExperimentBudget(
         experiment=row["id"],
         name=row["name"],
         project=row["project"],
         budget_usd=row["budget"] / 1e6,
-        spent_usd=spent_micro_usd(load_experiment(deployment, row, now_ms).runs) / 1e6,
+        spent_usd=spent_micro_usd(found.runs) / 1e6,
         because=row["because"],
     )

@@ -33,10 +33,15 @@ class LoadedExperiment:
 
 def owned_experiment(deployment: Deployment, project: str, experiment: str) -> Row:
     """Return the row of an experiment. Raise `NotFound` if the project has none of this id."""
-    rows = deployment.store.load("experiment", id=experiment)
+    rows = experiment_rows(deployment, [experiment])
     if not rows or rows[0]["project"] != project:
         raise NotFound(f"there is no experiment {experiment}", hint="`gangline experiments ls` lists them")
     return rows[0]
+
+
+def experiment_rows(deployment: Deployment, experiments: Sequence[str]) -> list[Row]:
+    """Return the rows of those of these experiments that are there."""
+    return list(deployment.store.load("experiments", **as_list(experiments))) if experiments else []
 
 
 def experiment_of_job(deployment: Deployment, job: str) -> Row | None:
@@ -46,13 +51,25 @@ def experiment_of_job(deployment: Deployment, job: str) -> Row | None:
 
 def load_experiment(deployment: Deployment, row: Row, now_ms: int) -> LoadedExperiment:
     """Return an experiment, given its row, with its jobs as they are now."""
-    found = deployment.store.load("runs_of_experiment", experiment=row["id"], now=now_ms)
-    return LoadedExperiment(
-        experiment=as_experiment(row),
-        runs=tuple(as_run(each, now_ms) for each in found),
-        row=row,
-        rows={each["job"]: each for each in found},
-    )
+    return load_experiments(deployment, [row], now_ms)[0]
+
+
+def load_experiments(deployment: Deployment, rows: Sequence[Row], now_ms: int) -> list[LoadedExperiment]:
+    """Return several experiments, given their rows, with their jobs as they are now: one statement reads all of these."""
+    if not rows:
+        return []
+    of_each = dict[str, list[Row]]()
+    for each in deployment.store.load("runs_of_experiments", now=now_ms, **as_list([row["id"] for row in rows])):
+        of_each.setdefault(each["experiment"], []).append(each)
+    return [
+        LoadedExperiment(
+            experiment=as_experiment(row),
+            runs=tuple(as_run(each, now_ms) for each in of_each.get(row["id"], ())),
+            row=row,
+            rows={each["job"]: each for each in of_each.get(row["id"], ())},
+        )
+        for row in rows
+    ]
 
 
 def as_experiment(row: Row) -> Experiment:

@@ -7,6 +7,7 @@ from gangline.core.job import Job
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.attempts import JOB_COLUMNS, WAITS, event
 from gangline.service.deployment import Deployment
+from gangline.service.experiments.loading import experiment_rows
 from gangline.service.jobs import steer
 
 AT_ONCE = 200
@@ -35,7 +36,7 @@ def _step(deployment: Deployment, experiment: str, version: int, writes: Sequenc
 
 
 def _version_of(deployment: Deployment, experiment: str) -> int | None:
-    rows = deployment.store.load("experiment", id=experiment)
+    rows = experiment_rows(deployment, [experiment])
     return rows[0]["version"] if rows else None
 
 

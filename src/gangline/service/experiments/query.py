@@ -19,7 +19,9 @@ from gangline.service.experiments.loading import (
     LoadedExperiment,
     as_experiment,
     count_states,
+    experiment_rows,
     load_experiment,
+    load_experiments,
     owned_experiment,
 )
 from gangline.service.experiments.sums import ExperimentSums, sums_at_rest
@@ -33,7 +35,7 @@ OF_EXPERIMENTS = JobFilters(named="experiments")
 
 def experiment_view(deployment: Deployment, project: str, experiment: str, now_ms: int) -> ExperimentView:
     """Return an experiment as it is now. Raise `NotFound`."""
-    return _view(deployment, owned_experiment(deployment, project, experiment), now_ms)
+    return _view(deployment, load_experiment(deployment, owned_experiment(deployment, project, experiment), now_ms))
 
 
 def page_of_experiments(
@@ -43,8 +45,8 @@ def page_of_experiments(
     start = NEWEST if cursor is None else read_cursor(cursor, OF_EXPERIMENTS)
     before = {"before_ms": start.at_ms, "before_id": start.id}
     found = deployment.store.load("experiments_page", project=project, **before, limit=limit + 1)
-    listed = [deployment.store.load("experiment", id=row["id"])[0] for row in found[:limit]]
-    last = ListPosition(listed[-1]["made_ms"], listed[-1]["id"]) if len(found) > limit else None
+    listed = experiment_rows(deployment, [row["id"] for row in found[:limit]])
+    last = ListPosition(found[limit - 1]["made_ms"], found[limit - 1]["id"]) if len(found) > limit else None
     return ExperimentPage(
         experiments=tuple(experiment_views(deployment, listed, now_ms)),
         next=None if last is None else write_cursor(last, OF_EXPERIMENTS),
@@ -79,8 +81,10 @@ def experiment_views(deployment: Deployment, rows: Sequence[Row], now_ms: int) -
     """Return these experiments, given their rows. Of those that have ended and whose jobs are all at rest, what is shown is a sum over
     their jobs; of others, which job is the best so far depends on each of them."""
     sums = sums_at_rest(deployment, [row for row in rows if row["ended_ms"] is not None])
+    others = load_experiments(deployment, [row for row in rows if row["id"] not in sums], now_ms)
+    looked_at = {each.row["id"]: each for each in others}
     return [
-        _summed(deployment, row, sums[row["id"]]) if row["id"] in sums else _view(deployment, row, now_ms)
+        _summed(deployment, row, sums[row["id"]]) if row["id"] in sums else _view(deployment, looked_at[row["id"]])
         for row in rows
     ]
 
@@ -101,12 +105,11 @@ def _summed(deployment: Deployment, row: Row, sums: ExperimentSums) -> Experimen
     )
 
 
-def _view(deployment: Deployment, row: Row, now_ms: int) -> ExperimentView:
-    found = load_experiment(deployment, row, now_ms)
+def _view(deployment: Deployment, found: LoadedExperiment) -> ExperimentView:
     experiment, runs = found.experiment, found.runs
     tried = [run for run in runs if found.rows[run.job]["fencing"]]
     return _shown(
-        row,
+        found.row,
         experiment,
         jobs=len(runs),
         counts=count_states(runs),

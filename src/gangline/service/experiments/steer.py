@@ -11,7 +11,7 @@ from gangline.service.experiments.loading import load_experiment, owned_experime
 from gangline.service.experiments.moves import holding_again
 from gangline.service.experiments.tend import tend_experiment
 
-STOPPED = "stopped by its owner: its jobs are canceled"
+STOPPED = "stopped: its jobs are canceled"
 RESUMED = "resumed with its experiment"
 
 

@@ -14,7 +14,7 @@ from gangline.core.parsing import to_json
 from gangline.core.words import listed
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
-from gangline.service.experiments.loading import LoadedExperiment, count_states, load_experiment
+from gangline.service.experiments.loading import LoadedExperiment, count_states, experiment_rows, load_experiment
 from gangline.service.experiments.moves import cancel_held, holding_again, pause_run, release_runs
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
@@ -61,7 +61,7 @@ def tend_experiment(deployment: Deployment, experiment: str, now_ms: int) -> Non
 
 
 def _load(deployment: Deployment, experiment: str, now_ms: int) -> LoadedExperiment | None:
-    rows = deployment.store.load("experiment", id=experiment)
+    rows = experiment_rows(deployment, [experiment])
     is_open = bool(rows) and rows[0]["ended_ms"] is None
     return load_experiment(deployment, rows[0], now_ms) if is_open else None
 
@@ -190,7 +190,7 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
 def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
     states = count_states(found.runs)
     ended = listed([f"{count} {state}" for state, count in states.items()]) if states else "no job is left"
-    stopped = "stopped by its owner; " if found.experiment.state == "stopped" else ""
+    stopped = "stopped; " if found.experiment.state == "stopped" else ""
     return f"{stopped}{ended}" + (f"; {best.because}" if best else "")
 
 

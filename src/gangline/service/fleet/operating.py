@@ -159,20 +159,20 @@ def drain(deployment: Deployment, node: str, now_ms: int, *, stop: bool) -> None
     give_back(deployment, node)
 
 
-def quarantine(deployment: Deployment, node: str, now_ms: int, *, lasts_s: float, stop: bool) -> None:
-    """Give the node's machine no work for `lasts_s` seconds, also when it joins as another node. Then it is on trial. Raise `BadInput` if
-    the node has no machine yet.
+def quarantine(deployment: Deployment, node: str, now_ms: int, *, lasts_s: float, stop: bool, reason: str = "") -> None:
+    """Give the node's machine no work for `lasts_s` seconds, also when it joins as another node. Then it is on trial. The `reason` is said
+    of the node, its machine and the jobs that it hands back. Raise `BadInput` if the node has no machine yet.
     """
-    row = _node(deployment, node)
+    row, because = _node(deployment, node), f"{QUARANTINED}: {reason}" if reason else QUARANTINED
     for _ in range(TRIES_MAX):
         machine = _machine(deployment, row)
-        facts = {"until_ms": now_ms + round(lasts_s * 1000), "because": QUARANTINED, "now": now_ms}
+        facts = {"until_ms": now_ms + round(lasts_s * 1000), "because": because, "now": now_ms}
         once = guard("quarantine_machine", id=machine["id"], quarantines=machine["quarantines"], **facts)
-        states = saying(deployment, machine["id"], QUARANTINED, "quarantined")
+        states = saying(deployment, machine["id"], because, "quarantined")
         if deployment.store.apply(once, *states):
             break
     if stop:
-        _stop_jobs(deployment, node, QUARANTINED, now_ms)
+        _stop_jobs(deployment, node, because, now_ms)
     give_back(deployment, node)
 
 

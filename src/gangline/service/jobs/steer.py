@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from gangline.core.display import printable
 from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.core.events import Moved
 from gangline.core.job import ENDED, Job
@@ -22,17 +23,33 @@ from gangline.service.jobs import samples
 from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.submit import NOBODY, Asker, earlier_job, queue, read_submission
 
-PAUSED, CANCELED = "paused by its owner", "canceled by its owner"
-RESUMED_BY_OWNER = "resumed by its owner"
+OWNER = "its owner"
+RESUMED_BY_OWNER = f"resumed by {OWNER}"
+
+
+def who(deployment: Deployment, job_id: str, by: str | None) -> str:
+    """Return whose key this is, given its id: that of the job's owner (None: it is), or of somebody else in the project, by its name."""
+    if by is None:
+        return OWNER
+    row = deployment.store.load("holder_of_key", job=job_id, key=by)[0]
+    return OWNER if row["owns"] else printable(row["name"] or "") or "another key"
 
 
 def cancel(
-    deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION, *, because: str = CANCELED
+    deployment: Deployment,
+    job_id: str,
+    now_ms: int,
+    seen: Seen = ANY_VERSION,
+    *,
+    because: str = "",
+    by: str | None = None,
 ) -> bool:
-    """Cancel a job for this reason, and the rendering of its pictures. Return False if it had ended already; then nothing changes."""
+    """Cancel a job and the rendering of its pictures, for this reason or as the holder of a key asked. Return False if it had ended
+    already; then nothing changes."""
     seen.check(job_id, deployment.store.load("job", id=job_id)[0]["version"])  # before its pictures are canceled
+    because = because or f"canceled by {who(deployment, job_id, by)}"
     for row in deployment.store.load("open_samples", parent=job_id):
-        cancel(deployment, row["id"], now_ms)
+        cancel(deployment, row["id"], now_ms, because=because)
 
     def act(job: Job, live: Row | None) -> bool:
         if live:
@@ -44,23 +61,23 @@ def cancel(
     return until_done(deployment, job_id, act, leave=ENDED, seen=seen)
 
 
-def pause(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
+def pause(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION, *, by: str | None = None) -> bool:
     """Pause a job; a node at work saves and releases it first. Return False if it is paused already. Raise `BadInput` if it has ended.
 
     One that its experiment has paused is its owner's from then on, and the experiment leaves it alone.
     """
-    own = write("wait_at", job=job_id, waits="")
+    own, because = write("wait_at", job=job_id, waits=""), f"paused by {who(deployment, job_id, by)}"
 
     def act(job: Job, live: Row | None) -> bool | None:
         is_paused = job.state == "paused" or (live is not None and live["stop_kind"] == "paused")
         if is_paused and not deployment.store.load("waits_of_job", job=job_id):
             return None
         if live or is_paused:
-            asking = [write("ask_to_pause", attempt=live["id"], because=PAUSED, now=now_ms)] if live else []
+            asking = [write("ask_to_pause", attempt=live["id"], because=because, now=now_ms)] if live else []
             return deployment.store.apply(
-                *asking, guard("say_why", id=job.id, version=job.version, because=PAUSED), own
+                *asking, guard("say_why", id=job.id, version=job.version, because=because), own
             )
-        return _move(deployment, job, "paused", PAUSED, now_ms, own)
+        return _move(deployment, job, "paused", because, now_ms, own)
 
     return until_done(deployment, job_id, act, leave=frozenset(), refuse="paused", seen=seen)
 
@@ -74,20 +91,22 @@ def withhold(deployment: Deployment, job_id: str, because: str, now_ms: int) -> 
     return until_done(deployment, job_id, act, leave=ENDED | {"paused"})
 
 
-def resume(deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION) -> bool:
+def resume(
+    deployment: Deployment, job_id: str, now_ms: int, seen: Seen = ANY_VERSION, *, by: str | None = None
+) -> bool:
     """Put a paused job back into the queue. Return False if it was not paused. Raise `BadInput` if it has ended, or lacks a secret."""
     row = deployment.store.load("job", id=job_id)[0]
     if not KINDS[row["kind"]].ours:
         check_secrets(deployment, row["project"], json.loads(row["spec"]).get("secrets", ()))
-    own = write("wait_at", job=job_id, waits="")
+    own, because = write("wait_at", job=job_id, waits=""), f"resumed by {who(deployment, job_id, by)}"
 
     def act(job: Job, live: Row | None) -> bool | None:
         if live and live["stop_kind"] != "paused":
             return None
         if live:
             return deployment.store.apply(
-                write("unpause_lease", attempt=live["id"], because=RESUMED_BY_OWNER),
-                guard("say_why", id=job.id, version=job.version, because=RESUMED_BY_OWNER),
+                write("unpause_lease", attempt=live["id"], because=because),
+                guard("say_why", id=job.id, version=job.version, because=because),
                 own,
             )
         return _move(deployment, job, "queued", WAITS, now_ms, own)

@@ -1,13 +1,16 @@
 """What operators do with nodes and pools from the page."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from annotated_types import Gt, Le
 from fastapi import Response
 
 from gangline.api.node_routes import QUARANTINE_S
 from gangline.api.pool_routes import PoolChange
 from gangline.api.who import Now, Operator, ThisDeployment
+from gangline.core.display import Label
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.parsing import parse_as
 from gangline.core.words import counted
@@ -23,6 +26,14 @@ HOUR_S = 3600
 HOURS_MAX = 8760
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedQuarantine:
+    """What the form of a quarantine sends."""
+
+    hours: Annotated[float, Gt(0), Le(HOURS_MAX)] = QUARANTINE_S / HOUR_S
+    reason: Label = ""
+
+
 def _drain(deployment: Deployment, node: str, now_ms: int, sent: SentForm) -> None:
     operating.drain(deployment, node, now_ms, stop=sent.has("stop"))
 
@@ -32,11 +43,10 @@ def _drain_now(deployment: Deployment, node: str, now_ms: int, _: SentForm) -> N
 
 
 def _quarantine(deployment: Deployment, node: str, now_ms: int, sent: SentForm) -> None:
-    hours = sent.number("hours")
-    if hours is not None and not 0 < hours <= HOURS_MAX:
-        raise BadInput(f"hours: a quarantine lasts more than 0 hours, and at most {HOURS_MAX}")
-    lasts_s = QUARANTINE_S if hours is None else hours * HOUR_S
-    operating.quarantine(deployment, node, now_ms, lasts_s=lasts_s, stop=sent.has("stop"))
+    given = {name: sent.text(name) for name in ("hours", "reason") if sent.text(name)}
+    wanted = parse_as(WantedQuarantine, given, options=True)
+    lasts_s = wanted.hours * HOUR_S
+    operating.quarantine(deployment, node, now_ms, lasts_s=lasts_s, stop=sent.has("stop"), reason=wanted.reason)
 
 
 def _release(deployment: Deployment, node: str, now_ms: int, _: SentForm) -> None:

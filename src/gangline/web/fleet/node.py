@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from gangline.core.fleet.gauges import GaugesPoint
 from gangline.core.fleet.nodes import NodeDetail
-from gangline.core.money.cost import DAY_MS
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.measured.record import NodeAttempt, StrikeView, attempts_of_node, machine_strikes
 from gangline.service.fleet.measured.speeds import NodeSpeed, node_speeds
@@ -28,8 +27,8 @@ GAUGES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeLines:
-    """A gauge over the last day: `lines` are the points of SVG polylines in a box of `WIDTH` by `HEIGHT`. `now`, `low` and `high` are
-    shares, or °C."""
+    """A gauge over the last day, or since the node came: `lines` are the points of SVG polylines in a box of `WIDTH` by `HEIGHT`. `now`,
+    `low` and `high` are shares, or °C."""
 
     name: str
     says: str
@@ -50,6 +49,7 @@ class ShownDetail:
     shares: GaugesPoint | None
     old: bool
     history: tuple[GaugeLines, ...]
+    history_s: float
     strikes: tuple[StrikeView, ...]
     attempts: tuple[NodeAttempt, ...]
 
@@ -58,12 +58,14 @@ def shown_detail(deployment: Deployment, node: str, project: str | None, now_ms:
     """Load a node. Jobs are shown to their own project, and to operators (`project` is None). Raise `NotFound`."""
     found = node_detail(deployment, node, project, now_ms)
     shares = shares_of(found.gauges)
+    points = [*found.gauges_history, *([shares] if shares else [])]
     return ShownDetail(
         node=found,
         speed=node_speeds(deployment).get(found.id) if found.jobs else None,
         shares=shares,
         old=is_old(found.gauges, now_ms),
-        history=_history([*found.gauges_history, *([shares] if shares else [])], shares),
+        history=_history(points, shares),
+        history_s=(points[-1].at_ms - points[0].at_ms) / 1000 if points else 0.0,
         strikes=machine_strikes(deployment, found.machine.id, project, now_ms) if found.machine else (),
         attempts=attempts_of_node(deployment, found.id, project, now_ms),
     )
@@ -83,19 +85,20 @@ def _history(points: Sequence[GaugesPoint], now: GaugesPoint | None) -> tuple[Ga
                 now=getattr(now, name) if now else None,
                 low=min(values),
                 high=max(values),
-                lines=_lines(known, points[-1].at_ms, HOTTEST_C if name == "temperature_c" else 1.0),
+                lines=_lines(known, (points[0].at_ms, points[-1].at_ms), HOTTEST_C if name == "temperature_c" else 1.0),
             )
         )
     return tuple(found)
 
 
-def _lines(known: Sequence[tuple[int, float]], until_ms: int, most: float) -> tuple[str, ...]:
-    """Return polylines over the day until then, from 0 at the bottom to `most` at the top."""
+def _lines(known: Sequence[tuple[int, float]], span_ms: tuple[int, int], most: float) -> tuple[str, ...]:
+    """Return polylines over this span of time, from 0 at the bottom to `most` at the top."""
     lines, before_ms = list[list[str]](), 0
+    since_ms, until_ms = span_ms
     for at_ms, value in known:
         if not lines or at_ms - before_ms > GAP_MS:
             lines.append([])
-        across = WIDTH * (1 - (until_ms - at_ms) / DAY_MS)
+        across = WIDTH * (at_ms - since_ms) / max(1, until_ms - since_ms)
         down = HEIGHT - 1 - (HEIGHT - 2) * min(max(value / most, 0.0), 1.0)
         lines[-1].append(f"{across:.1f},{down:.1f}")
         before_ms = at_ms

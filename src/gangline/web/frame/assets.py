@@ -1,7 +1,7 @@
 """The style sheets, the scripts and the pictures of the page: read once, compressed once, and kept by browsers for good.
 
 Their addresses have a hash of all of them, so that a page never runs with a script of another version; scripts import each other by
-relative addresses. Scripts are sent without their comments and indentation.
+relative addresses.
 """
 
 import gzip
@@ -12,7 +12,6 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from fastapi import APIRouter, Request, Response
-from rjsmin import jsmin
 
 from gangline.core.errors import NotFound
 
@@ -37,7 +36,7 @@ class Asset:
 @cache
 def assets() -> dict[str, Asset]:
     """Return the files by their path below `static`."""
-    found = {path: _sent(path, each.read_bytes()) for path, each in _walk("", files("gangline.web") / "static")}
+    found = {path: each.read_bytes() for path, each in _walk("", files("gangline.web") / "static")}
     # In one file: htmx begins in the task after its own, whether or not its extensions have arrived by then.
     found["htmx.js"] = b"\n".join(found.pop(path) for path in HTMX)
     return {path: _asset(path, found[path]) for path in sorted(found)}
@@ -78,10 +77,6 @@ def _walk(above: str, folder: Traversable) -> list[tuple[str, Traversable]]:
         elif each.name.rpartition(".")[2] in MEDIA_TYPES:
             found.append((above + each.name, each))
     return found
-
-
-def _sent(path: str, content: bytes) -> bytes:
-    return str(jsmin(content.decode())).encode() if path.endswith(".js") and not path.startswith("vendor/") else content
 
 
 def _asset(path: str, content: bytes) -> Asset:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from gangline.core.display import printable
 from gangline.core.money.cost import CostPart
 from gangline.core.words import duration_words, usd_words
 
@@ -59,6 +60,20 @@ def moment_shown(at_ms: int | None) -> Markup:
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     return Markup('<time datetime="{}">{}</time>').format(
         f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z", f"{at:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+def coded(text: str) -> Markup:
+    """Return a sentence whose commands and names, between backticks, are marked as code.
+
+    >>> coded("raise `nodes_max` of <it>")
+    Markup('raise <code>nodes_max</code> of &lt;it&gt;')
+    """
+    pieces = printable(text).split("`")
+    if len(pieces) % 2 == 0:  # a backtick that nothing closes
+        return escape(printable(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else piece for at, piece in enumerate(pieces)
     )
 
 

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from gangline.core.display import printable
 from gangline.core.experiments.grid import setting_word
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
@@ -32,6 +33,7 @@ def _environment() -> Environment:
         "number": figures.number,
         "percent": figures.percent_shown,
         "moment": figures.moment_shown,
+        "coded": figures.coded,
         "size": size_words,
         "shown": printable,
         "setting": setting_word,
@@ -42,6 +44,7 @@ def _environment() -> Environment:
         "ago": figures.ago,
         "cost": figures.cost_shown,
         "counted": counted,
+        "MEASURES": MEASURES,
         "version": VERSION,
     }
     return made

@@ -17,6 +17,7 @@ from gangline.api.answers.problems import of_expected, of_our
 from gangline.api.lanes import PROVIDERS, REPORTS, USERS, Lane, LaneRoute
 from gangline.api.who import deployment_of
 from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
+from gangline.web.frame.elsewhere import move_to_project
 from gangline.web.frame.rendering import filled_template
 from gangline.web.frame.visitor import THEME_COOKIE, THEMES, Visit, sign_in_address
 from gangline.wire.problem import of_error
@@ -55,7 +56,7 @@ class PageRoute(LaneRoute):
             try:
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
-                found = _refused(request, error)
+                found = await _elsewhere(request, error) or _refused(request, error)
             except Exception:
                 log.exception("%s %s failed", request.method, request.url.path)
                 found = _refused(request, GanglineError("the server failed; its log says why"))
@@ -113,8 +114,23 @@ def wants_part(request: Request) -> bool:
     return "hx-request" in request.headers and request.headers.get("hx-request-type") != "full"
 
 
+async def _elsewhere(request: Request, error: GanglineError | RequestValidationError) -> Response | None:
+    """Return where an operator finds a screen that is not of the project that is looked at; None if that is not so."""
+    if not isinstance(error, NotFound) or _wants_problem(request) or request.app.state.replay:
+        return None
+    try:
+        found = await USERS.run(lambda: move_to_project(request))
+    except GanglineError:  # such as a store that is away
+        return None
+    return _refused(request, found) if isinstance(found, NotFound) else found
+
+
+def _wants_problem(request: Request) -> bool:
+    return "hx-request" in request.headers or HTML not in request.headers.get("accept", "")
+
+
 def _refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
-    if "hx-request" in request.headers or HTML not in request.headers.get("accept", ""):
+    if _wants_problem(request):
         return of_expected(error)
     if isinstance(error, Denied):
         return RedirectResponse(sign_in_address(request), status_code=303)

@@ -55,7 +55,7 @@ class Visit:
 
 def sign_in_address(request: Request) -> str:
     """Return the address of the sign-in that comes back to the screen that was asked for."""
-    screen = _screen(request)
+    screen = screen_address(request)
     return "/sign-in" if screen == "/" else f"/sign-in?next={quote(screen, safe='')}"
 
 
@@ -71,7 +71,7 @@ async def _look(request: Request, viewer: ViewerLater, project: ViewerOfLater) -
             csrf=csrf_token(session) if session else "",
             theme=theme if theme in THEMES else "",
             now_ms=deployment.store.now_ms(),
-            screen=_screen(request),
+            screen=screen_address(request),
             replay=request.app.state.replay,
         )
 
@@ -82,7 +82,8 @@ def _projects(deployment: Deployment) -> tuple[str, ...]:
     return tuple(each.project for each in projects(deployment)[:SHOWN_PROJECTS_MAX])
 
 
-def _screen(request: Request) -> str:
+def screen_address(request: Request) -> str:
+    """Return the address of the screen that is asked for, without the host."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 

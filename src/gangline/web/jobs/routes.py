@@ -9,7 +9,7 @@ from fastapi import Query, Response
 
 from gangline.api.jobs.filters import FilterTexts
 from gangline.api.lanes import USERS, json_response
-from gangline.api.who import MemberOf, Now, ThisDeployment, ViewerOf
+from gangline.api.who import Member, MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.jobs.lists.cursor import CURSOR_MAX, read_cursor, write_cursor
 from gangline.core.jobs.lists.filters import JobFilters, ListPosition
@@ -33,15 +33,14 @@ ACTED_MAX = 500
 CURVES_MAX = 60
 PLACE = re.compile(r"(\d{1,15})\.([0-9A-Za-z-]{1,200})", re.ASCII)
 """A place in the list: when a job was submitted, and its id."""
-ACTIONS: dict[str, Callable[..., Any]] = {
-    "pause": steer.pause,
-    "resume": steer.resume,
-    "cancel": steer.cancel,
+STEERS: dict[str, Callable[..., Any]] = {"pause": steer.pause, "resume": steer.resume, "cancel": steer.cancel}
+"""What is done to jobs from the list and says who did it, each by the use case that does it to one."""
+WISHES: dict[str, Callable[..., Any]] = {
     "finish": wishes.ask_to_finish,
     "save": wishes.ask_to_save,
     "sample": wishes.ask_for_samples,
 }
-"""What is done to jobs from the list, each by the use case that does it to one."""
+"""What is asked of jobs from the list, likewise."""
 DONE = {
     "pause": "paused",
     "resume": "resumed",
@@ -107,16 +106,19 @@ def show_curves(
 
 
 @router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause"))
-def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, sent: SentFields) -> Response:
+def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, sent: SentFields) -> Response:
     """Do one thing to each of the selected jobs. What one of them refuses is said, and the others are done."""
     action, jobs = sent.text("action"), tuple(dict.fromkeys(sent.texts("job")))
-    if action not in ACTIONS or len(jobs) > ACTED_MAX:
+    if action not in DONE or len(jobs) > ACTED_MAX:
         raise BadInput(f"at most {ACTED_MAX} jobs can be selected, and something must be done to them")
     refused = list[GanglineError]()
     for job in jobs:
         try:
             query.owned(deployment, project, job)
-            ACTIONS[action](deployment, job, now)
+            if action in STEERS:
+                STEERS[action](deployment, job, now, by=member.id)
+            else:
+                WISHES[action](deployment, job, now)
         except GanglineError as error:
             refused.append(error)
     if refused and len(refused) == len(jobs):

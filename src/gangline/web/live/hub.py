@@ -67,6 +67,7 @@ class OpenScreen:
         self._name = secrets.token_urlsafe(6)
         self._log = deque[_Sent]()
         self._bytes = 0
+        self._whole = (b"", -1)
         self.waiters = Waiters()
 
     def keep(self, html: str) -> None:
@@ -95,8 +96,11 @@ class OpenScreen:
             number, taken = number + 1, taken + len(message)
         return b"".join(found), number
 
-    def whole(self, html: str, number: int) -> bytes:
-        return _message(html, f"{self._name}.{number}")
+    def whole(self, number: int) -> bytes:
+        """Return the message that brings any page up to date, as of this change. It is made once for all who come before the next."""
+        if self._whole[1] != number:
+            self._whole = _message(self.screen.whole(), f"{self._name}.{number}"), number
+        return self._whole[0]
 
     def stale(self) -> bytes:
         return _event("stale", f"{self._name}.{self.number}")
@@ -218,7 +222,7 @@ class LiveHub:
             known = screen.known(last)
             return (KEEP_ALIVE, known) if known is not None else (screen.stale(), screen.number)
         number = screen.number  # a change that comes meanwhile is sent again: no harm
-        return screen.whole(await LIVE.run(screen.screen.whole), number), number
+        return await LIVE.run(lambda: screen.whole(number)), number
 
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys

@@ -13,6 +13,7 @@ from gangline.core.datasets.names import parse_dataset_reference
 from gangline.core.errors import BadInput
 from gangline.core.experiments.grid import with_combination
 from gangline.core.files import STAND_IN
+from gangline.core.job import JobState
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.parsing import InvalidSpec, Problem, to_json
 from gangline.core.specs.form import form_of_settings
@@ -39,6 +40,8 @@ SHOWN_MAX = 10_000
 """The most photos that a plan counts before they are uploaded."""
 STEP_MAX = 10_000_000
 ID_MAX = 100
+WROTE: tuple[tuple[JobState, ...], ...] = (("succeeded",), ("running", "queued", "paused"))
+"""Jobs of captions whose model another one can have: one that is known to write comes first."""
 
 
 def presets_of(request: Request) -> Mapping[str, Preset]:
@@ -192,9 +195,12 @@ def _settings(request: Request, filled: FilledForm, bases: Sequence[BaseView], b
 
 
 def _writer(deployment: Deployment, project: str, now_ms: int) -> str:
-    """Return the newest job that wrote captions: another one can have its model. "" if there is none."""
-    wrote = JobFilters(kind="caption", states=("succeeded",))
-    return next((job.id for job in page_of_jobs(deployment, project, wrote, now_ms, limit=1).jobs), "")
+    """Return the newest job that wrote captions, or is to: another one can have its model. "" if the project has no model for that."""
+    found = (
+        page_of_jobs(deployment, project, JobFilters(kind="caption", states=states), now_ms, limit=1).jobs
+        for states in WROTE
+    )
+    return next((jobs[0].id for jobs in found if jobs), "")
 
 
 def _first(bases: Sequence[BaseView]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from gangline.api.lanes import USERS
-from gangline.api.who import NUMBER_MAX, MemberReach, Now, ThisDeployment
+from gangline.api.who import NUMBER_MAX, Member, MemberReach, Now, ThisDeployment
 from gangline.core.errors import BadInput, GanglineError, NotFound
 from gangline.core.words import counted
 from gangline.service.jobs import query, steer
@@ -51,24 +51,26 @@ async def follow_queue(following: Following, look: LookingLater, scope: ScopeLat
 @router.post(
     "/queue/actions", **like("POST /v1/jobs/{job}/pause", "POST /v1/jobs/{job}/resume", "POST /v1/jobs/{job}/cancel")
 )
-def act_on_group(deployment: ThisDeployment, now: Now, reach: MemberReach, sent: SentFields) -> Response:
+def act_on_group(
+    deployment: ThisDeployment, now: Now, reach: MemberReach, member: Member, sent: SentFields
+) -> Response:
     """Do one thing to all jobs of the group of a job. What one of them refuses is said, and the others are done."""
     job = sent.text("job")
     if sent.text("action") not in ACTIONS:
         raise BadInput("something must be done to the jobs", hint="load the page again")
     state, act, done = ACTIONS[sent.text("action")]
     _check_reach(deployment, job, reach)
-    members = jobs_of_group(deployment, job, state, now, ACTED_MAX)
+    jobs = jobs_of_group(deployment, job, state, now, ACTED_MAX)
     acted, refused = 0, list[GanglineError]()
-    for member in members:
+    for each in jobs:
         acted += 1
         try:
-            act(deployment, member, now)
+            act(deployment, each, now, by=member.id)
         except GanglineError as error:
             refused.append(error)
         if deployment.store.now_ms() - now > ACTED_S * 1000:
             break
-    more = "; press again for the others" if acted < len(members) or len(members) == ACTED_MAX else ""
+    more = "; press again for the others" if acted < len(jobs) or len(jobs) == ACTED_MAX else ""
     why = f"; {counted(len(refused), 'job')} not: {refused[0]}" if refused else ""
     return toast(f"{counted(acted - len(refused), 'job')} {done}{why}{more}")
 

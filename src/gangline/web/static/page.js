@@ -1,5 +1,6 @@
 // What every screen has: errors that are said, a clock, the state of the stream, the theme, questions before something is lost.
 import { startClock } from "./clock.js";
+import { takeTurns } from "./turns.js";
 import { by, make } from "./elements.js";
 import "./select.js";
 
@@ -134,7 +135,7 @@ export function ask_first(question) {
 // The stream of the screen. It says something at least every 15 seconds: one that is silent for longer is cut, whatever the browser believes.
 
 const SILENT_MS = 40000, AGAIN_MS = 3000;
-let connection = null, heard = 0, gone = false;
+let connection = null, heard = 0, gone = false, aside = false;
 
 function isStream(element) {
   return Boolean(element?.hasAttribute?.("hx-sse:connect"));
@@ -143,11 +144,11 @@ function streaming(state) {
   const live = by("live");
   if (!live || live.dataset.state === state) return;
   live.dataset.state = state;
-  live.title = { on: "This page is up to date", wait: "The stream is cut; the page tries again" }[state] || "";
+  live.title = { on: "This page is up to date", wait: "The stream is cut; the page tries again", aside: "Other windows of this browser follow the server; this one does again when you use it" }[state] || "";
 }
 function connect() {
   const source = document.querySelector("[hx-sse\\:connect]");
-  if (source && !connection && !asking && !gone) window.htmx.ajax("GET", source.getAttribute("hx-sse:connect"), { source });
+  if (source && !connection && !asking && !gone && !aside) window.htmx.ajax("GET", source.getAttribute("hx-sse:connect"), { source });
 }
 function streamRefused(status) {
   if (status === 401) return askForKey();
@@ -162,7 +163,7 @@ function wasDeleted() {
   say("What this page shows was deleted.", { bad: true });
 }
 body.addEventListener("htmx:sse:before:connection", (event) => {
-  if (asking || gone) event.preventDefault();
+  if (asking || gone || aside) event.preventDefault();
 });
 body.addEventListener("htmx:sse:after:connection", (event) => {
   ({ connection } = event.detail);
@@ -173,7 +174,11 @@ body.addEventListener("htmx:sse:after:message", () => (heard = performance.now()
 body.addEventListener("htmx:sse:error", (event) => streamRefused(event.detail?.status || 0));
 body.addEventListener("htmx:sse:close", (event) => {
   if (event.detail.connection === connection) connection = null;
-  if (!connection) streaming("off");
+  if (!connection) streaming(aside ? "aside" : "off");
+});
+if (document.querySelector("[hx-sse\\:connect]")) takeTurns((may) => {
+  aside = !may;
+  may ? connect() : connection?.reader?.cancel();
 });
 setInterval(() => {
   if (document.hidden || !connection?.reader || performance.now() - heard < SILENT_MS) return;

@@ -24,10 +24,10 @@ class AsyncNodeCalls(AsyncCalls):
         path = path_of("nodes", node, "drain") + "?stop=true" * stop
         return await self._http.read(NodeDetail, "POST", path)
 
-    async def quarantine(self, node: str, *, lasts_s: float, stop: bool = False) -> NodeDetail:
-        """Give the node's machine no work for so long."""
-        path = path_of("nodes", node, "quarantine") + f"?lasts_s={lasts_s}" + "&stop=true" * stop
-        return await self._http.read(NodeDetail, "POST", path)
+    async def quarantine(self, node: str, *, lasts_s: float, stop: bool = False, reason: str = "") -> NodeDetail:
+        """Give the node's machine no work for so long. The `reason` is shown with the node."""
+        wish = {"lasts_s": str(lasts_s)} | ({"stop": "true"} if stop else {}) | ({"reason": reason} if reason else {})
+        return await self._http.read(NodeDetail, "POST", path_of("nodes", node, "quarantine"), params=wish)
 
     async def release(self, node: str) -> NodeDetail:
         """Let a node work again that drains, is in quarantine or on trial."""

@@ -29,6 +29,7 @@ class Board:
     written: str = "first"
     read: str = ""
     reads: int = 0
+    wholes: int = 0
     fails: Exception | None = None
 
     def is_about(self, changes: Changes) -> bool:
@@ -42,6 +43,7 @@ class Board:
         return self.written if changed else ""
 
     def whole(self) -> str:
+        self.wholes += 1
         return f"whole {self.read}"
 
 
@@ -153,16 +155,19 @@ def database(tmp_path) -> str:
     return str(tmp_path / "db.sqlite")
 
 
-def test_all_who_open_a_screen_at_once_have_it_read_once(play: Callable[..., None]) -> None:
+def test_all_who_open_a_screen_at_once_have_it_read_and_made_once(play: Callable[..., None]) -> None:
     async def story(place: Place) -> None:
         board = Board()
         readers = await asyncio.gather(*(place.open(board) for _ in range(30)))
-        assert board.reads == 1 and {each.data[0] for each in readers} == {"whole first"}
+        assert (board.reads, board.wholes) == (1, 1) and {each.data[0] for each in readers} == {"whole first"}
         board.written = "second"
         await place.hub.round()
         for each in readers:
             await each.has("whole first", "second")
         assert board.reads == 2 and len({each.last_id for each in readers}) == 1
+        assert (await place.open(board)).data == (await place.open(board)).data == [
+            "whole second"
+        ] and board.wholes == 2
 
     play(story)
 

@@ -59,6 +59,11 @@ SELECT id, role, name, project, made_ms, expires_ms, revoked_ms, used_ms FROM cr
 WHERE node IS NULL AND role <> 'join' AND (CAST(:project AS TEXT) IS NULL OR project = :project)
 ORDER BY made_ms, id
 
+-- name: holder_of_key
+-- Read whether a key is that of a job's owner, and its name.
+SELECT credential.name, CASE WHEN job.owner = credential.id THEN 1 ELSE 0 END AS owns
+FROM job LEFT JOIN credential ON credential.id = :key WHERE job.id = :job
+
 -- name: revoke_key
 -- Revoke a key, only if it belongs to the project; without a project, any.
 UPDATE credential SET revoked_ms = COALESCE(revoked_ms, :now)

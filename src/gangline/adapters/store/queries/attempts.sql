@@ -161,6 +161,11 @@ WHERE attempt.job = :job ORDER BY attempt.fencing
 -- List the attempts of a job that ended as its owner paused it: no interruption lost their time.
 SELECT attempt FROM event WHERE job = :job AND state = 'paused' AND attempt IS NOT NULL
 
+-- part: was_interrupted
+-- Whether an attempt ended by an interruption: its node fell silent or handed the job back, and not as the job's owner paused it.
+attempt.state IN ('interrupted', 'released')
+AND attempt.id NOT IN (SELECT event.attempt FROM event WHERE event.job = attempt.job AND event.state = 'paused' AND event.attempt IS NOT NULL)
+
 -- name: earlier_attempts
 -- List earlier attempts, newest first, as many as any rule needs.
 SELECT id, job, node, machine, gpu, gpu_memory_gb, fencing, state, kind, slots, price_micro_usd_per_hour, from_step, step,

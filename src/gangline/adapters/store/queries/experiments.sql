@@ -11,11 +11,13 @@ INSERT INTO experiment_file (project, sha256, experiment) VALUES (:project, :sha
 INSERT INTO experiment_run (job, experiment, number, settings, seed, prepares)
 VALUES (:job, :experiment, :number, :settings, :seed, :prepares)
 
--- name: experiment
+-- name: experiments
+-- Read these experiments, in their order.
 SELECT experiment.id, experiment.project, experiment.name, experiment.owner, credential.name AS owner_name, experiment.settings,
        experiment.measure, experiment.at_once, experiment.budget, experiment.halving, experiment.state, experiment.because, experiment.best,
        experiment.best_as, experiment.seen, experiment.price, experiment.version, experiment.made_ms, experiment.ended_ms
-FROM experiment LEFT JOIN credential ON credential.id = experiment.owner WHERE experiment.id = :id
+FROM {listed_ids} JOIN experiment ON experiment.id = listed.id LEFT JOIN credential ON credential.id = experiment.owner
+ORDER BY listed.place
 
 -- name: experiments_page
 -- List ids of a project's experiments after a position, newest first.
@@ -23,7 +25,7 @@ SELECT id, made_ms FROM experiment
 WHERE project = :project AND (made_ms, id) < (:before_ms, :before_id) ORDER BY made_ms DESC, id DESC LIMIT :limit
 
 -- name: sums_of_experiments
--- Sum up the jobs of these experiments by their state, as `runs_of_experiment` reads them one by one. Where some have a live attempt, their
+-- Sum up the jobs of these experiments by their state, as `runs_of_experiments` reads them one by one. Where some have a live attempt, their
 -- costs and steps are those of the ledger and of the attempt alone.
 SELECT found.experiment, found.state, found.held, COUNT(*) AS jobs, CAST(SUM(found.live) AS BIGINT) AS live, CAST(SUM(found.micro_usd) AS BIGINT) AS micro_usd,
        CAST(SUM(CASE WHEN found.fencing > 0 THEN 1 ELSE 0 END) AS BIGINT) AS tried,
@@ -72,16 +74,16 @@ SELECT DISTINCT run.experiment FROM job JOIN experiment_run AS run ON run.job = 
      JOIN experiment ON experiment.id = run.experiment
 WHERE job.log_kept = 1 AND job.ended_ms >= :since AND experiment.ended_ms IS NULL ORDER BY run.experiment
 
--- name: runs_of_experiment
--- Read what every decision about an experiment needs of its jobs. A live attempt has the values of its lease.
-SELECT run.job, run.number, run.settings, run.seed, run.prepares, run.rung, run.dropped, run.because, run.waits, run.measured, run.measured_ms,
+-- name: runs_of_experiments
+-- Read what every decision about these experiments needs of their jobs. A live attempt has the values of its lease.
+SELECT run.experiment, run.job, run.number, run.settings, run.seed, run.prepares, run.rung, run.dropped, run.because, run.waits, run.measured, run.measured_ms,
        job.name, job.state, job.fetching, job.version, job.fencing, job.attempts_failed, job.attempts_max, job.gpu_memory_gb, job.project,
        job.steps, job.ended_step, job.ended_ms,
        last.id AS attempt, last.state AS last_state, last.started_ms, last.price_micro_usd_per_hour, lease.stop_kind,
        COALESCE(lease.step, last.step, 0) AS step,
        (SELECT MAX(checkpoint.step) FROM checkpoint WHERE checkpoint.job = job.id AND checkpoint.state = 'committed') AS kept_step,
        tried.committed_step, tried.training_ms, tried.trained, tried.unpriced, tried.micro_usd
-FROM experiment_run AS run JOIN job ON job.id = run.job
+FROM {listed_ids} JOIN experiment_run AS run ON run.experiment = listed.id JOIN job ON job.id = run.job
      LEFT JOIN attempt AS last ON last.job = job.id AND last.fencing = job.fencing
      LEFT JOIN lease ON lease.attempt = last.id AND lease.rank = 0
      LEFT JOIN (SELECT attempt.job, COUNT(COALESCE(held.training_ms, attempt.training_ms)) AS trained,
@@ -90,10 +92,10 @@ FROM experiment_run AS run JOIN job ON job.id = run.job
                        SUM(CASE WHEN attempt.price_known = 0 THEN 1 ELSE 0 END) AS unpriced, MAX(attempt.committed_step) AS committed_step,
                        CAST(SUM((SELECT COALESCE(SUM(ledger.micro_usd), 0) FROM ledger
                                  WHERE ledger.job = attempt.job AND ledger.attempt = attempt.id)) AS BIGINT) AS micro_usd
-                FROM experiment_run AS mine JOIN attempt ON attempt.job = mine.job
+                FROM {listed_ids} JOIN experiment_run AS mine ON mine.experiment = listed.id JOIN attempt ON attempt.job = mine.job
                      LEFT JOIN lease AS held ON held.attempt = attempt.id AND held.rank = 0
-                WHERE mine.experiment = :experiment GROUP BY attempt.job) AS tried ON tried.job = run.job
-WHERE run.experiment = :experiment ORDER BY run.number
+                GROUP BY attempt.job) AS tried ON tried.job = run.job
+ORDER BY listed.place, run.number
 
 -- name: runs_to_measure
 -- List jobs whose last attempt has metrics that are newer than what was summed up of them, those that have ended first. Such a one is summed

@@ -91,7 +91,7 @@ SELECT job.id, job.project, job.name, job.kind, job.wanted, job.spec_hash, job.s
        COALESCE(lease.step, last.step, 0) AS step, COALESCE(lease.loss, last.loss) AS loss,
        COALESCE(lease.seconds_per_step, last.seconds_per_step) AS seconds_per_step,
        (SELECT COUNT(*) FROM attempt WHERE attempt.job = job.id) AS attempts,
-       (SELECT COUNT(*) FROM attempt WHERE attempt.job = job.id AND attempt.state IN ('interrupted', 'released')) AS interruptions,
+       (SELECT COUNT(*) FROM attempt WHERE attempt.job = job.id AND {was_interrupted}) AS interruptions,
        (SELECT COUNT(*) FROM attempt WHERE attempt.job = job.id AND attempt.price_known = 0) AS unpriced,
        (SELECT MAX(committed_step) FROM attempt WHERE attempt.job = job.id) AS committed_step,
        (SELECT MAX(checkpoint.step) FROM checkpoint WHERE checkpoint.job = job.id AND checkpoint.state = 'committed') AS kept_step,

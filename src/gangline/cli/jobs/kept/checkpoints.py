@@ -20,7 +20,7 @@ from gangline.cli.output import (
 )
 from gangline.compose.settings import existing
 from gangline.core.runs.kept import CheckpointView
-from gangline.core.words import size
+from gangline.core.words import size_words
 
 StepArgument = Annotated[int, typer.Argument(help="Name the checkpoint by its step.", show_default=False)]
 app = typer.Typer(no_args_is_help=True)
@@ -96,7 +96,7 @@ def _show(found: Sequence[CheckpointView], output: Output) -> None:
     for each in found:
         rows.add_row(
             str(each.step),
-            size(each.bytes),
+            size_words(each.bytes),
             "yes" if each.verified else "no",
             "yes" if each.pinned else "no",
             "yes" if each.best else "",

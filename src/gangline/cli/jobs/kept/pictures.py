@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gangline.cli.jobs.kept.storage import size
+from gangline.cli.jobs.kept.storage import size_words
 from gangline.cli.jobs.which import JobArgument, client_and_job
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, out, print_json, say, table
 from gangline.core.errors import BadInput
@@ -49,7 +49,7 @@ def job_pictures_command(
             str(each.step),
             each.of,
             f"{each.width} × {each.height}" if each.width else "",
-            size(each.bytes),
+            size_words(each.bytes),
             _weights(each),
             "winner" if each.winner else "",
             each.text,

@@ -18,7 +18,7 @@ from gangline.cli.output import (
     table,
 )
 from gangline.core.runs.kept import RemovalView
-from gangline.core.words import counted, size
+from gangline.core.words import counted, size_words
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking for confirmation.")]
 
@@ -50,10 +50,10 @@ def remove_job_command(
 def _tell(going: RemovalView) -> None:
     rows = table("to delete", ">files", ">size")
     for each in going.kept:
-        rows.add_row(CALLED[each.kind], str(each.files), size(each.bytes))
+        rows.add_row(CALLED[each.kind], str(each.files), size_words(each.bytes))
     out.print(rows)
 
 
 def _sentence(going: RemovalView) -> str:
     files, total = (sum(values) for values in zip(*((each.files, each.bytes) for each in going.kept), strict=True))
-    return f"{going.job} ({going.name}): {counted(files, 'file')}, {size(total)}"
+    return f"{going.job} ({going.name}): {counted(files, 'file')}, {size_words(total)}"

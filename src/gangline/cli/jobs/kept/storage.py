@@ -14,7 +14,7 @@ from gangline.cli.output import (
     usd,
 )
 from gangline.core.runs.kept import KeptKind, StorageView
-from gangline.core.words import size
+from gangline.core.words import size_words
 
 CALLED: dict[KeptKind, str] = {
     "uploads": "uploaded files (photos, data sets, bases)",
@@ -44,13 +44,13 @@ def _show_kinds(found: StorageView) -> None:
             CALLED[each.kind],
             str(each.files),
             str(each.jobs),
-            size(each.bytes),
+            size_words(each.bytes),
             _cost(each.usd_per_month),
-            size(each.going_bytes),
+            size_words(each.going_bytes),
             format_time(each.next_ms),
             each.rule,
         )
-    rows.add_row("all", "", "", size(found.bytes), _cost(found.usd_per_month), "", "", "")
+    rows.add_row("all", "", "", size_words(found.bytes), _cost(found.usd_per_month), "", "", "")
     out.print(rows)
 
 
@@ -59,7 +59,7 @@ def _show_largest(found: StorageView) -> None:
         return
     rows = table("job", "name", "state", ">size")
     for each in found.largest:
-        rows.add_row(each.job, each.name, each.state, size(each.bytes))
+        rows.add_row(each.job, each.name, each.state, size_words(each.bytes))
     out.print()
     out.print(rows)
 

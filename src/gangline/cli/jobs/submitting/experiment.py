@@ -25,6 +25,7 @@ from gangline.cli.output import (
 from gangline.core.display import printable
 from gangline.core.errors import Unreachable
 from gangline.core.experiments.best import BestView
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.experiments.views import ExperimentPlanView, ExperimentView
 from gangline.core.words import counted, listed, times_in_words
 
@@ -50,9 +51,6 @@ def show_experiment_plan(found: ExperimentPlanView) -> None:
         )
     )
     say(found.because)
-
-
-MEASURES = {"held_out_loss": "held-out loss", "loss": "training loss"}
 
 
 def _jobs(found: ExperimentPlanView) -> str:

@@ -13,7 +13,7 @@ from gangline.core.errors import BadInput
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import Base
 from gangline.core.specs.lora import LoraSpec
-from gangline.core.words import counted, size
+from gangline.core.words import counted, size_words
 
 if TYPE_CHECKING:
     from gangline.cli.jobs.places.fetched import FetchedPlan
@@ -127,7 +127,7 @@ class UploadProgress:
             self.sent, self.sent_bytes = self.sent + 1, self.sent_bytes + moved.file_bytes
 
     def _in_words(self) -> str:
-        sent = f"{counted(self.sent, 'file')} uploaded" + (f" ({size(self.sent_bytes)})" if self.sent else "")
+        sent = f"{counted(self.sent, 'file')} uploaded" + (f" ({size_words(self.sent_bytes)})" if self.sent else "")
         stored = self.files - self.sent
         return f"{sent}, {stored} {'was' if stored == 1 else 'were'} stored already"
 

@@ -25,6 +25,7 @@ from gangline.cli.output import (
     table,
 )
 from gangline.core.compared.outcome import REPORT_BYTES_MAX, compared_job
+from gangline.core.experiments.terms import MEASURES
 from gangline.core.jobs.lists.diff import ComparedJob, InputHas, JobOutcome, JobsDiff, compare
 from gangline.core.runs.contract import REPORT
 
@@ -83,8 +84,8 @@ OUTCOMES: dict[str, Callable[[JobOutcome], str]] = {
     "name": lambda job: job.name,
     "state": lambda job: job.state,
     "step": lambda job: f"{job.step} of {job.steps}" if job.steps else str(job.step),
-    "held-out loss": lambda job: format_number(job.held_out_loss),
-    "loss": lambda job: format_number(job.loss),
+    MEASURES["held_out_loss"]: lambda job: format_number(job.best_held_out_loss),
+    MEASURES["loss"]: lambda job: format_number(job.loss),
     "time": lambda job: duration(job.seconds) if job.seconds else NOTHING,
     "cost": lambda job: cost(job.cost_usd, job.cost_lacks),
     "GPU": lambda job: ", ".join(gpu or "none" for gpu in job.gpus) or NOTHING,

@@ -16,8 +16,9 @@ MODELS = ("base", "vae", "init_lora")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What came of a job so far. `held_out_loss` is the last that was measured, over all held-out photos; `seconds` are those of all
-    attempts, and `gpus` and `numerics` (what decides the last bits of a result) those of their nodes, each once."""
+    """What came of a job so far. `held_out_loss` is the last that was measured, over all held-out photos, and `best_held_out_loss` the
+    least; `loss` is the mean of the last training losses, as jobs of an experiment are compared by it. `seconds` are those of all attempts,
+    and `gpus` and `numerics` (what decides the last bits of a result) those of their nodes, each once."""
 
     id: str
     name: str
@@ -26,6 +27,7 @@ class JobOutcome:
     step: int
     steps: int
     held_out_loss: float | None
+    best_held_out_loss: float | None
     loss: float | None
     seconds: float
     cost_usd: float

@@ -9,7 +9,7 @@ from gangline.core.jobs.supply import PoolSeen, Supply, could_rent, fitting_offe
 from gangline.core.jobs.why import Fit, lacks_money
 from gangline.core.money.budget import Purse
 from gangline.core.policy import Policy
-from gangline.core.words import counted, listed
+from gangline.core.words import counted, listed, usd_words
 
 NAMED_MAX = 3
 """The most nodes or pools that are named."""
@@ -55,7 +55,7 @@ def what_releases(held: HeldBy) -> tuple[str, ...]:
     change = f"gangline experiments change {held.experiment}"
     more = [] if held.at_once is None else [f"let more run at once: `{change} --at-once {held.at_once + 1}`"]
     if held.budget is not None:
-        more.append(f"raise its budget of ${held.budget / 1e6:.2f}: `{change} --budget N`")
+        more.append(f"raise its budget of {usd_words(held.budget)}: `{change} --budget N`")
     return tuple(more)
 
 

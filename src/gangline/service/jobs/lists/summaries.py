@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gangline.core.access import OwnerView
-from gangline.core.job import HELD, Node
+from gangline.core.job import HELD
 from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.lists.ids import as_list
 from gangline.core.jobs.supply import Supply
-from gangline.core.jobs.why import Fit, fit_key, fit_of, why_queued
+from gangline.core.jobs.why import Fit, NodesHere, fit_key, fit_of, nodes_here, why_queued
 from gangline.core.money.budget import Purse
 from gangline.core.money.cost import unknown_parts
 from gangline.core.specs.kinds import KINDS
@@ -22,7 +22,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.money.bill import load_purse, spent_so_far, stored_micro_usd
-from gangline.service.nodes_here import nodes_here
+from gangline.service.nodes_here import load_nodes_here
 
 SAVES_FIRST = "its node saves first"
 
@@ -36,7 +36,7 @@ def summaries(deployment: Deployment, project: str, ids: Sequence[str], now_ms: 
     page = _Page(
         deployment=deployment,
         now_ms=now_ms,
-        here=_here(deployment, project),
+        here=_here(deployment, project, now_ms),
         labels=_labels(deployment.store.load("labels_of_jobs", **listed)),
         banned=_banned(deployment, rows),
         stored=stored_micro_usd(deployment, listed, now_ms),
@@ -95,16 +95,16 @@ class _Here:
     """The things that a project's queued jobs wait for: money, and nodes that are here or could be started."""
 
     purse: Purse
-    nodes: tuple[Node, ...]
+    nodes: NodesHere
     supply: Supply
 
 
-def _here(deployment: Deployment, project: str) -> Callable[[], _Here]:
+def _here(deployment: Deployment, project: str, now_ms: int) -> Callable[[], _Here]:
     """Return a function that loads it at the first call only: most pages have no queued job."""
 
     def look() -> _Here:
-        nodes = nodes_here(deployment)
-        return _Here(load_purse(deployment, project), nodes, load_supply(deployment, nodes))
+        nodes = load_nodes_here(deployment)
+        return _Here(load_purse(deployment, project), nodes_here(nodes, now_ms), load_supply(deployment, nodes))
 
     return cache(look)
 

@@ -17,7 +17,7 @@ from gangline.service.datasets.named import with_dataset_named
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.supply import load_supply
 from gangline.service.money.bill import as_purse
-from gangline.service.nodes_here import nodes_here
+from gangline.service.nodes_here import load_nodes_here
 
 AHEAD_MAX = 1000
 PACES_MAX = 1000
@@ -31,7 +31,7 @@ def placement(deployment: Deployment, project: str, value: dict[str, object], no
 
 def place_spec(deployment: Deployment, project: str, spec: Spec, now_ms: int) -> PlacementView:
     """As `placement`, of a spec that was read already."""
-    nodes = nodes_here(deployment)
+    nodes = load_nodes_here(deployment)
     known = deployment.store.load("paces_of_workload", workload=workload(spec), limit=PACES_MAX)
     ahead = deployment.store.load("jobs_before", project=project, priority=spec.priority, limit=AHEAD_MAX)[0]["jobs"]
     found = place(

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gangline.core.job import HELD, Node
+from gangline.core.job import HELD
 from gangline.core.jobs.claim import ClaimCandidate, by_fair_share
 from gangline.core.jobs.lists.ids import as_list
 from gangline.core.jobs.queue.helps import HeldBy, turn_of, what_releases, what_would_help
 from gangline.core.jobs.queue.views import QueuedJob, QueueGroup, QueueView
 from gangline.core.jobs.supply import Supply, needs_of
-from gangline.core.jobs.why import fit_key, fit_of, why_queued
+from gangline.core.jobs.why import NodesHere, fit_key, fit_of, nodes_here, why_queued
 from gangline.core.money.budget import Purse
 from gangline.ports.store import Row
 from gangline.service.content.imports import why_waiting
@@ -22,7 +22,7 @@ from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.jobs.lists.summaries import why_held
 from gangline.service.money.bill import as_purse
-from gangline.service.nodes_here import nodes_here
+from gangline.service.nodes_here import load_nodes_here
 
 GROUPS_MAX = 100
 """The most groups of one answer."""
@@ -105,7 +105,7 @@ class _Explained:
     deployment: Deployment
     now_ms: int
     purses: Mapping[str, Purse]
-    nodes: Sequence[Node]
+    here: NodesHere
     supply: Supply
     banned: Mapping[str, frozenset[str]]
     imports: Mapping[str, Row]
@@ -121,7 +121,7 @@ class _Explained:
         page: Sequence[Row],
         now_ms: int,
     ) -> "_Explained":
-        nodes, rows = nodes_here(deployment), [*groups, *page]
+        nodes, rows = load_nodes_here(deployment), [*groups, *page]
         banned: dict[str, set[str]] = defaultdict(set)
         for row in _of_jobs(deployment, "bans_of_jobs", [row for row in rows if row["fencing"]]):
             banned[row["job"]].add(row["machine"])
@@ -131,7 +131,7 @@ class _Explained:
             deployment=deployment,
             now_ms=now_ms,
             purses=purses,
-            nodes=nodes,
+            here=nodes_here(nodes, now_ms),
             supply=load_supply(deployment, nodes),
             banned={job: frozenset(machines) for job, machines in banned.items()},
             imports={row["job"]: row for row in _of_jobs(deployment, "imports_of_jobs", fetching)},
@@ -176,7 +176,7 @@ class _Explained:
 
     def _explain(self, job: ClaimCandidate, banned: frozenset[str]) -> Reason:
         purse, policy = self.purses[job.project], self.deployment.policy
-        fit = fit_of(job, purse, self.nodes, banned, self.now_ms)
+        fit = fit_of(job, purse, self.here, banned, self.now_ms)
         why = why_queued(job, turn_of(fit), purse, fit, self.supply, self.now_ms, policy)
         return why, what_would_help(job, purse, fit, self.supply, policy)
 

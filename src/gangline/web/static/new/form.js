@@ -11,9 +11,9 @@ const PLAN_MS = 350, DRAFT = `gangline.new${location.search}`, OWN = ["photos", 
 // The plan
 
 let later = 0;
-function replan(ms = PLAN_MS) {
+function replan() {
   clearTimeout(later);
-  later = setTimeout(() => plan.dispatchEvent(new Event("plan")), ms);
+  later = setTimeout(() => plan.dispatchEvent(new Event("plan")), PLAN_MS);
 }
 
 function changed() {

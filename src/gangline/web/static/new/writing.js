@@ -1,4 +1,4 @@
-// Have captions written for the photos that have none, as an earlier job wrote some, and take them over when the job has ended.
+// Have captions written for the photos that have none, with the model of an earlier job, and take them over when the job has ended.
 import { say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered } from "./uploads.js";
@@ -6,6 +6,7 @@ import { answered } from "./uploads.js";
 const button = document.querySelector("[data-write]"), RESULT = "captions.jsonl", AGAIN_MS = 2000;
 
 button?.addEventListener("click", async () => {
+  if (!button.dataset.write) return say("A model writes captions, and this project has none yet.", { hint: "Upload one once: gangline captions write PHOTOS --model FOLDER (gangline docs captions)." });
   const only = photos.uncaptioned(), version = photos.dataset();
   if (!version) return say("The photos are not ready yet.", { hint: "Try again once they are checked." });
   if (!only.length) return say("Every photo has a caption.");

@@ -101,9 +101,9 @@ CASE WHEN piece.end_ms >= piece.to_ms THEN piece.micro_usd
               / ((piece.to_ms - piece.from_ms) / 1000 + 1) END
 
 -- name: interruptions_in_span
--- Count the attempts, but of rendering, that were interrupted in a span. The second condition names the index.
+-- Count the attempts, but of rendering, that were interrupted in a span. The first condition names the index.
 SELECT COUNT(*) AS interruptions FROM attempt JOIN job ON job.id = attempt.job
-WHERE attempt.state = 'interrupted' AND attempt.state <> 'live' AND attempt.ended_ms >= :since AND attempt.ended_ms < :until AND job.kind <> 'sample'
+WHERE attempt.state <> 'live' AND attempt.ended_ms >= :since AND attempt.ended_ms < :until AND {was_interrupted} AND job.kind <> 'sample'
   AND (:project = '' OR job.project = :project)
 
 -- name: interruptions_of_pools

@@ -1,0 +1,76 @@
+"""An experiment as people read it: only what differs, and the pictures of its jobs beside each other."""
+
+import pytest
+from playwright.sync_api import expect
+
+from gangline.service.experiments.tend import tend_experiment
+from tests.browser.cluster import Cluster
+from tests.browser.conftest import Tab
+from tests.browser.conftest import one_cluster as cluster
+from tests.service.experiments.at_work import submit
+from tests.service.pictures.many import write_pictures
+
+__all__ = ["cluster"]  # a fixture
+PROMPTS = ("sks dog", "sks dog on the beach")
+
+
+@pytest.fixture(scope="module")
+def experiment(cluster: Cluster) -> str:
+    """Of two ranks and two rates, with pictures of two prompts at two steps; the larger rank is the better one."""
+    service = cluster.service
+    vary = {"rank": [4, 8], "learning_rate": [1e-4, 2e-4]}
+    made = submit(service, name="ranks and rates", vary=vary, settings={"sample_prompts": PROMPTS})["id"]
+    for number, run in enumerate(service.ask("GET", f"/v1/experiments/{made}/runs").json()):
+        held = cluster.begin(run["job"], f"node of {number}")
+        for step in (50, 100):
+            cluster.step(held, step)
+            cluster.measure(held, {step: {"loss": 1 / (run["settings"]["rank"] + number)}})
+        write_pictures(service, run["job"], prompts=2, steps=[0, 50, 100])
+        cluster.succeed(held)
+        tend_experiment(service.deployment, made, service.now_ms)
+    return made
+
+
+def test_only_what_differs_is_a_column_and_any_column_orders_the_rows(tab: Tab, experiment: str) -> None:
+    page = tab.open(f"/experiments/{experiment}").live().page
+    table = page.locator(".compared")
+    heads = table.locator("thead th").all_inner_texts()
+    assert {"rank", "learning_rate"} < set(heads) and "steps" not in heads and "prompt" not in heads
+    ranks = table.locator("tbody tr td:nth-child(2)")
+    expect(ranks).to_have_text(["8", "8", "4", "4"])  # the best first
+    table.get_by_role("link", name="rank").click()
+    page.wait_for_url("**sort=rank*")
+    expect(ranks).to_have_text(["4", "4", "8", "8"])
+    table.get_by_role("link", name="rank").click()
+    page.wait_for_url("**sort=-rank*")
+    expect(ranks).to_have_text(["8", "8", "4", "4"])
+
+
+def test_the_matrix_shows_each_combination_at_the_step_that_is_chosen(tab: Tab, experiment: str) -> None:
+    page = tab.open(f"/experiments/{experiment}").live().page
+    matrix = page.locator("#matrix")
+    pictures = matrix.locator("td img")
+    expect(pictures).to_have_count(4)
+    assert [cells.count() for cells in (matrix.locator("thead th"), matrix.locator("tbody tr"))] == [3, 2]
+    last = [each.get_attribute("src") for each in pictures.all()]
+    page.get_by_role("slider", name="Step").focus()
+    page.keyboard.press("Home")
+    expect(matrix.locator("output")).to_have_text("the base")
+    page.keyboard.press("ArrowRight")
+    expect(matrix.locator("output")).to_contain_text("50")
+    expect(pictures).to_have_count(4)
+    assert {each.get_attribute("src") for each in pictures.all()}.isdisjoint(last)
+    page.get_by_label("Across").select_option("the prompt")
+    expect(matrix.locator("thead th").nth(2)).to_have_text(PROMPTS[1])
+
+
+def test_a_jobs_end_comes_into_the_open_table(tab: Tab, cluster: Cluster) -> None:
+    made = submit(cluster.service, name="live")["id"]
+    page = tab.open(f"/experiments/{made}").live().page
+    run = cluster.service.ask("GET", f"/v1/experiments/{made}/runs").json()[0]
+    held = cluster.begin(run["job"], "node of the live one")
+    row = page.locator(".compared tbody tr").first
+    expect(row).to_contain_text("running")
+    cluster.step(held, 100)
+    cluster.succeed(held)
+    expect(row).to_contain_text("succeeded")

@@ -1,0 +1,103 @@
+"""The screen of a job as people use it: its charts, its log, what they do with it, and how it differs from another."""
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.cluster import Cluster
+from tests.browser.conftest import Tab
+from tests.browser.conftest import one_cluster as cluster
+
+__all__ = ["cluster"]  # a fixture
+CHARTS = "#chart-list .chart"
+
+
+def at_the_left(chart: Locator) -> int:
+    """Return the step at the left end of a chart, as it says when one points there."""
+    over = chart.locator(".u-over")
+    over.scroll_into_view_if_needed()
+    over.hover(position={"x": 1, "y": 20})
+    return int(chart.locator(".where").inner_text().removeprefix("step ").replace(",", ""))
+
+
+def test_charts_have_one_zoom(tab: Tab, cluster: Cluster) -> None:
+    held = cluster.begin(cluster.submit("with charts"))
+    cluster.step(held, 100)
+    cluster.measure(
+        held, {step: {"loss": 1 / step, "learning_rate": 1e-4, "seconds_per_step": 0.5} for step in range(1, 101)}
+    )
+    page = tab.open(f"/jobs/{held.job}").live().page
+    charts = page.locator(CHARTS)
+    expect(charts.locator("canvas")).not_to_have_count(0)
+    several = charts.all()[:3]
+    assert [at_the_left(each) for each in several] == [1, 1, 1]
+    page.get_by_role("button", name="Zoom in").click()
+    assert (begins := {at_the_left(each) for each in several}).isdisjoint({1}) and len(begins) == 1
+    page.get_by_role("button", name="All", exact=True).click()
+    assert {at_the_left(each) for each in several} == {1}
+    drag(page, several[1].locator(".u-over"), 0.5, 0.75)
+    assert {abs(at_the_left(each) - 51) <= 2 for each in several} == {True}
+    several[0].locator(".plot").focus()
+    page.keyboard.press("Escape")
+    assert {at_the_left(each) for each in several} == {1}
+
+
+def drag(page: Page, over: Locator, begin: float, end: float) -> None:
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + begin * box["width"], box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], box["y"] + 30, steps=4)
+    page.mouse.up()
+
+
+def test_the_log_is_searched_from_its_end_to_its_first_part(tab: Tab, cluster: Cluster) -> None:
+    held = cluster.begin(cluster.submit("with a log"))
+    lines = [f"step {number}" for number in range(60_000)]
+    lines[10] = lines[-10] = "a Needle"
+    cluster.log(held, "\n".join(lines) + "\n")
+    page = tab.open(f"/jobs/{held.job}").live().page
+    search, found = page.get_by_label("Search the log"), page.locator("#log-found")
+    expect(page.locator("#log-text")).to_contain_text("step 59999")
+    search.fill("needle")
+    expect(found).to_contain_text("1 of 1")
+    page.get_by_role("button", name="Previous match").click()
+    expect(found).to_have_text("1 of 2")
+    search.fill("no such word")
+    expect(found).to_have_text("not found")
+
+
+def test_a_job_is_paused_resumed_and_canceled_after_a_question(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("steered")
+    page = tab.open(f"/jobs/{job}").live().page
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#job-head")).to_have_attribute("data-state", "paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#job-head")).to_have_attribute("data-state", "queued")
+    cancel = page.get_by_role("button", name="Cancel", exact=True)
+    cancel.click()
+    page.get_by_role("button", name="No", exact=True).click()
+    expect(page.locator("dialog#confirm")).to_be_hidden()
+    assert cluster.service.state(job) == "queued"
+    cancel.click()
+    page.get_by_role("button", name="Yes").click()
+    expect(page.locator("#job-head")).to_have_attribute("data-state", "canceled")
+    expect(page.get_by_role("button", name="Retry…")).to_be_visible()
+
+
+def test_the_id_of_a_job_is_copied(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("copied")
+    tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = tab.open(f"/jobs/{job}").live().page
+    page.get_by_role("button", name=job).click()
+    expect(page.locator("#toasts .toast")).to_have_text(["Copied.×"])
+    assert page.evaluate("navigator.clipboard.readText()") == job
+
+
+def test_another_job_is_compared_by_its_name_and_only_what_differs_is_shown(tab: Tab, cluster: Cluster) -> None:
+    job, _ = cluster.submit("the first", rank=4), cluster.submit("the second", rank=8)
+    page = tab.open(f"/jobs/{job}").page
+    page.get_by_role("link", name="Compare…").click()
+    page.get_by_label("with").fill("the second")
+    page.keyboard.press("Enter")
+    rows = page.get_by_role("region", name="Differences").locator("tbody tr")
+    expect(rows).to_have_text(["rank48", "output_namethe firstthe second"])

@@ -1,0 +1,83 @@
+"""The form of a new job as people fill it in: the plan follows what they type, which is not lost, and several values make an experiment."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.cluster import Cluster
+from tests.browser.conftest import Tab
+from tests.browser.conftest import one_cluster as cluster
+
+__all__ = ["cluster"]  # a fixture
+
+
+@pytest.fixture(scope="module")
+def job(cluster: Cluster) -> str:
+    """One on a base whose family is known, so that the time and the price of others like it can be computed."""
+    base = {"name": "ours", "base": cluster.spec()["base"], "family": "sdxl"}
+    assert cluster.service.ask("POST", "/v1/bases", json=base).status_code == 201
+    cluster.service.execute("UPDATE node SET state = 'gone' WHERE gpu = ''")
+    cluster.service.join("a GPU", gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
+    return cluster.submit("a known one", prompt="sks dog")
+
+
+def form(tab: Tab, job: str) -> Page:
+    page = tab.open(f"/new?from={job}").page
+    expect(page.locator("#plan .figures")).to_be_visible()
+    return page
+
+
+def dollars(page: Page) -> str:
+    return page.locator("#plan .figures dd b").first.inner_text()
+
+
+def test_the_price_is_there_and_follows_what_one_types(tab: Tab, job: str) -> None:
+    page = form(tab, job)
+    before = dollars(page)
+    assert re.fullmatch(r"\$[\d.]+", before)
+    page.get_by_label("Steps", exact=True).fill("10000")
+    expect(page.locator("#plan .figures dd b").first).not_to_have_text(before)
+    assert float(dollars(page)[1:]) > float(before[1:])
+
+
+def test_values_times_values_make_an_experiment(tab: Tab, cluster: Cluster, job: str) -> None:
+    page = form(tab, job)
+    page.get_by_label("Steps", exact=True).fill("60, 120")
+    page.get_by_label("Rank", exact=True).fill("4, 8, 16")
+    expect(page.locator("#plan .big")).to_contain_text("6 jobs")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/experiments/*")
+    expect(page.locator(".compared tbody tr")).to_have_count(6)
+    made = page.url.rsplit("/", 1)[-1]
+    runs = cluster.service.ask("GET", f"/v1/experiments/{made}/runs").json()
+    assert {(each["settings"]["steps"], each["settings"]["rank"]) for each in runs} == {
+        (steps, rank) for steps in (60, 120) for rank in (4, 8, 16)
+    }
+
+
+def test_a_draft_survives_a_reload_until_it_is_started(tab: Tab, job: str) -> None:
+    page = form(tab, job)
+    prompt, steps = page.get_by_label("Prompt", exact=True), page.get_by_label("Steps", exact=True)
+    prompt.fill("sks dog at night")
+    steps.fill("70")
+    page.reload()
+    expect(prompt).to_have_value("sks dog at night")
+    expect(steps).to_have_value("70")
+    expect(page.locator("#plan .figures")).to_be_visible()
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/*")
+    page = form(tab, job)
+    expect(page.get_by_label("Prompt", exact=True)).to_have_value("sks dog")
+
+
+def test_what_is_wrong_is_said_at_its_field_and_has_the_focus(tab: Tab, job: str) -> None:
+    tab.asked.append("422")
+    page = form(tab, job)
+    rank = page.get_by_label("Rank", exact=True)
+    rank.fill("minus one")
+    page.get_by_role("button", name="Start").click()
+    expect(rank).to_be_focused()
+    expect(rank).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#s-rank-problem")).to_be_visible()
+    expect(rank).to_have_value("minus one")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 
 from gangline.web.frame.assets import assets
-from tests.browser.screens import SCREENS
 from tests.service.conftest import Service
 from tests.service.experiments.at_work import submit
 from tests.service.web.conftest import Browser
@@ -26,24 +25,29 @@ TOGETHER = {"plan": {"job", "new"}}
 """Sheets of several screens, and of which."""
 
 
+ALSO = {"/jobs/{job}/diff": "job", "/jobs/{job}/events": "job", "/experiments": "experiments"}
+"""Further screens, and whose sheet they have."""
+
+
+def shown(page: Service, browser: Browser, address: str) -> str:
+    """Return the page at an address, in which `{job}` and `{experiment}` stand for new ones."""
+    job = page.submit() if "{job}" in address else ""
+    experiment = submit(page)["id"] if "{experiment}" in address else ""
+    answer = browser.get(address.format(job=job, experiment=experiment))
+    assert answer.status_code == 200
+    return answer.text
+
+
 def test_a_screen_loads_what_all_share_and_its_own_sheet_alone(
     page: Service, signed_in: Callable[[str], Browser]
 ) -> None:
-    browser, job, experiment = signed_in("operator"), page.submit(), submit(page)["id"]
-    loaded = {name: sheets(browser.get(at.format(job=job, experiment=experiment)).text) for name, at in OWN.items()}
-    for name, found in loaded.items():
+    browser, loaded = signed_in("operator"), set[str]()
+    for address, name in ({at: name for name, at in OWN.items()} | ALSO).items():
+        first, *own = sheets(shown(page, browser, address))
         others = {f"screens/{each}.css" for each, of in TOGETHER.items() if name in of}
-        assert found[0] == "page.css" and set(found[1:]) == {f"screens/{name}.css"} | others, name
-    assert {path for path in assets() if path.startswith("screens/")} == {
-        each for of in loaded.values() for each in of[1:]
-    }
-
-
-def test_no_screen_has_the_sheets_of_two(page: Service, signed_in: Callable[[str], Browser]) -> None:
-    browser, job = signed_in("operator"), page.submit()
-    for name, at in SCREENS.items():
-        found = sheets(browser.get(at.format(job=job)).text)
-        assert len([each for each in found[1:] if each.removeprefix("screens/")[:-4] not in TOGETHER]) <= 1, name
+        assert first == "page.css" and {f"screens/{name}.css"} <= set(own) <= {f"screens/{name}.css"} | others, address
+        loaded |= set(own)
+    assert loaded == {path for path in assets() if path.startswith("screens/")}
 
 
 def sheets(html: str) -> list[str]:

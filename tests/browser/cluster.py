@@ -137,10 +137,10 @@ class Cluster:
             metrics.take(self.service.deployment, self._nodes[held.job], held.hold, told, self.service.now_ms) == Done()
         )
 
-    def log(self, held: Assignment, text: str) -> None:
-        """Let its trainer print plain ASCII."""
+    def log(self, held: Assignment, text: str, after: int = 0) -> None:
+        """Let its trainer print plain ASCII, after so many characters."""
         for first in range(0, len(text), PRINTED):
-            said = Log(first_byte=first, text=text[first : first + PRINTED])
+            said = Log(first_byte=after + first, text=text[first : first + PRINTED])
             assert append_log(self.service.deployment, self._nodes[held.job], held.hold, said) == Done()
 
     def save(self, held: Assignment, step: int) -> None:

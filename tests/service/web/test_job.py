@@ -20,7 +20,7 @@ from tests.service.jobs.test_follow import print_log
 from tests.service.jobs.test_samples import commit, train
 from tests.service.jobs.test_scratch import submit_scratch
 from tests.service.pictures.many import write_pictures
-from tests.service.test_rules import beat
+from tests.service.test_rules import beat, succeed
 from tests.service.web.conftest import Browser
 
 SignedIn = Callable[[str], Browser]
@@ -54,6 +54,17 @@ def test_the_screen_has_the_sentence_the_figures_the_timeline_and_the_settings_t
     assert "<code>rank</code>" in changed and "<code>alpha</code>" in rest
     assert "node-a" in shown.text and 'class="job-timeline"' in shown.text  # of the timeline
     assert " style=" not in shown.text and "<style" not in shown.text
+
+
+def test_the_last_attempt_of_a_job_that_succeeded_ends_at_its_last_step(page: Service, signed_in: SignedIn) -> None:
+    job, node = page.submit(steps=100), page.join()
+    held = page.claim(node)
+    beat(page, node, held.hold, 42)
+    assert "<dt>Kept</dt>" in signed_in("viewer").get(f"/jobs/{job}").text
+    succeed(page, node, held.hold)
+    assert [each.step for each in view(page, job).attempts] == [100]
+    assert "<dt>Kept</dt>" not in signed_in("viewer").get(f"/jobs/{job}").text
+    assert "0 to 100" in signed_in("operator").get(f"/fleet/{node}").text
 
 
 def test_a_viewer_is_offered_nothing_to_do_and_a_member_what_the_job_allows(page: Service, signed_in: SignedIn) -> None:

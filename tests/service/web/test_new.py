@@ -126,6 +126,13 @@ def test_a_recipe_fills_in_the_form_and_keeps_what_has_no_field(browser: Browser
         assert answer.status_code == 422, refused
 
 
+def test_a_known_price_is_said_before_the_time_is_known(page: Service, browser: Browser) -> None:
+    token = page.join_token(price_usd_per_hour=0.3)["secret"]
+    assert page.join_with(token, "at-home").is_success
+    shown = send(browser, "/new/plan", {"from": page.submit(), "prompt": "x"}).text
+    assert "no price" not in shown and shown.count("$0.30") == 2, "in the plan, and in a phone's bar"
+
+
 def test_a_new_job_is_for_members(page: Service, signed_in: Callable[[str], Browser]) -> None:
     viewer = signed_in("viewer")
     assert viewer.get("/new").status_code == 403

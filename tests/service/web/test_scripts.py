@@ -5,9 +5,9 @@ from collections.abc import Callable
 from posixpath import dirname, join, normpath
 
 from gangline.web.frame.assets import asset_address, assets
-from tests.browser.screens import SCREENS
 from tests.service.conftest import Service
 from tests.service.web.conftest import Browser
+from tests.service.web.test_styles import ALSO, OWN, shown
 
 OF_A_SCREEN_MAX, COMPRESSED_MAX = 150_000, 90_000
 IMPORTED = re.compile(r'^import (?:[^"]*? from )?"([^"]+)";$', re.MULTILINE)
@@ -25,18 +25,13 @@ def with_imports(paths: list[str]) -> set[str]:
 
 
 def test_a_screen_loads_few_scripts(page: Service, signed_in: Callable[[str], Browser]) -> None:
-    browser, job = signed_in("operator"), page.submit()
-    shown = {
-        name: browser.get(screen.address.format(job=job)).text
-        for name, screen in SCREENS.items()
-        if screen.signed_in and set(re.findall(r"\{(\w+)\}", screen.address)) <= {"job"}
-    }
+    browser = signed_in("operator")
     loaded = {
-        name: with_imports(re.findall(r'<script [^>]*src="/assets/[0-9a-f]+/([^"]+)"', html))
-        for name, html in shown.items()
+        name: with_imports(re.findall(r'<script [^>]*src="/assets/[0-9a-f]+/([^"]+)"', shown(page, browser, at)))
+        for name, at in (OWN | {at: at for at in ALSO}).items()
     }
-    assert loaded["a job"] > {"htmx.js", "page.js", "clock.js", "job/charts.js", "job/log.js"}
-    assert loaded["new job"] > {"new/form.js", "new/photos.js", "new/tiles.js", "new/writing.js"}
+    assert loaded["job"] > {"htmx.js", "page.js", "clock.js", "job/charts.js", "job/log.js"}
+    assert loaded["new"] > {"new/form.js", "new/photos.js", "new/tiles.js", "new/writing.js"}
     sizes = {name: sum(len(SCRIPTS[path].encode()) for path in paths) for name, paths in loaded.items()}
     assert max(sizes.values()) < OF_A_SCREEN_MAX, sizes
 

@@ -79,7 +79,8 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
     short = _is_short(outcome, live)
     last = outcome.steps if short else live["job_steps"]
     early = [write("end_early", id=live["job"], step=last)] if short else []
-    return [*writes, *early, *samples.of_result(deployment, live["job"], last, now_ms)]
+    taken = [write("take_last_step", attempt=hold.attempt, step=last)] if last else []
+    return [*writes, *taken, *early, *samples.of_result(deployment, live["job"], last, now_ms)]
 
 
 def _is_short(outcome: Succeeded, live: Row) -> bool:

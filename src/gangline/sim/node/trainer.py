@@ -65,6 +65,11 @@ class SimTrainer:
         return self.run
 
 
+def loss_at(step: int) -> float:
+    """Return the loss of every simulated job: it falls fast, then slowly."""
+    return 0.08 + 12 / (step + 60)
+
+
 class SimRun:
     """A run that does a step every `_pace` seconds, beginning `start_s` after its start."""
 
@@ -176,7 +181,7 @@ class SimRun:
         folder = self._folder(step)
         self._at.host.unfinished.pop(folder, None)
         self._at.host.saved[folder] = Saved(folder, manifest)
-        self._readings.append(Reading(point=Point(step=step, values={"loss": 1 / step}), saved=True))
+        self._readings.append(Reading(point=Point(step=step, values={"loss": loss_at(step)}), saved=True))
         self._at.news()
 
     def _end_badly(self, kind: str) -> None:
@@ -219,7 +224,7 @@ class SimRun:
             phase="training",
             step=step,
             steps=self._steps,
-            loss=1 / step if step > self._from_step else None,
+            loss=loss_at(step) if step > self._from_step else None,
             seconds_per_step=self._pace if measured else None,
             save_s=self._held_up_s,
         )

@@ -78,13 +78,12 @@ class ExperimentScreen:
         self._last = _Read(view=found, at_ms=now_ms)
         self._jobs = frozenset(run.job for run in runs)
         table = compared(found, runs, by_job=self._by_job)
-        filled_template = {  # rows of a table come first: HTML drops those that follow a <div> outside a table
-            row.id: block("experiments/parts.html", "row", row=row, table=table, found=found, oob=True)
-            for row in table.rows
-        }
-        filled_template |= {
+        filled_template = {
             name: block("experiments/parts.html", name, found=found, may=self._may, oob=True)
             for name in ("facts", "actions")
+        }
+        filled_template |= {
+            row.id: block("experiments/parts.html", "sent_row", of=row, table=table, found=found) for row in table.rows
         }
         return self._fragments.changed(filled_template)
 

@@ -1,4 +1,4 @@
-"""The style sheet, the scripts and the pictures of the page: read once, compressed once, and kept by browsers for good.
+"""The style sheets, the scripts and the pictures of the page: read once, compressed once, and kept by browsers for good.
 
 Their addresses have a hash of all of them, so that a page never runs with a script of another version; scripts import each other by
 relative addresses.
@@ -35,10 +35,8 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Return the files by their path below `static`. The style sheet has those of all screens in it, so that a page loads one."""
+    """Return the files by their path below `static`."""
     found = {path: each.read_bytes() for path, each in _walk("", files("gangline.web") / "static")}
-    of_screens = [found[path] for path in sorted(found) if path.startswith("screens/") and path.endswith(".css")]
-    found["page.css"] = b"".join([found["page.css"], *of_screens])
     # In one file: htmx begins in the task after its own, whether or not its extensions have arrived by then.
     found["htmx.js"] = b"\n".join(found.pop(path) for path in HTMX)
     return {path: _asset(path, found[path]) for path in sorted(found)}

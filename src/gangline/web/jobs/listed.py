@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gangline.core.jobs.lists.filters import JobFilters, ListPosition
 from gangline.core.views import JobPage, JobSummary
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.lists.page import ids_of_jobs, page_of_jobs
+from gangline.service.jobs.lists.page import COUNTED_MAX, counts_by_state, ids_of_jobs, page_of_jobs
 from gangline.service.jobs.lists.summaries import summaries
 from gangline.web.frame.rendering import block, filled_template
 from gangline.web.live.feed import Changes
@@ -102,6 +102,7 @@ class JobsScreen:
     def __init__(
         self, project: str, filters: JobFilters, *, may: bool, more: Callable[[ListPosition | None], str]
     ) -> None:
+        self._counts = Fragments()
         self.project: str | None = project
         self._of = project
         self._filters = filters
@@ -116,10 +117,18 @@ class JobsScreen:
             listed = self._read(deployment, now_ms)
         known = self._list.jobs
         asked = [job for job in listed.ids if changes is None or job in changes.jobs or job not in known]
-        return self._list.update(listed, {job.id: job for job in summaries(deployment, self._of, asked, now_ms)})
+        counts = ""
+        if changes is None or changes.listed:
+            counts = self._counts.changed({"counts": self._counted(deployment)})
+        rows = self._list.update(listed, {job.id: job for job in summaries(deployment, self._of, asked, now_ms)})
+        return rows + counts
 
     def whole(self) -> str:
-        return self._list.whole()
+        return self._list.whole() + self._counts.whole()
+
+    def _counted(self, deployment: Deployment) -> str:
+        counts, states = counts_by_state(deployment, self._of), self._filters.states
+        return block("jobs/row.html", "counts", counts=counts, most=COUNTED_MAX, states=states, oob=True)
 
     def _read(self, deployment: Deployment, now_ms: int) -> ListedJobs:
         if self._filters.search:  # which compares a few hundred jobs at a time

@@ -18,7 +18,7 @@ from gangline.core.views import JobPage
 from gangline.core.words import counted
 from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.lists.curves import curves
-from gangline.service.jobs.lists.page import page_of_jobs
+from gangline.service.jobs.lists.page import COUNTED_MAX, counts_by_state, page_of_jobs
 from gangline.service.pictures.last import last_pictures
 from gangline.web.frame.forms import SentFields
 from gangline.web.frame.routes import like, page_router, part, screen, toast
@@ -65,6 +65,8 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
         may=look.may("member"),
         next=_next(asked, filters, page),
         states=STATES,
+        counts=counts_by_state(deployment, look.project),
+        most=COUNTED_MAX,
         kinds=[each.name for each in SUBMITTED],
     )
 

@@ -272,6 +272,8 @@ document.addEventListener("click", (event) => {
 
 startClock();
 
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // where not all have room
+
 // Copy what an element says
 
 document.addEventListener("click", async (event) => {

@@ -95,6 +95,10 @@ UPDATE attempt SET state = :state, kind = :kind, because = :because, ended_ms = 
        seconds_per_step = :seconds_per_step, training_ms = :training_ms, beat_ms = :beat_ms
 WHERE id = :attempt
 
+-- name: take_last_step
+-- Record how far an attempt came whose job has succeeded: its last heartbeat was before its last step.
+UPDATE attempt SET step = :step WHERE id = :attempt
+
 -- name: ending
 -- Read a live attempt with all that its end changes: its lease, its job, the project's budget, its node and the machine.
 SELECT attempt.id, attempt.job, attempt.node, attempt.machine, attempt.pool, attempt.gpu, attempt.gpu_memory_gb,

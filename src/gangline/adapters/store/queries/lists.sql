@@ -17,6 +17,12 @@ WHERE job.project = :project AND job.state = :of AND {page_of_jobs}
 SELECT id, submitted_ms FROM job
 WHERE project = :project AND state = :of AND {edge_of_jobs}
 
+-- name: count_of_state
+-- Count the jobs of a state, up to a limit: there may be very many that have ended.
+SELECT count(*) AS jobs FROM (
+  SELECT 1 FROM job WHERE project = :project AND state = :of AND kind <> 'sample' AND removed_ms IS NULL LIMIT :limit
+) AS found
+
 -- name: jobs_by_kind
 SELECT job.id, job.submitted_ms FROM job
 WHERE job.project = :project AND job.kind = :of AND {page_of_jobs}

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from gangline.core.errors import BadInput
+from gangline.core.job import JobState
 from gangline.core.jobs.lists.cursor import read_cursor, write_cursor
 from gangline.core.jobs.lists.filters import BREAK, JobFilters, ListPosition
 from gangline.core.jobs.lists.paths import (
@@ -29,6 +31,8 @@ from gangline.service.jobs.lists.summaries import summaries
 PAGE_MAX = 200
 AFTER_ALL = "z"
 """It sorts after every character of an id, which is a hexadecimal digit: so in every collation. Signs sort before digits in many."""
+COUNTED_MAX = 10_000
+"""Jobs of a state that are counted, beyond which there are just many: a count reads each."""
 OWNERS_MAX = 200
 """The most keys of one name by which a list is filtered."""
 
@@ -58,6 +62,13 @@ def ids_of_jobs(deployment: Deployment, project: str, filters: JobFilters, *, li
         listed, start = asked.page(min(limit - len(found), WINDOW))
         found.extend(at.id for at in listed)
     return tuple(found)
+
+
+def counts_by_state(deployment: Deployment, project: str) -> dict[JobState, int]:
+    """Return how many jobs of a project the list has in each state, at most `COUNTED_MAX` of one."""
+    states: tuple[JobState, ...] = get_args(JobState)
+    load, limit = deployment.store.load, COUNTED_MAX
+    return {state: int(load("count_of_state", project=project, of=state, limit=limit)[0]["jobs"]) for state in states}
 
 
 def _owners(deployment: Deployment, project: str, owner: str) -> tuple[str, ...]:

@@ -3,25 +3,27 @@ import { by, colour as resolved, listed, make, onTheme, part } from "../elements
 import { ask } from "../page.js";
 
 const experiment = by("experiment").dataset.experiment, place = by("curves-plot"), legend = by("curves-legend"), coloured = by("coloured");
-const AT_ONCE = 60, JOBS_MAX = 240, POINTS = 80, AGAIN_MS = 15000;
-let runs = [], losses = new Map(), plot = null, brought = null, due = 0, busy = false;
+const AT_ONCE = 60, JOBS_MAX = 240, POINTS = 80, AGAIN_MS = 15000, SOON_MS = 2000;
+const ENDED = ["succeeded", "failed", "canceled"], whole = new Set(); // jobs whose curve is all that it will be
+let runs = [], losses = new Map(), plot = null, brought = null, due = 0, later = 0, busy = false;
 
 const colour = (text) => resolved(text, place);
 
 async function read() {
   if (busy) return;
   busy = true;
-  due = performance.now() + AGAIN_MS;
+  due = performance.now() + (plot ? AGAIN_MS : SOON_MS);
   try {
     const answer = await ask("GET", `/v1/experiments/${experiment}/runs`);
     if (!answer.ok) return;
     runs = (await answer.json()).filter((each) => each.step > 0).slice(0, JOBS_MAX);
-    const asked = runs.filter((each) => !losses.has(each.job) || !["succeeded", "failed", "canceled"].includes(each.state));
+    const asked = runs.filter((each) => !whole.has(each.job));
     for (let at = 0; at < asked.length; at += AT_ONCE) {
       const found = await part(`/jobs/curves?${listed("job", asked.slice(at, at + AT_ONCE).map((each) => each.job))}`);
       if (!found.ok) return;
       for (const [job, each] of Object.entries(await found.json())) losses.set(job, each.losses);
     }
+    asked.filter((each) => ENDED.includes(each.state)).forEach((each) => whole.add(each.job));
     draw();
   } catch { // the stream says that the server is away
   } finally {
@@ -112,8 +114,10 @@ by("curves-log").addEventListener("change", draw);
 onTheme(draw);
 new ResizeObserver(() => plot?.setSize({ width: Math.max(200, place.clientWidth), height: 300 })).observe(place);
 document.body.addEventListener("htmx:sse:after:message", () => {
-  if (performance.now() < due) return;
-  read();
-  by("matrix-form")?.dispatchEvent(new Event("refresh"));
+  later ||= setTimeout(() => { // after the last message, too
+    later = 0;
+    read();
+    by("matrix-form")?.dispatchEvent(new Event("refresh"));
+  }, due - performance.now());
 });
 read();

@@ -11,7 +11,7 @@ const STYLED = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-
 
 let logs = []; // of each attempt: its fencing number, and its bytes
 let first = null, next = null; // what is loaded: from the one up to the other
-let loading = Promise.resolve(), opened = 0, held = "", size = 0;
+let loading = Promise.resolve(), opened = 0, held = "", size = 0, sticks = true;
 
 function extents() {
   return by("job-pulse").dataset.logs.split(",").filter(Boolean).map((each) => {
@@ -43,6 +43,7 @@ function blocks(text) {
     const part = lines.slice(at, at + LINES);
     const block = make("div", { className: "block" }, part.join("\n") + (at + LINES < lines.length ? "\n" : ""));
     block.style.containIntrinsicBlockSize = `auto ${part.length * 18}px`;
+    growth.observe(block);
     made.append(block);
   }
   return made;
@@ -77,7 +78,10 @@ function open() {
   next = `${last.fencing}.${from}`;
   return then(newer).then(() => {
     if (box.clientHeight && box.scrollHeight < 2 * box.clientHeight) return then(older);
-  }).then(toEnd);
+  }).then(() => {
+    sticks = true;
+    toEnd();
+  });
 }
 
 async function newer() {
@@ -94,7 +98,7 @@ async function newer() {
 }
 
 function add(text) {
-  const stays = by("log-follow").checked && isAtEnd();
+  const stays = by("log-follow").checked && sticks;
   note("");
   const whole = held + text, cut = whole.lastIndexOf("\n");
   box.querySelector(".begun")?.remove();
@@ -142,8 +146,13 @@ async function older() {
 
 const isAtEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 const toEnd = () => { box.scrollTop = box.scrollHeight; };
-let scrolls = false;
+// Blocks get their real heights as they come into view, some after the end was scrolled to: it is gone to again.
+const growth = new ResizeObserver(() => { if (sticks && by("log-follow").checked) toEnd(); });
+growth.observe(box);
+let scrolls = false, top = 0;
 box.addEventListener("scroll", () => {
+  if (isAtEnd() || box.scrollTop < top) sticks = isAtEnd(); // what grows below leaves it as it is
+  top = box.scrollTop;
   if (box.scrollTop < 400 && first && !scrolls) {
     scrolls = true;
     then(older).finally(() => (scrolls = false));
@@ -241,7 +250,10 @@ search.addEventListener("keydown", (event) => {
 by("log-next").addEventListener("click", () => go(1));
 by("log-previous").addEventListener("click", () => go(-1));
 by("log-wrap").addEventListener("change", (event) => box.classList.toggle("unwrapped", !event.target.checked));
-by("log-follow").addEventListener("change", (event) => event.target.checked && toEnd());
+by("log-follow").addEventListener("change", (event) => {
+  sticks = event.target.checked;
+  if (sticks) toEnd();
+});
 attempt.addEventListener("change", open);
 
 function pulse() {

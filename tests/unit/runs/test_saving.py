@@ -53,11 +53,11 @@ def test_the_last_bound_that_changes_dalys_interval_is_named(
 
 def test_the_sentence_says_what_the_interval_was_decided_from() -> None:
     assert chosen(3.1 * HOUR_S, replace(LORA, held_up_s=0.001), every_s=60).sentence == (
-        "saves every 8 s: an interruption is expected every 3.1 h, and a save holds up training for 0.001 s and uploads 66 MB in 5.3 s; "
+        "saves every 8 s: an interruption is expected every 3.1 h, and a save holds up training for 0.001 s and uploads 66.0 MB in 5.3 s; "
         "no sooner, by the policy's save_interval_s"
     )
     assert chosen(3.1 * HOUR_S).sentence == (
-        "saves every 26 s: an interruption is expected every 3.1 h, and a save holds up training for 0.03 s and uploads 66 MB in 5.3 s"
+        "saves every 26 s: an interruption is expected every 3.1 h, and a save holds up training for 0.03 s and uploads 66.0 MB in 5.3 s"
     )
     assert "uploads" not in chosen(3.1 * HOUR_S, SaveCost()).sentence
 

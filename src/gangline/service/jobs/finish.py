@@ -59,7 +59,8 @@ def _meaning(deployment: Deployment, attempt: Row, outcome: Outcome) -> Decide:
 
 
 def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded, now_ms: int) -> list[Write] | Refused:
-    renders = KINDS[live["job_kind"]].renders
+    kind = KINDS[live["job_kind"]]
+    renders = kind.renders
     own = samples.SampleFolder(live["job"], "")
     targets = {
         "output": samples.sample_folder_of(deployment, live["job"]) if renders else own,
@@ -79,7 +80,7 @@ def _artifacts(deployment: Deployment, live: Row, hold: Hold, outcome: Succeeded
     short = _is_short(outcome, live)
     last = outcome.steps if short else live["job_steps"]
     early = [write("end_early", id=live["job"], step=last)] if short else []
-    taken = [write("take_last_step", attempt=hold.attempt, step=last)] if last else []
+    taken = [write("take_last_step", attempt=hold.attempt, step=last)] if last and kind.ours else []
     return [*writes, *taken, *early, *samples.of_result(deployment, live["job"], last, now_ms)]
 
 

@@ -95,8 +95,8 @@ def test_a_folder_that_has_files_stays_on_disk(line: Line) -> None:
 @pytest.mark.parametrize(
     ("size", "checkpoint", "several", "short"),
     [
-        ("60m", 3_000_000, True, "checkpoints are written to disk: 2 of 3 MB beside"),
-        ("24m", 30_000_000, False, "checkpoints are written to disk: what is kept there has 25 MB"),
+        ("60m", 3_000_000, True, "checkpoints are written to disk: 2 of 3.0 MB beside"),
+        ("24m", 30_000_000, False, "checkpoints are written to disk: what is kept there has 25.2 MB"),
     ],
     ids=["several fill a quarter", "not even one fits"],
 )
@@ -295,5 +295,5 @@ def test_a_disk_without_room_leaves_all_in_memory(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     out = tmp_path / "disk" / "out"
     ran = run_on_a_disk_of("1m", tmp_path / "disk", sys.executable, "-c", MOVES, str(out))
-    said = f"{out} cannot be moved from memory to disk: 3 MB are needed, and 1 MB are free True 3000000 False\n"
+    said = f"{out} cannot be moved from memory to disk: 3.0 MB are needed, and 1.0 MB are free True 3000000 False\n"
     assert ran.stdout == said, ran.stderr

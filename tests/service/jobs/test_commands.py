@@ -37,7 +37,7 @@ def test_a_training_job_that_succeeds_ends_at_its_last_step_and_a_command_at_tha
     command = to_json(parse_command({"command": ["true"]}, options=True))
     ended = list[tuple[str, int]]()
     for submitted in (
-        lambda: service.submit(),
+        service.submit,
         lambda: submit(service.deployment, PROJECT, command, name="", request=None, now_ms=service.now_ms),
     ):
         job, node = submitted(), service.join(measured={"isolation": "uid"})

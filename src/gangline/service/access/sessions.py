@@ -2,7 +2,7 @@
 
 from gangline.core.access import SignInCode, permits
 from gangline.core.errors import Denied, Forbidden
-from gangline.ports.store import guard, write
+from gangline.ports.store import write
 from gangline.service.access.access import Identity, hash_of, recognize
 from gangline.service.access.projects import project
 from gangline.service.deployment import Deployment
@@ -60,4 +60,4 @@ def choose_project(deployment: Deployment, session: str, identity: Identity, cho
     if identity.project is not None:
         raise Forbidden("a project's key opens this project alone")
     project(deployment, chosen)
-    deployment.store.apply(guard("choose_project", hash=hash_of(session), project=chosen))
+    deployment.store.apply(write("choose_project", hash=hash_of(session), project=chosen))

@@ -95,7 +95,7 @@ def test_a_folder_that_has_files_stays_on_disk(line: Line) -> None:
 @pytest.mark.parametrize(
     ("size", "checkpoint", "several", "short"),
     [
-        ("60m", 3_000_000, True, "checkpoints are written to disk: 2 of 3.0 MB beside"),
+        ("32m", 3_000_000, True, "checkpoints are written to disk: 2 of 3.0 MB beside"),
         ("24m", 30_000_000, False, "checkpoints are written to disk: what is kept there has 25.2 MB"),
     ],
     ids=["several fill a quarter", "not even one fits"],

@@ -1021,7 +1021,10 @@ RULES = [
         "True",
     ),
     rule(
-        "4: who cancels wants no pictures", "service.jobs.steer:cancel", 'cancel(deployment, row["id"], now_ms)', "pass"
+        "4: who cancels wants no pictures",
+        "service.jobs.steer:cancel",
+        'cancel(deployment, row["id"], now_ms, because=because)',
+        "pass",
     ),
     rule("4: to none that cannot be billed there", "in_the_way", "node.price_known = 1 AND ", ""),
     rule("4: nor to one without the money for its time", "in_the_way", "CAST(:reserve_h AS DOUBLE PRECISION) *", "0 *"),

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
-from typing import Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 import pytest
@@ -122,6 +122,11 @@ class Person:
         answer = self.context.request.post(f"{self.url}/sign-in", form={"key": key, "stay": "1"})
         assert answer.ok
         return self
+
+
+def reply(page: "playwright.Page", value: Literal["yes", "no"]) -> None:
+    """Answer the question that the page asks before it does something."""
+    page.locator(f"#confirm [value={value}]").click()
 
 
 def somebody(browser: "playwright.Browser", url: str, **options: object) -> Person:

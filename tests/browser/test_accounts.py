@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.cluster import Cluster
-from tests.browser.conftest import Tab
+from tests.browser.conftest import Tab, reply
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
 
@@ -60,10 +60,10 @@ def test_a_key_is_shown_once_copied_and_revoked_after_a_question(tab: Tab, clust
     assert made not in page.content()
     row = keys.locator("tr", has_text="a colleague")
     row.get_by_role("button", name="Revoke").click()
-    page.get_by_role("button", name="No", exact=True).click()
+    reply(page, "no")
     assert cluster.service.ask("GET", "/v1/jobs", made).is_success
     row.get_by_role("button", name="Revoke").click()
-    page.get_by_role("button", name="Yes").click()
+    reply(page, "yes")
     expect(row).to_contain_text("revoked")
     assert cluster.service.ask("GET", "/v1/jobs", made).status_code == 401
 
@@ -77,14 +77,14 @@ def test_an_endpoint_is_added_tested_disabled_and_removed_after_a_question(tab: 
     expect(page.locator("#new-secret")).to_be_visible()
     endpoint = page.locator(".endpoint", has_text="the team's")
     endpoint.get_by_role("button", name="Send a test").click()
-    expect(page.locator("#toasts")).to_contain_text("Not delivered")
+    expect(page.locator("#toasts")).to_contain_text("The test message did not arrive")
     endpoint.get_by_role("button", name="Disable").click()
     expect(endpoint.get_by_role("button", name="Enable")).to_be_visible()
     endpoint.get_by_role("button", name="Remove").click()
-    page.get_by_role("button", name="No", exact=True).click()
+    reply(page, "no")
     expect(endpoint).to_be_visible()
     endpoint.get_by_role("button", name="Remove").click()
-    page.get_by_role("button", name="Yes").click()
+    reply(page, "yes")
     expect(endpoint).to_have_count(0)
     expect(page.get_by_text("Nobody is notified yet")).to_be_visible()
 

@@ -52,7 +52,7 @@ def test_a_question_that_is_open_when_its_job_is_deleted_says_that_there_is_none
     page.locator("#labels-text").fill("kept=yes")
     delete(cluster, job)
     page.get_by_role("button", name="Change", exact=True).click()
-    expect(page.locator("#dialog-labels [role=alert]")).to_contain_text(f"there is no job {job}")
+    expect(page.locator("#dialog-labels [role=alert]")).to_contain_text(f"There is no job {job}.")
     expect(page.locator("#labels-text")).to_have_value("kept=yes")
 
 

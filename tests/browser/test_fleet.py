@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.cluster import Cluster
-from tests.browser.conftest import Tab
+from tests.browser.conftest import Tab, reply
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
 
@@ -23,10 +23,10 @@ def test_a_node_is_drained_and_released_on_its_own_screen(tab: Tab, cluster: Clu
     page = tab.open(f"/fleet/{node}").live().page
     state = page.locator("#node-state .node-verdict")
     page.get_by_role("button", name="Drain", exact=True).click()
-    said(page, cluster, "1 node: ")
+    said(page, cluster, "1 node will get no more work")
     expect(state).to_contain_text("draining")
     page.get_by_role("button", name="Release").click()
-    said(page, cluster, "1 node: working again")
+    said(page, cluster, "1 node released")
     expect(state).not_to_contain_text("draining")
     expect(page.get_by_role("button", name="Drain", exact=True)).to_be_visible()
 
@@ -39,11 +39,11 @@ def test_to_take_the_work_of_a_node_away_is_asked_first(tab: Tab, cluster: Clust
     page.wait_for_url("**/fleet/node-*")
     tab.live()
     page.get_by_role("button", name="Drain now").click()
-    page.get_by_role("button", name="No", exact=True).click()
+    reply(page, "no")
     expect(page.locator("dialog#confirm")).to_be_hidden()
     page.get_by_role("button", name="Drain now").click()
-    page.get_by_role("button", name="Yes").click()
-    said(page, cluster, "1 node: ")
+    reply(page, "yes")
+    said(page, cluster, "The jobs of 1 node are saved and handed back")
     expect(page.locator("#node-state .node-verdict")).to_contain_text("draining")
 
 
@@ -52,13 +52,15 @@ def test_nodes_are_quarantined_and_released_together(tab: Tab, cluster: Cluster)
     page = tab.open("/fleet?search=suspect").live().page
     rows = [page.locator(f"#{node}") for node in nodes]
     for button, says, state in (
-        ("Quarantine", "2 nodes: ", "quarantined"),
-        ("Release", "2 nodes: working again", "ready"),
+        ("Quarantine", "2 nodes put in quarantine", "quarantined"),
+        ("Release", "2 nodes released", "ready"),
     ):
         for row in rows:
             row.get_by_role("checkbox").check()
         expect(page.locator("#bulk-nodes [data-count]")).to_have_text("2")
         page.get_by_role("button", name=button).click()
+        if button == "Quarantine":
+            reply(page, "yes")
         said(page, cluster, says)
         for row in rows:
             expect(row).to_have_attribute("data-state", state)
@@ -73,8 +75,8 @@ def test_the_work_of_several_nodes_is_taken_away_after_a_question(tab: Tab, clus
     page.keyboard.press("Escape")
     expect(page.locator("dialog#confirm")).to_be_hidden()
     page.get_by_role("button", name="Drain now").click()
-    page.get_by_role("button", name="Yes").click()
-    said(page, cluster, "1 node: ")
+    reply(page, "yes")
+    said(page, cluster, "The jobs of 1 node are saved and handed back")
     expect(page.locator(f"#{node}")).to_have_attribute("data-state", "draining")
 
 
@@ -108,7 +110,7 @@ def test_who_waits_and_why_is_said_and_a_job_that_starts_leaves_the_queue(
     expect(row).to_contain_text("RTX 1")
     group = page.locator("#queue-groups > li", has_text="RTX 1")
     group.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="No", exact=True).click()
+    reply(page, "no")
     group.get_by_role("button", name="Pause").click()
     said(page, cluster, "paused")
     expect(row).to_have_count(0)

@@ -3,7 +3,7 @@
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.cluster import Cluster
-from tests.browser.conftest import Tab
+from tests.browser.conftest import Tab, reply
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
 
@@ -77,11 +77,11 @@ def test_a_job_is_paused_resumed_and_canceled_after_a_question(tab: Tab, cluster
     expect(page.locator("#job-head")).to_have_attribute("data-state", "queued")
     cancel = page.get_by_role("button", name="Cancel", exact=True)
     cancel.click()
-    page.get_by_role("button", name="No", exact=True).click()
+    reply(page, "no")
     expect(page.locator("dialog#confirm")).to_be_hidden()
     assert cluster.service.state(job) == "queued"
     cancel.click()
-    page.get_by_role("button", name="Yes").click()
+    reply(page, "yes")
     expect(page.locator("#job-head")).to_have_attribute("data-state", "canceled")
     expect(page.get_by_role("button", name="Retry…")).to_be_visible()
 

@@ -54,7 +54,7 @@ def shows(page: Page, prompt: int, step: str) -> None:
 def test_arrow_keys_lead_to_other_prompts_and_other_steps(tab: Tab, job: str) -> None:
     page = tab.open(f"/jobs/{job}/pictures").live().page
     page.locator("#grid a").first.focus()
-    for key in ("ArrowRight", "Enter"):
+    for key in ("ArrowDown", "Enter"):
         page.keyboard.press(key)
     for key, prompt, step in (
         ("", 0, "50"),

@@ -229,6 +229,9 @@ def fill_in(page: Page) -> None:
     page.get_by_label("Base", exact=True).select_option("tiny-sdxl")
     page.locator("#s-steps").fill(str(STEPS))
     page.locator("#s-sample_prompts").fill("\n".join(PROMPTS))
+    folds = page.locator("details:not([open]):has(#s-sample_every_steps) > summary")
+    while folds.count():
+        folds.first.click()
     page.locator("#s-sample_every_steps").fill(str(EVERY))
 
 

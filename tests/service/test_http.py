@@ -203,7 +203,7 @@ def test_a_heartbeat_over_http_is_told_to_stop_and_a_late_one_that_the_lease_is_
     assert service.ask("POST", path, joined["token"], json=beat).json() == {"stop": "", "save": False, "finish": False}
     service.ask("POST", f"/v1/jobs/{job}/pause")
     assert service.ask("POST", path, joined["token"], json=beat).json() == {
-        "stop": "paused by its owner",
+        "stop": "paused by first operator",
         "save": False,
         "finish": False,
     }

@@ -108,7 +108,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{typed} team=a", 2),
     ),
     "jobs show": (Run("{failed}"), Run("{running}"), Run("{queued}"), Run("{typed}", 2)),
-    "jobs cancel": (Run("{unwanted}", shows="canceled by its owner"), Run("{typed}", 2)),
+    "jobs cancel": (Run("{unwanted}", shows="canceled by"), Run("{typed}", 2)),
     "jobs pause": (Run("{paused}", shows="is paused"), Run("{typed}", 2)),
     "jobs resume": (Run("{paused}", shows="is queued"), Run("{typed}", 2)),
     "jobs save": (

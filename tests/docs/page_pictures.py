@@ -54,7 +54,7 @@ PICTURES = (
     PagePicture("job", "/jobs/{job}", at=1),
     PagePicture("job-phone", "/jobs/{job}", width=PHONE, height=780),
     PagePicture("charts", "/jobs/{job}", at=1, to="#charts", theme="dark"),
-    PagePicture("pictures", "/jobs/{job}/pictures", of="album", width=1060, height=710),
+    PagePicture("pictures", "/jobs/{job}/pictures", of="album", width=820, height=1010),
     PagePicture("experiment", "/experiments/{experiment}", of="experiment"),
     PagePicture("queue", "/queue", at=0.25, width=TABLET, height=700, theme="dark"),
     PagePicture("fleet", "/fleet"),

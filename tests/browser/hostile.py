@@ -119,7 +119,7 @@ NOWHERE: Mapping[str, str] = {
     "Keep.manifest": "what nodes keep for each other is on no screen",
     "WantedBase.because": "bases are listed by `gangline bases ls` alone",
     "WantedVersion.remove": "names a file of the version before, else it is refused",
-    "WantedPool.settings": "`gangline pools show` alone shows what a driver is told",
+    "WantedPool.settings": "`gangline pools show` alone shows the settings of a driver",
     "PoolChange.settings": "the same",
     "Question.spec": "a plan is shown beside the form that asked for it, which has its texts",
 }

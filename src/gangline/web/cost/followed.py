@@ -16,7 +16,7 @@ from gangline.web.cost.asked import AskedCosts
 from gangline.web.cost.drawn import HEIGHT, SAYS, BarPiece, Chart, chart_of_days, most_of, row_bar
 from gangline.web.frame.rendering import block
 from gangline.web.live.feed import Changes
-from gangline.web.live.screens import Fragments
+from gangline.web.live.screens import Fragments, ReadPace
 
 ROWS = 100
 FEW_USD = 0.1
@@ -106,7 +106,7 @@ class CostScreen:
 
     def __init__(self, seen: CostSeen) -> None:
         self._seen = seen
-        self._due_ms = 0
+        self._pace = ReadPace(SHARE, EVERY_MS)
         self._budgets: tuple[str, ...] = ()
         self._fragments = Fragments()
 
@@ -115,11 +115,11 @@ class CostScreen:
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
         begun_ms = deployment.store.now_ms()
-        if begun_ms < self._due_ms:
+        if not self._pace.is_due(begun_ms):
             return ""
         shown = shown_costs(deployment, self._seen.project, self._seen.asked, begun_ms)
         of = shown_budgets(deployment, self._seen.project, begun_ms, operates=self._seen.operates, may=self._seen.may)
-        self._due_ms = begun_ms + max(EVERY_MS, SHARE * (deployment.store.now_ms() - begun_ms))
+        self._pace.was_read(begun_ms, deployment.store.now_ms())
         before, self._budgets = self._budgets, of.names
         listed = block("cost/budgets.html", "budgets", of=of, oob=True) if before not in ((), of.names) else ""
         return listed + self._fragments.changed(dict(self._parts(shown, of)))

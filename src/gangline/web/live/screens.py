@@ -46,3 +46,17 @@ class Fragments:
 
     def whole(self) -> str:
         return "".join(self._sent.values())
+
+
+class ReadPace:
+    """When a screen that changes with time alone is read again: every `every_ms` at most, and so that reading it takes at most one part in
+    `share` of the server's time."""
+
+    def __init__(self, share: int, every_ms: int = 0) -> None:
+        self._share, self._every_ms, self._due_ms = share, every_ms, 0
+
+    def is_due(self, now_ms: int) -> bool:
+        return now_ms >= self._due_ms
+
+    def was_read(self, begun_ms: int, now_ms: int) -> None:
+        self._due_ms = begun_ms + max(self._every_ms, self._share * (now_ms - begun_ms))

@@ -8,7 +8,7 @@ from gangline.service.jobs.placing.groups import PausedGroup, paused_groups
 from gangline.service.jobs.placing.queue import queue_view
 from gangline.web.frame.rendering import block
 from gangline.web.live.feed import Changes
-from gangline.web.live.screens import Fragments
+from gangline.web.live.screens import Fragments, ReadPace
 from gangline.web.queue.helps import help_step
 
 PAGE = 50
@@ -51,7 +51,7 @@ class QueueScreen:
 
     def __init__(self, seen: QueueSeen) -> None:
         self._seen = seen
-        self._due_ms = 0
+        self._pace = ReadPace(SHARE)
         self._fragments = Fragments()
 
     def is_about(self, changes: Changes) -> bool:
@@ -59,11 +59,10 @@ class QueueScreen:
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
         begun_ms = deployment.store.now_ms()
-        if begun_ms < self._due_ms:
+        if not self._pace.is_due(begun_ms):
             return ""
         shown = shown_queue(deployment, self._seen, begun_ms)
-        took_ms = deployment.store.now_ms() - begun_ms
-        self._due_ms = begun_ms + SHARE * took_ms
+        self._pace.was_read(begun_ms, deployment.store.now_ms())
         return self._fragments.changed({part: self._part(part, shown) for part in PARTS})
 
     def whole(self) -> str:

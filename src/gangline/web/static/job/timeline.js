@@ -1,11 +1,12 @@
 // The timeline in the zoom of the charts. The server draws the span that is looked at; while there is one, the stream leaves the drawing alone.
+import { by } from "../elements.js";
 import { ask } from "../page.js";
 import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
 const WAIT_MS = 40; // while a key is held
 const LEAST = 4; // of a drawing's thousand units: less is a click
-const job = document.getElementById("job").dataset.job, section = document.getElementById("timeline");
-const place = () => document.getElementById("job-timeline"), drawing = () => place().querySelector("svg");
+const { job } = by("job").dataset, section = by("timeline");
+const place = () => by("job-timeline"), drawing = () => place().querySelector("svg");
 let due = 0, turn = 0, all = null, drag = null, band = null;
 
 function whole() { // as it was when the zoom began: the newest drawing of all

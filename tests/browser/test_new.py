@@ -9,8 +9,11 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.service.datasets.conftest import Sets, picture
 
 __all__ = ["cluster", "tab"]  # fixtures
+PHOTOS = 40
+"""More than a window shows: captions are read as they come into sight."""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,22 @@ def test_a_draft_survives_a_reload_until_it_is_started(tab: Tab, job: str) -> No
     page.wait_for_url("**/jobs/*")
     page = form(tab, job)
     expect(page.get_by_label("Prompt", exact=True)).to_have_value("sks dog")
+
+
+def test_captions_survive_a_reload_though_they_were_not_on_the_screen_yet(tab: Tab, cluster: Cluster) -> None:
+    sets = Sets(cluster.service)
+    photos = {f"{number:02}.png": picture(number) for number in range(PHOTOS)}
+    texts = {f"{number:02}.txt": f"sks dog, number {number}".encode() for number in range(PHOTOS)}
+    assert sets.ready("captioned", photos | texts)["state"] == "ready"
+    page = tab.open("/new?dataset=captioned@1").page
+    captions, says = page.locator(".photo textarea"), page.locator("#photos [data-summary]")
+    expect(captions).to_have_count(PHOTOS)
+    page.get_by_label("Prompt", exact=True).fill("sks dog")
+    page.reload()
+    expect(says).to_have_text(f"{PHOTOS} photos, {PHOTOS} with a caption · captioned@1 · ready")
+    captions.last.scroll_into_view_if_needed()
+    expect(captions.last).to_have_value(f"sks dog, number {PHOTOS - 1}")
+    expect(says).to_contain_text("captioned@1 · ready")
 
 
 def test_what_is_wrong_is_said_at_its_field_and_has_the_focus(tab: Tab, job: str) -> None:

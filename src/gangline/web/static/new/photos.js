@@ -30,32 +30,42 @@ function tell() {
 
 export function draft() {
   const file = ({ path, sha256, bytes }) => ({ path, sha256, bytes });
-  const here = photos.filter((photo) => photo.here).map((photo) => ({ ...file(photo), caption: photo.caption, text: photo.text?.here ? file(photo.text) : null }));
+  const here = photos.filter((photo) => photo.here).map((photo) => ({ ...file(photo), caption: photo.caption, text: photo.text?.here ? { ...file(photo.text), unread: photo.text.unread } : null }));
   return { name, number, photos: here, left: photos.length - here.length, others: others.filter((each) => each.here).map(file), held: [...held] };
 }
 
-export function restore(before) {
+export async function restore(before) {
   if (!before?.photos?.length) return before?.left ? note(`${before.left} photos had not arrived. Add them again; nothing is sent twice.`) : undefined;
   ({ name, number } = before);
   held = new Set(before.held);
   photos = before.photos.map(({ text, ...photo }) => ({ ...photo, sent: photo.bytes, here: true, text: text && { ...text, here: true, sent: text.bytes, of: photo.caption } }));
   others = before.others.map((each) => ({ ...each, here: true }));
   if (before.left) note(`${before.left} photos had not arrived. Add them again; nothing is sent twice.`);
+  const unread = photos.filter((photo) => photo.text?.unread);
+  if (unread.length) {
+    const files = await filesOf(name, number).catch((error) => (say(error.message, { bad: true }), []));
+    const urls = new Map(files.map((file) => [file.path, file.url]));
+    for (const { text } of unread) text.url = urls.get(text.path);
+  }
   draw();
   work();
 }
 
 // A version that is there already
 
+async function filesOf(of, at) {
+  const files = [];
+  for (let after = ""; ; after = files.at(-1).path) {
+    const some = await answered("GET", `/v1/datasets/${of}/${at}/files?limit=${PAGE}${after && `&after=${encodeURIComponent(after)}`}`);
+    files.push(...some);
+    if (some.length < PAGE) return files;
+  }
+}
+
 export async function open(reference) {
   const [of, at] = reference.split("@");
   try {
-    const found = await answered("GET", `/v1/datasets/${of}/${at}`), files = [];
-    for (let after = ""; ; after = files.at(-1).path) {
-      const some = await answered("GET", `/v1/datasets/${of}/${at}/files?limit=${PAGE}${after && `&after=${encodeURIComponent(after)}`}`);
-      files.push(...some);
-      if (some.length < PAGE) break;
-    }
+    const found = await answered("GET", `/v1/datasets/${of}/${at}`), files = await filesOf(of, at);
     const of_role = (role) => files.filter((file) => file.role === role);
     const paths = of_role("photo").map((file) => file.path), texts = new Map(of_role("caption").map((file) => [file.path, file]));
     photos = of_role("photo").map((file) => {

@@ -1,6 +1,7 @@
 """Render templates. What comes from outside is escaped everywhere; a name that a template does not get is an error."""
 
 from functools import cache
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +14,9 @@ from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
 from gangline.web.frame.assets import asset_address
+
+REPLACES = ' hx-swap-oob="outerMorph"'
+"""What a fragment of a stream has besides what it has in its page."""
 
 
 @cache
@@ -39,6 +43,7 @@ def _environment() -> Environment:
         "shown": printable,
         "setting": setting_word,
         "query": urlencode,
+        "digest": digest,
     }
     made.globals |= {
         "asset": asset_address,
@@ -55,6 +60,11 @@ def _environment() -> Environment:
 @cache
 def _template(name: str) -> Template:
     return _environment().get_template(name)
+
+
+def digest(html: str) -> str:
+    """Return a short name of HTML: the same for an element of a page as for its fragment in the stream, which says that it replaces it."""
+    return sha256(html.replace(REPLACES, "").encode()).hexdigest()[:32]
 
 
 def filled_template(name: str, /, **values: Any) -> str:

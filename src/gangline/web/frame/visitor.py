@@ -48,9 +48,13 @@ class Visit:
         """Return whether the session may read what needs this role."""
         return permits(self.role, needed)
 
-    def stream(self, address: str) -> Markup:
-        """Return the attributes of the element whose screen follows the stream at an address; none in a replay, which stands still."""
-        return Markup("") if self.replay else Markup('hx-sse:connect="{}" hx-swap="none"').format(address)
+    def stream(self, address: str, shown: str = "") -> Markup:
+        """Return the attributes of the element whose screen follows the stream at an address; none in a replay, which stands still.
+
+        With `shown`, the digest of what the stream would send first, it does not send that again.
+        """
+        known = Markup(' data-shown="{}"').format(shown) if shown else Markup("")
+        return Markup("") if self.replay else Markup('hx-sse:connect="{}" hx-swap="none"').format(address) + known
 
 
 def sign_in_address(request: Request) -> str:

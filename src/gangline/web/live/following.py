@@ -1,4 +1,4 @@
-"""What routes of streams have in common: the hub, and the last message that the browser has."""
+"""What routes of streams have in common: the hub, and what the browser has: its last message, or what its page was loaded with."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -17,14 +17,19 @@ class FollowedHub:
 
     hub: LiveHub
     last: str
+    shown: str
 
     async def follow(self, seen: Visit, name: Hashable, make: Callable[[], LiveScreen]) -> Response:
         """Return the stream of a screen, which ends with this session or its key. All who give the same `name` look at one."""
-        return await self.hub.follow(name, make, key=seen.identity.proof, last=self.last)
+        return await self.hub.follow(name, make, key=seen.identity.proof, last=self.last, shown=self.shown)
 
 
-async def _followed(request: Request, last_event_id: Annotated[str, Header(max_length=100)] = "") -> FollowedHub:
-    return FollowedHub(request.app.state.hub, last_event_id)
+async def _followed(
+    request: Request,
+    last_event_id: Annotated[str, Header(max_length=100)] = "",
+    gangline_shown: Annotated[str, Header(max_length=100)] = "",
+) -> FollowedHub:
+    return FollowedHub(request.app.state.hub, last_event_id, gangline_shown)
 
 
 Following = Annotated[FollowedHub, Depends(_followed)]

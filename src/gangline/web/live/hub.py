@@ -23,6 +23,7 @@ from gangline.core.errors import GanglineError, TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.service.access.access import lost_credentials
 from gangline.service.deployment import Deployment
+from gangline.web.frame.rendering import digest
 from gangline.web.live.feed import Changes, ProjectFeed
 from gangline.web.live.screens import LiveScreen
 
@@ -67,7 +68,7 @@ class OpenScreen:
         self._name = secrets.token_urlsafe(6)
         self._log = deque[_Sent]()
         self._bytes = 0
-        self._whole = (b"", -1)
+        self._whole = (b"", "", -1)
         self.waiters = Waiters()
 
     def keep(self, html: str) -> None:
@@ -96,11 +97,14 @@ class OpenScreen:
             number, taken = number + 1, taken + len(message)
         return b"".join(found), number
 
-    def whole(self, number: int) -> bytes:
-        """Return the message that brings any page up to date, as of this change. It is made once for all who come before the next."""
-        if self._whole[1] != number:
-            self._whole = _message(self.screen.whole(), f"{self._name}.{number}"), number
-        return self._whole[0]
+    def whole(self, number: int, shown: str) -> bytes:
+        """Return the message that brings a page up to date, as of this change: without HTML if that is what it has `shown` since it was
+        loaded. It is made once for all who come before the next."""
+        name = f"{self._name}.{number}"
+        if self._whole[2] != number:
+            html = self.screen.whole()
+            self._whole = _message(html, name), digest(html), number
+        return _event("alive", name) if shown == self._whole[1] else self._whole[0]
 
     def stale(self) -> bytes:
         return _event("stale", f"{self._name}.{self.number}")
@@ -127,10 +131,13 @@ class LiveHub:
         """The pages that are open."""
         return sum(self._keys.values())
 
-    async def follow(self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, last: str) -> StreamingResponse:
+    async def follow(
+        self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, last: str, shown: str = ""
+    ) -> StreamingResponse:
         """Return the stream of a screen. All who give the same `name` look at one, which `make` makes for the first of them.
 
-        It ends once `key`, the proof of the identity that asks, is not valid any more. Raise `TooMany`, or what refuses the screen.
+        `last` is the id of the last message that the browser got, and `shown` the digest of what its page was loaded with; empty for none.
+        The stream ends once `key`, the proof of the identity that asks, is not valid any more. Raise `TooMany`, or what refuses the screen.
         """
         self._refuse()
         found = self._screens.get(name) or await self._open(name, make)
@@ -140,7 +147,7 @@ class LiveHub:
         self._keys[key] += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self._keep_reading())
-        return _Stream(self._messages(found, key, last), lambda: self._leave(name, found, key))
+        return _Stream(self._messages(found, key, last, shown), lambda: self._leave(name, found, key))
 
     def close(self) -> None:
         """End all streams now. Browsers reconnect, to the next server."""
@@ -194,8 +201,8 @@ class LiveHub:
         await LIVE.run(lambda: screen.refresh(self._deployment, None))
         return OpenScreen(screen)
 
-    async def _messages(self, screen: OpenScreen, key: str, last: str) -> AsyncIterator[bytes]:
-        first, number = await self._beginning(screen, last)
+    async def _messages(self, screen: OpenScreen, key: str, last: str, shown: str) -> AsyncIterator[bytes]:
+        first, number = await self._beginning(screen, last, shown)
         yield first
         while not self._has_ended(key):
             if screen.gone is not None:
@@ -213,16 +220,13 @@ class LiveHub:
         if key in self._lost_keys:
             yield _event("signed-out", "")
 
-    async def _beginning(self, screen: OpenScreen, last: str) -> tuple[bytes, int]:
-        """Return what a follower is sent first, and the number of the change up to which it then knows all.
-
-        `last` is the id of the last message that it got; empty for a page that was just loaded.
-        """
+    async def _beginning(self, screen: OpenScreen, last: str, shown: str) -> tuple[bytes, int]:
+        """Return what a follower is sent first, and the number of the change up to which it then knows all."""
         if last:
             known = screen.known(last)
             return (KEEP_ALIVE, known) if known is not None else (screen.stale(), screen.number)
         number = screen.number  # a change that comes meanwhile is sent again: no harm
-        return await LIVE.run(lambda: screen.whole(number)), number
+        return await LIVE.run(lambda: screen.whole(number, shown)), number
 
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys

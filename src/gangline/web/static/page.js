@@ -184,7 +184,7 @@ export function ask_first(question, { yes, no } = {}) {
 // The stream of the screen. It says something at least every 15 seconds: one that is silent for longer is cut, whatever the browser believes.
 
 const SILENT_MS = 40000, AGAIN_MS = 3000;
-let connection = null, heard = 0, gone = false, aside = false;
+let connection = null, heard = 0, gone = false, aside = false, asLoaded = true;
 
 function isStream(element) {
   return Boolean(element?.hasAttribute?.("hx-sse:connect"));
@@ -211,6 +211,16 @@ function wasDeleted() {
   streaming("off");
   say("What this page shows was deleted.", { bad: true });
 }
+// A page that is as it was loaded says so with its first request for the stream, which then does not send the same again.
+const SHOWN = "Gangline-Shown";
+let sent = {};
+body.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
+  if (!isStream(ctx.sourceElement)) return;
+  sent = ctx.request.headers;
+  if (asLoaded && ctx.sourceElement.dataset.shown) sent[SHOWN] = ctx.sourceElement.dataset.shown;
+});
+body.addEventListener("htmx:after:swap", () => (asLoaded = false));
+body.addEventListener("htmx:sse:after:connection", () => { asLoaded = false; delete sent[SHOWN]; }); // to reconnect takes the same headers
 body.addEventListener("htmx:sse:before:connection", (event) => {
   if (asking || gone || aside) event.preventDefault();
 });

@@ -12,6 +12,7 @@ import uvloop
 from gangline.core.errors import NotFound, TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
+from gangline.web.frame.rendering import digest
 from gangline.web.live import hub as hub_module
 from gangline.web.live.feed import Changes
 from gangline.web.live.hub import KEPT_BYTES, LiveHub
@@ -107,8 +108,10 @@ class Place:
     tasks: AsyncExitStack
     key: str
 
-    async def open(self, board: Board, *, name: str = "board", key: str = "", last: str = "") -> Reader:
-        response = await self.hub.follow(name, lambda: board, key=key or self.key, last=last)
+    async def open(
+        self, board: Board, *, name: str = "board", key: str = "", last: str = "", shown: str = ""
+    ) -> Reader:
+        response = await self.hub.follow(name, lambda: board, key=key or self.key, last=last, shown=shown)
         reader = Reader()
         reader.reads.set()
         task = asyncio.create_task(reader.follow(response))
@@ -168,6 +171,21 @@ def test_all_who_open_a_screen_at_once_have_it_read_and_made_once(play: Callable
         assert (await place.open(board)).data == (await place.open(board)).data == [
             "whole second"
         ] and board.wholes == 2
+
+    play(story)
+
+
+def test_a_page_is_not_sent_again_what_it_was_loaded_with(play: Callable[..., None]) -> None:
+    async def story(place: Place) -> None:
+        board = Board()
+        same, other = await place.open(board, shown=digest("whole first")), await place.open(board, shown=digest("old"))
+        assert same.data == [] and other.data == ["whole first"]
+        again = await place.open(board, last=same.last_id)
+        board.written = "second"
+        await place.hub.round()
+        await same.has("second")
+        await again.has("second")
+        assert again.data == ["second"]
 
     play(story)
 

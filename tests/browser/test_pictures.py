@@ -153,7 +153,9 @@ def test_another_job_is_compared_at_the_same_prompt(tab: Tab, cluster: Cluster, 
     page = viewer(tab, job)
     page.get_by_label("Compare with").select_option("job")
     page.get_by_label("Job", exact=True).fill(other)
-    page.get_by_role("button", name="Compare", exact=True).click()  # Enter may be taken by the browser's list of suggestions
+    page.get_by_role(
+        "button", name="Compare", exact=True
+    ).click()  # Enter may be taken by the browser's list of suggestions
     expect(page.locator("[data-pane=a] figcaption")).to_have_text("another album: step 50")
     assert f"with={other}" in page.url
 

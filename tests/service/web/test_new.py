@@ -55,6 +55,23 @@ def test_what_comes_from_a_job_is_escaped_and_its_files_are_used_again(page: Ser
     assert (second["rank"], second["prompt"]) == (8, "a photo of sks dog")
 
 
+def test_labels_come_from_the_job_and_may_have_spaces_in_quotes(page: Service, browser: Browser) -> None:
+    labels = {"client": "acme", "about": "round 'two'"}
+    first = page.submit()
+    assert page.ask("PATCH", f"/v1/jobs/{first}/labels", json={"labels": labels}).is_success
+    shown = browser.get(f"/new?from={first}").text
+    line = unescape(re.findall(r'name="labels"[^>]* value="([^"]*)"', shown)[0])
+    made = send(browser, "/new", {"from": first, "count": "1", "prompt": "x", "labels": line})
+    second = made.headers["HX-Redirect"].rsplit("/", 1)[-1]
+    assert page.ask("GET", f"/v1/jobs/{second}").json()["summary"]["labels"] == labels
+    for wrong, said in {
+        "client='acme": "labels: a quote is not closed",
+        "acme": "labels: 'acme' is not a label",
+    }.items():
+        refused = send(browser, "/new", {"from": first, "count": "1", "prompt": "x", "labels": wrong})
+        assert refused.status_code == 422 and refused.json()["detail"].startswith(said)
+
+
 def test_only_what_differs_from_the_defaults_and_the_presets_is_sent(page: Service, browser: Browser) -> None:
     first = page.submit()
     sent = {"from": first, "prompt": "x", "preset": "object", "steps": "900", "rank": "", "batch_size": "1"}

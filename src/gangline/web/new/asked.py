@@ -11,11 +11,11 @@ from typing import Any
 from gangline.core.errors import BadInput
 from gangline.core.experiments.terms import RUNS_MAX, ExperimentAsked
 from gangline.core.experiments.typed import parse_vary
-from gangline.core.jobs.lists.labels import parse_labels
 from gangline.core.parsing import InvalidSpec, Problem, parse_as
 from gangline.core.specs.form import FormField, SettingsForm
 from gangline.core.specs.templates import Preset, settings_of_presets
 from gangline.web.frame.forms import SentForm
+from gangline.web.new.labels import labels_of_line
 
 KIND = "lora"
 HUB = "hub"
@@ -73,7 +73,7 @@ def read_asked(
     return AskedJob(
         spec=_with_inputs(spec, sent),
         name=sent.text("name"),
-        labels=parse_labels(sent.text("labels").split()),
+        labels=labels_of_line(sent.text("labels")),
         vary=vary,
         terms=_terms(sent),
     )

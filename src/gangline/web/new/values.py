@@ -16,8 +16,10 @@ from gangline.core.specs.templates import comments_of, filled
 from gangline.service.datasets.named import version_of_job
 from gangline.service.datasets.versions import ready_version
 from gangline.service.deployment import Deployment
+from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.query import artifacts_of, owned
 from gangline.web.new.asked import KIND, all_fields
+from gangline.web.new.labels import line_of_labels
 
 RECIPE_MAX = 200_000
 SERVERS_OWN = ("kind", "continues")
@@ -68,7 +70,9 @@ def form_of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
         texts=texts,
         rest={name: value for name, value in rest.items() if name not in BESIDE and value not in (None, {}, [])},
         name=str(rest.get("name", "")),
-        labels=" ".join(f"{key}={value}" for key, value in labels.items()) if isinstance(labels, dict) else "",
+        labels=line_of_labels({str(key): str(value) for key, value in labels.items()})
+        if isinstance(labels, dict)
+        else "",
         base=base,
         photos=photos,
     )
@@ -83,6 +87,7 @@ def form_of_job(deployment: Deployment, project: str, form: SettingsForm, job: s
     photos = spec.get("photos")
     return FilledForm(
         texts={name: text for name, text in made.texts.items() if name != "output_name"},
+        labels=line_of_labels(inherited_labels(deployment, job)),
         job=job,
         photos=_version_of(deployment, project, job),
         photos_count=len(photos) if isinstance(photos, list) else 0,

@@ -10,7 +10,7 @@ from gangline.core.pictures.names import picture_place
 from gangline.core.pictures.views import PictureView
 from gangline.core.runs.contract import picture_name
 from gangline.service.pictures.last import last_pictures
-from gangline.web.frame.rendering import digest
+from gangline.web.frame.rendering import digest_of_html
 from gangline.web.live.feed import Changes
 from gangline.web.pictures.followed import PicturesScreen
 from gangline.web.pictures.grid import SHOWN_MAX, picture_grid
@@ -139,10 +139,10 @@ def test_a_page_says_what_its_stream_does_not_need_to_send(album: Album, signed_
     deployment, followed = album.service.deployment, PicturesScreen("default", album.job)
     followed.refresh(deployment, None)
     address = f"/jobs/{album.job}/pictures"
-    assert f'data-shown="{digest(followed.whole())}"' in signed_in("viewer").get(address).text
+    assert f'data-shown="{digest_of_html(followed.whole())}"' in signed_in("viewer").get(address).text
     album.show(20, {picture_name(0, 1): picture(98)})
     followed.refresh(deployment, Changes())
-    assert f'data-shown="{digest(followed.whole())}"' in signed_in("viewer").get(address).text
+    assert f'data-shown="{digest_of_html(followed.whole())}"' in signed_in("viewer").get(address).text
 
 
 def test_a_stream_shows_the_choice_of_a_step_and_a_prompt_that_is_new(album: Album) -> None:

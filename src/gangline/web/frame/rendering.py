@@ -43,7 +43,7 @@ def _environment() -> Environment:
         "shown": printable,
         "setting": setting_word,
         "query": urlencode,
-        "digest": digest,
+        "digest": digest_of_html,
     }
     made.globals |= {
         "asset": asset_address,
@@ -62,7 +62,7 @@ def _template(name: str) -> Template:
     return _environment().get_template(name)
 
 
-def digest(html: str) -> str:
+def digest_of_html(html: str) -> str:
     """Return a short name of HTML: the same for an element of a page as for its fragment in the stream, which says that it replaces it."""
     return sha256(html.replace(REPLACES, "").encode()).hexdigest()[:32]
 

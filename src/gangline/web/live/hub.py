@@ -23,7 +23,7 @@ from gangline.core.errors import GanglineError, TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.service.access.access import lost_credentials
 from gangline.service.deployment import Deployment
-from gangline.web.frame.rendering import digest
+from gangline.web.frame.rendering import digest_of_html
 from gangline.web.live.feed import Changes, ProjectFeed
 from gangline.web.live.screens import LiveScreen
 
@@ -103,7 +103,7 @@ class OpenScreen:
         name = f"{self._name}.{number}"
         if self._whole[2] != number:
             html = self.screen.whole()
-            self._whole = _message(html, name), digest(html), number
+            self._whole = _message(html, name), digest_of_html(html), number
         return _event("alive", name) if shown == self._whole[1] else self._whole[0]
 
     def stale(self) -> bytes:

@@ -12,7 +12,7 @@ import uvloop
 from gangline.core.errors import NotFound, TooMany, Unreachable
 from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
-from gangline.web.frame.rendering import digest
+from gangline.web.frame.rendering import digest_of_html
 from gangline.web.live import hub as hub_module
 from gangline.web.live.feed import Changes
 from gangline.web.live.hub import KEPT_BYTES, LiveHub
@@ -178,7 +178,10 @@ def test_all_who_open_a_screen_at_once_have_it_read_and_made_once(play: Callable
 def test_a_page_is_not_sent_again_what_it_was_loaded_with(play: Callable[..., None]) -> None:
     async def story(place: Place) -> None:
         board = Board()
-        same, other = await place.open(board, shown=digest("whole first")), await place.open(board, shown=digest("old"))
+        same, other = (
+            await place.open(board, shown=digest_of_html("whole first")),
+            await place.open(board, shown=digest_of_html("old")),
+        )
         assert same.data == [] and other.data == ["whole first"]
         again = await place.open(board, last=same.last_id)
         board.written = "second"

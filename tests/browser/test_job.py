@@ -6,6 +6,7 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab, reply
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.browser.test_list import SHIFTS
 
 __all__ = ["cluster", "tab"]  # fixtures
 CHARTS = "#chart-list .chart"
@@ -103,3 +104,22 @@ def test_another_job_is_compared_by_its_name_and_only_what_differs_is_shown(tab:
     page.keyboard.press("Enter")
     rows = page.get_by_role("region", name="Differences").locator("tbody tr")
     expect(rows).to_have_text(["rank48", "output_namethe firstthe second"])
+
+
+def test_nothing_on_the_screen_moves_while_its_job_trains(tab: Tab, cluster: Cluster) -> None:
+    """What comes for the first time, such as charts, has its place from then on."""
+    job = cluster.submit("watched steadily")
+    held = cluster.begin(job, "steady-node")
+    cluster.step(held, 2, loss=0.5, seconds_per_step=1.0)
+    cluster.measure(held, {step: {"loss": 0.5} for step in (1, 2)})
+    cluster.save(held, 2)
+    page = tab.open(f"/jobs/{job}").live().page
+    expect(page.locator(CHARTS).locator("canvas")).not_to_have_count(0)
+    page.evaluate(SHIFTS)
+    for step in (9, 10, 99):
+        cluster.measure(held, {step: {"loss": 0.1234 / step}})
+        cluster.step(held, step, loss=0.1234 * step, seconds_per_step=10.0 / step)
+        cluster.save(held, step)
+        expect(page.locator("#job-head")).to_contain_text(f"step {step} of 100")
+        expect(page.locator("#checkpoints")).to_contain_text(str(step))
+    assert page.evaluate("window.shifts") == []

@@ -1,6 +1,8 @@
 """Signing in, and what an open page does when its session, its server or its stream ends."""
 
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -217,3 +219,14 @@ def test_the_theme_that_was_chosen_is_kept(tab: Tab) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_times_are_in_the_readers_time_zone(person: NewPerson, cluster: Cluster) -> None:
+    zone = "Asia/Kolkata"
+    job = cluster.submit("timed in India")
+    cluster.step(cluster.begin(job), 50)
+    page = person(timezone_id=zone, locale="en-GB").tab().open(f"/jobs/{job}").live().page
+    shown = page.locator("time[datetime]").evaluate_all("each => each.map(one => [one.dateTime, one.textContent])")
+    assert shown
+    for at, text in shown:
+        assert f"{datetime.fromisoformat(at).astimezone(ZoneInfo(zone)):%H:%M}" in text

@@ -169,7 +169,13 @@ def test_a_job_that_is_handed_back_was_interrupted_too_and_a_pool_tells_those_th
 ) -> None:
     assert counted(service) == 1
     (row,) = service.look("SELECT id AS attempt, fencing, node FROM attempt WHERE state = 'live'")
-    finish(service.deployment, row["node"], Hold(attempt=row["attempt"], fencing=row["fencing"]), Released(), service.now_ms)
+    finish(
+        service.deployment,
+        row["node"],
+        Hold(attempt=row["attempt"], fencing=row["fencing"]),
+        Released(),
+        service.now_ms,
+    )
     assert counted(service) == 2
     assert interruptions_of_pools(service.deployment, 0) == {"default": PoolInterruptions(count=2, silent=1)}
     assert interruptions_of_pools(service.deployment, service.now_ms + 1) == {}

@@ -117,7 +117,9 @@ def test_without_a_node_what_would_be_rented_is_estimated_the_cheapest_first() -
     found = estimated(at=placed(rentable=offers))
     assert [(each.gpu, each.pool) for each in found] == [("RTX 4090", "cloud"), ("RTX 3090", "cloud"), ("A10", "cloud")]
     said = rows(at=placed(rentable=offers))
-    assert said["could start"] == "RTX 4090 in cloud, $0.20/h; RTX 3090 in cloud, $0.30/h; A10 in cloud, no price is set"
+    assert (
+        said["could start"] == "RTX 4090 in cloud, $0.20/h; RTX 3090 in cloud, $0.30/h; A10 in cloud, no price is set"
+    )
 
 
 def test_without_a_server_the_card_that_is_asked_for_is_estimated_and_nobody_is_said_to_have_been_asked() -> None:

@@ -306,5 +306,7 @@ def _why(pool: _Pool) -> str:
     if stuck and pool.working:
         which = "" if stuck == jobs else f", {stuck} of which"
         refused = f"{which or ' and'} could run on none of the existing nodes"
-    others = f"{pool.coming} other nodes were" if pool.coming > 1 else f"{'one' if pool.coming else 'no'} other node was"
+    others = (
+        f"{pool.coming} other nodes were" if pool.coming > 1 else f"{'one' if pool.coming else 'no'} other node was"
+    )
     return f"{counted(jobs, 'job')} waited{refused}; {others} starting"

@@ -30,7 +30,7 @@ def fleet_spending(deployment: Deployment) -> FleetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolInterruptions:
-    """How many attempts on nodes of a pool were interrupted, and how many of them as their node fell silent: the others were handed back."""
+    """The interrupted attempts on nodes of a pool: how many, and how many of them as their node fell silent, not handed back."""
 
     count: int = 0
     silent: int = 0

@@ -68,7 +68,7 @@ class JobSight(JobGlance):
 
 
 def drawn_timeline(timeline: TimelineView, span_ms: tuple[int, int] | None = None) -> Markup:
-    """Return a timeline, or a span of it, as SVG, and below it what its colours and shapes mean. All text in it is escaped by what draws it."""
+    """Return a timeline, or a span of it, as SVG, and below it its legend. All text in it is escaped by what draws it."""
     title = f"Timeline of {timeline.name or timeline.job}"
     parts = draw_timeline_parts(timeline.segments, timeline.marks, title, span_ms)
     legend = "".join(f"<div>{''.join(entries)}</div>" for entries in parts.legend if entries)

@@ -47,6 +47,18 @@ def test_to_take_the_work_of_a_node_away_is_asked_first(tab: Tab, cluster: Clust
     expect(page.locator("#node-state .node-verdict")).to_contain_text("draining")
 
 
+def test_what_a_node_works_on_is_not_cut_and_its_name_stays_whole(tab: Tab, cluster: Cluster) -> None:
+    held = cluster.begin(cluster.submit("long"), "a-node-1")
+    cluster.step(held, 9000)
+    page = tab.open("/fleet?search=a-node-1").live().page
+    assert page.viewport_size and page.viewport_size["width"] == 1280
+    expect(page.locator("#nodes")).to_contain_text("step 9000")
+    assert page.locator("#nodes .work a").first.evaluate("each => each.scrollWidth <= each.clientWidth")
+    page.goto(f"{cluster.url}/jobs/{held.job}")
+    names = page.locator("#job-attempts td[data-label=Node]")
+    assert names.first.evaluate("each => each.querySelector('a').getClientRects().length") == 1
+
+
 def test_nodes_are_quarantined_and_released_together(tab: Tab, cluster: Cluster) -> None:
     nodes = [cluster.service.join(f"suspect {number}") for number in range(2)]
     page = tab.open("/fleet?search=suspect").live().page

@@ -43,6 +43,43 @@ def test_charts_have_one_zoom(tab: Tab, cluster: Cluster) -> None:
     assert {at_the_left(each) for each in several} == {1}
 
 
+def test_the_names_of_a_timelines_lanes_and_its_legend_stay_in_sight_on_a_telephone(tab: Tab, cluster: Cluster) -> None:
+    held = cluster.begin(cluster.submit("with a timeline"), "telephone-node")
+    cluster.service.wait(2)
+    cluster.step(held, 10)
+    cluster.service.wait(2)
+    page = tab.open(f"/jobs/{held.job}").live().page
+    place, size = page.locator("#job-timeline"), page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 800})
+    try:
+        for scrolled in (0, -200, -10_000):  # from the newest end to the first
+            place.evaluate("(each, left) => { each.scrollLeft = left; }", scrolled)
+            for part in (".job-lanes", ".legend"):
+                found, whole = place.locator(part).first.bounding_box(), place.bounding_box()
+                assert found and whole
+                assert (
+                    whole["x"] - 1 <= found["x"] and found["x"] + found["width"] <= whole["x"] + whole["width"] + 1
+                ), part
+    finally:
+        page.set_viewport_size(size or {"width": 1280, "height": 720})
+
+
+def test_a_job_whose_node_has_no_price_has_no_chart_of_dollars(tab: Tab, cluster: Cluster) -> None:
+    held = cluster.begin(cluster.submit("priced"), "priced-node")
+    cluster.step(held, 20)
+    cluster.measure(held, {step: {"loss": 1 / step} for step in range(1, 21)})
+    cluster.service.wait(2)
+    page, dollars = tab.page, tab.page.locator(CHARTS).filter(has_text="Dollars")
+    tab.open(f"/jobs/{held.job}").live()
+    expect(dollars).to_have_count(1)
+    cluster.service.execute(
+        f"UPDATE attempt SET price_known = 0, price_micro_usd_per_hour = 0 WHERE job = '{held.job}'"
+    )
+    tab.open(f"/jobs/{held.job}").live()
+    expect(page.locator(CHARTS).filter(has_text="Loss").locator("canvas")).to_have_count(1)
+    expect(dollars).to_have_count(0)
+
+
 def drag(page: Page, over: Locator, begin: float, end: float) -> None:
     over.scroll_into_view_if_needed()
     box = over.bounding_box()

@@ -31,7 +31,7 @@ def page(tab: Tab, job: str) -> Page:
 
 def sides(page: Page) -> tuple[int, int]:
     """The span of time that the timeline shows, in ms."""
-    svg = page.locator("#job-timeline svg")
+    svg = page.locator("#job-timeline .job-timeline")
     return int(svg.get_attribute("data-from") or 0), int(svg.get_attribute("data-to") or 0)
 
 
@@ -82,7 +82,7 @@ def test_the_keys_and_buttons_of_the_timeline_zoom_pan_and_reset(page: Page) -> 
 def test_dragging_over_the_timeline_zooms_both_and_the_stream_leaves_it(page: Page, cluster: Cluster, job: str) -> None:
     whole = sides(page)
     page.locator("#chart-x").select_option("time")
-    svg = page.locator("#job-timeline svg")
+    svg = page.locator("#job-timeline .job-timeline")
     svg.scroll_into_view_if_needed()
     box = svg.bounding_box()
     assert box

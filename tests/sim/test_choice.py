@@ -10,7 +10,7 @@ from gangline.sim.choice.sweep import FACTORS, OURS, alone, choices, interrupted
 from gangline.sim.scenario import Scenario, load_scenario
 
 HIGH, MEDIUM, LOW, BATCH = (
-    f"default: RTX 4090 24 GB at ${price}/h ({name})"
+    f"default: RTX 4090 24 GB at ${price:.2f}/h ({name})"
     for price, name in ((0.3, "high"), (0.26, "medium"), (0.22, "low"), (0.18, "batch"))
 )
 

@@ -122,7 +122,7 @@ def test_the_priorities_of_a_machine_share_it() -> None:
     both = played(PRIORITIES.replace('offers = ["*batch*"]', ""))
     [provider] = both.cloud.providers
     assert [offer.id for offer in provider.offers()] == [
-        "RTX 4090 24 GB at $0.3/h (high)",
+        "RTX 4090 24 GB at $0.30/h (high)",
         "RTX 4090 24 GB at $0.18/h (batch)",
     ]
     assert sum(machine.priorities != () for machine in both.cloud.machines) == 6

@@ -15,6 +15,7 @@ from gangline.ports.server import Assignment, Beat, Failed, Hold, Released, Stal
 from gangline.service.jobs import renew, steer
 from gangline.service.jobs.finish import finish
 from gangline.service.reports.costs import count_interruptions
+from gangline.service.reports.spending import PoolInterruptions, interruptions_of_pools
 from tests.service.conftest import OPERATOR, POLICY, PRICE, PROJECT, Service
 from tests.service.jobs.test_metrics import lose, save
 from tests.service.served import serving
@@ -157,8 +158,27 @@ def test_a_pause_is_neither_an_interruption_nor_lost_time(service: Service) -> N
 
 
 def counted(service: Service) -> int:
-    """The interruptions of the project, as the screen of costs counts them."""
-    return count_interruptions(service.deployment, PROJECT, since_ms=None, until_ms=None)
+    """The interruptions of the project, as the screens of costs and of the fleet count them: they are the same."""
+    found = count_interruptions(service.deployment, PROJECT, since_ms=None, until_ms=None)
+    assert sum(each.count for each in interruptions_of_pools(service.deployment, 0).values()) == found
+    return found
+
+
+def test_a_job_that_is_handed_back_was_interrupted_too_and_a_pool_tells_those_that_fell_silent(
+    service: Service, interrupted: str
+) -> None:
+    assert counted(service) == 1
+    (row,) = service.look("SELECT id AS attempt, fencing, node FROM attempt WHERE state = 'live'")
+    finish(
+        service.deployment,
+        row["node"],
+        Hold(attempt=row["attempt"], fencing=row["fencing"]),
+        Released(),
+        service.now_ms,
+    )
+    assert counted(service) == 2
+    assert interruptions_of_pools(service.deployment, 0) == {"default": PoolInterruptions(count=2, silent=1)}
+    assert interruptions_of_pools(service.deployment, service.now_ms + 1) == {}
 
 
 def test_a_failure_is_marked_with_the_ban_and_the_strike_that_follow(service: Service) -> None:

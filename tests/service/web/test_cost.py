@@ -40,7 +40,7 @@ def test_the_sums_are_those_of_the_api(page: Service, spent: str, signed_in: Cal
         html = browser.get(f"/cost?by={by}").text
         assert "$2.2500" in html and "$2.0000" in html and "$0.2500" in html and "11.1%" in html
     assert f"/jobs/{spent}" in browser.get("/cost?by=job").text
-    assert "interruptions cost" in html
+    assert "Interruptions cost" in html
 
 
 def test_days_are_those_of_the_reader(page: Service, spent: str, signed_in: Callable[[str], Browser]) -> None:
@@ -118,9 +118,26 @@ def test_a_chart_has_every_day_and_its_pieces_have_the_height_of_their_sum() -> 
     assert max(piece.begin + piece.length for piece in last.pieces) == pytest.approx(HEIGHT)
     assert chart.zero == pytest.approx(HEIGHT * 4 / 5)
     assert [value for value, _ in chart.ticks] == [1, 2, 3, 4]
-    assert chart_of_days([]) is None
+    assert chart_of_days([]) is None and chart_of_days([row("2026-01-01"), row("2026-01-02", training=0.0)]) is None
     pieces = row_bar(rows[1], most_of(rows))
     assert [(piece.cause, piece.length) for piece in pieces] == [("training", 25)]
+
+
+def test_without_a_price_a_sentence_stands_in_place_of_the_chart(
+    page: Service, signed_in: Callable[[str], Browser]
+) -> None:
+    page.store.time_ms = NOON_MS + 24 * HOUR_MS
+    page.wait(0)
+    job, browser = page.submit(), signed_in("viewer")
+    assert "<dt" in (html := browser.get("/cost").text) and ">Interruptions</dt><dd>none" in html
+    write_lines(page, ("training", NOON_MS, NOON_MS + 1000, 0), job=job, project=PROJECT)
+    html = browser.get("/cost").text
+    assert "There is no chart, as nothing of this time cost anything." in html and "cost-chart" not in html
+    node = page.join("bear")
+    page.claim(node)
+    page.execute("UPDATE attempt SET price_known = 0", f"UPDATE node SET price_known = 0 WHERE id = '{node}'")
+    assert "There is no chart, as no price of these nodes is known." in browser.get("/cost").text
+    assert "There is no chart" not in browser.get("/cost?by=job").text
 
 
 def test_the_page_has_no_style_of_its_own(page: Service, spent: str, signed_in: Callable[[str], Browser]) -> None:

@@ -11,7 +11,7 @@ from gangline.service.jobs.claim import claim
 from gangline.service.jobs.renew import renew
 from gangline.web.fleet.followed import FleetScreen, NodeScreen
 from gangline.web.fleet.shown import AskedNodes
-from tests.service.conftest import PROJECT, Service
+from tests.service.conftest import POLICY, PROJECT, Service
 from tests.service.fleet.test_pools import add, look
 from tests.service.test_rules import a_contrast, advance, beat, fail, misbehave, release, succeed
 from tests.service.web.conftest import Browser
@@ -193,6 +193,20 @@ def test_a_pool_says_why_its_nodes_start(page: Service, signed_in: Callable[[str
     assert (
         "Bill of the rental" in bill and "Bill of the rental" not in signed_in("admin").get(f"/fleet/{node['id']}").text
     )
+
+
+def test_a_pools_interruptions_are_those_of_the_costs(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    page.submit()
+    silent, heard = page.join("bear"), page.join("wolf")
+    page.claim(silent)
+    page.wait(POLICY.lease_s + 1)
+    page.tick()
+    page.wait(POLICY.retry_max_s)
+    operator = signed_in("operator")
+    assert "<dd>1 <small>1 fell silent</small></dd>" in operator.get("/fleet").text
+    release(page, heard, page.claim(heard).hold)
+    assert "<dd>2 <small>1 fell silent</small></dd>" in operator.get("/fleet").text
+    assert "2 interruptions cost" in operator.get("/cost?days=all").text
 
 
 def test_only_what_changed_is_sent_to_open_pages(page: Service) -> None:

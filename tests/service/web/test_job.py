@@ -93,6 +93,16 @@ def test_hostile_text_is_shown_as_text(page: Service, signed_in: SignedIn, role:
         assert "<script>alert" not in shown.text and "alert('\"" not in shown.text
 
 
+def test_an_event_names_its_node_once(page: Service, signed_in: SignedIn) -> None:
+    job = page.submit()
+    page.claim(page.join("bear"))
+    page.execute("UPDATE event SET because = 'samples by bear' WHERE node IS NOT NULL")
+    browser = signed_in("viewer")
+    assert "<span>samples by bear</span>" in browser.get(f"/jobs/{job}/events").text
+    page.execute("UPDATE event SET because = 'step 5' WHERE node IS NOT NULL")
+    assert '<span class="muted">bear</span> step 5' in browser.get(f"/jobs/{job}/events").text
+
+
 def test_the_newest_events_are_on_the_screen_and_all_of_them_on_a_page(page: Service, signed_in: SignedIn) -> None:
     job = page.submit()
     for _ in range(EVENTS_SHOWN // 2 + 1):

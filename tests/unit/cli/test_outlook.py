@@ -117,7 +117,9 @@ def test_without_a_node_what_would_be_rented_is_estimated_the_cheapest_first() -
     found = estimated(at=placed(rentable=offers))
     assert [(each.gpu, each.pool) for each in found] == [("RTX 4090", "cloud"), ("RTX 3090", "cloud"), ("A10", "cloud")]
     said = rows(at=placed(rentable=offers))
-    assert said["could start"] == "RTX 4090 in cloud, $0.2/h; RTX 3090 in cloud, $0.3/h; A10 in cloud, no price is set"
+    assert (
+        said["could start"] == "RTX 4090 in cloud, $0.20/h; RTX 3090 in cloud, $0.30/h; A10 in cloud, no price is set"
+    )
 
 
 def test_without_a_server_the_card_that_is_asked_for_is_estimated_and_nobody_is_said_to_have_been_asked() -> None:
@@ -161,7 +163,7 @@ def test_rows_name_nodes_by_their_card_and_price() -> None:
     unpriced = replace(NODE, name="dune", gpu="NVIDIA A10", price_usd_per_hour=None)
     said = rows(at=placed(NODE, busy, free, unpriced, ahead=1, budget_left_usd=3.5))
     assert said["nodes"] == (
-        "atlas, borealis (NVIDIA GeForce RTX 4090, 24 GB, $0.5/h); cirrus (CPU, free); "
+        "atlas, borealis (NVIDIA GeForce RTX 4090, 24 GB, $0.50/h); cirrus (CPU, free); "
         "dune (NVIDIA A10, 24 GB, no price is set); 1 busy"
     )
     assert (said["queue"], said["budget"]) == ("1 job runs first", "the project has $3.50 left")

@@ -92,7 +92,7 @@ def test_without_work_nothing_is_rented_and_what_has_been_idle_for_long_goes() -
 def test_each_job_that_a_further_node_could_take_is_a_node_to_rent() -> None:
     actions = scaled([BUSY], takable=3)
     assert starts(actions) == 3
-    assert isinstance(actions[0], StartNode) and actions[0].because == "3 jobs wait; 0 nodes are starting"
+    assert isinstance(actions[0], StartNode) and actions[0].because == "3 jobs waited; no other node was starting"
 
 
 def test_nodes_that_are_coming_or_idle_are_counted() -> None:
@@ -103,7 +103,7 @@ def test_nodes_that_are_coming_or_idle_are_counted() -> None:
 def test_an_idle_node_that_a_waiting_job_may_not_have_is_no_help_to_it() -> None:
     actions = scaled([replace(IDLE, idle_since_ms=NOW_MS)], takable=1, stuck=1)
     assert starts(actions) == 1 and drained(actions) == []
-    assert isinstance(actions[0], StartNode) and "can run on none of the existing nodes" in actions[0].because
+    assert isinstance(actions[0], StartNode) and "could run on none of the existing nodes" in actions[0].because
 
 
 def test_nodes_that_stay_idle_while_jobs_wait_make_room_for_others() -> None:

@@ -70,7 +70,7 @@ def test_a_full_pool_makes_room_for_jobs_that_may_have_none_of_its_nodes() -> No
 
 def test_where_nothing_is_here_nobody_is_said_to_refuse() -> None:
     (start,) = planned(limits(0, 2), [], STUCK)
-    assert start == StartNode("offer", "1 job waits; 0 nodes are starting")
+    assert start == StartNode("offer", "1 job waited; no other node was starting")
 
 
 class Shop:

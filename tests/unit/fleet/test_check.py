@@ -31,7 +31,7 @@ def a_node(**said: Any) -> NodeDetail:
         "name": "gpus-1",
         "pool": "gpus",
         "state": "starting",
-        "because": "1 job waits; 0 nodes are starting",
+        "because": "1 job waited; no other node was starting",
         "gpu": "RTX 3060",
         "gpu_memory_gb": 12,
         "slots": 1,

@@ -90,7 +90,7 @@ def test_a_node_is_moved_where_another_would_be_rented(
 
 
 def test_only_the_rest_is_rented() -> None:
-    assert moved(jobs=3) == [MOVES, *[StartNode("offer", "3 jobs wait; 0 nodes are starting")] * 2]
+    assert moved(jobs=3) == [MOVES, *[StartNode("offer", "3 jobs waited; no other node was starting")] * 2]
 
 
 def test_a_pool_keeps_its_least_and_has_no_more_than_its_most() -> None:
@@ -102,7 +102,10 @@ def test_a_pool_keeps_its_least_and_has_no_more_than_its_most() -> None:
 
 def test_a_node_is_not_moved_where_another_offer_is_cheaper() -> None:
     dear = replace(OFFER, price_micro_usd_per_hour=300_000)
-    assert moved(jobs=1, offers=[dear, OTHER]) == [StartNode("other", "1 job waits; 0 nodes are starting"), STOPS]
+    assert moved(jobs=1, offers=[dear, OTHER]) == [
+        StartNode("other", "1 job waited; no other node was starting"),
+        STOPS,
+    ]
     assert moved(jobs=1, offers=[OFFER, OTHER]) == [MOVES]
 
 

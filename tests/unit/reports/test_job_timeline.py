@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gangline.core.charts.colours import colour
-from gangline.core.charts.job_timeline import PATTERNS, SHAPES, draw_job_timeline, machine_letters
+from gangline.core.charts.job_timeline import PATTERNS, SHAPES, draw_job_timeline, draw_timeline_parts, machine_letters
 from gangline.core.charts.phases import MARKS, PHASES, WAITING, TimelineMark, TimelineSegment
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,6 +70,20 @@ def test_bars_are_as_wide_as_their_time_and_have_the_colour_and_the_letter_of_th
     assert letters == ["A", "B"]
     legend = [group.findtext(f"{SVG}text") for group in of_class(root, "legend")]
     assert legend == ["A node-1", "B node-2", "downloading", "training"]
+
+
+def test_a_page_has_the_same_in_parts() -> None:
+    parts = draw_timeline_parts(SEGMENTS, MARKS_HERE, "<dog>")
+    whole, plot, lanes = (
+        parsed(svg) for svg in (draw_job_timeline(SEGMENTS, MARKS_HERE, "<dog>"), parts.plot, parts.lanes)
+    )
+    for name in ("node", "phase", "mark"):
+        assert titles(plot, name) == titles(whole, name)
+    assert of_class(plot, "legend") == []
+    assert [each.text for each in lanes.iter(f"{SVG}text")] == ["node", "phase", "marks", "saved"]
+    legend = [parsed(svg).findtext(f"{SVG}text") for entries in parts.legend for svg in entries]
+    assert legend == [group.findtext(f"{SVG}text") for group in of_class(whole, "legend")]
+    assert not re.search(r"style|script|href|\son\w+=", "".join([parts.plot, parts.lanes, *sum(parts.legend, ())]))
 
 
 def test_phases_and_marks_differ_without_colour() -> None:

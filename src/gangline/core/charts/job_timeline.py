@@ -6,6 +6,7 @@ colour of the text around it, and classes (`axis`, `lane`, `legend`, `node`, `ph
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from math import ceil
@@ -19,6 +20,7 @@ WIDTH, WIDTH_MIN, LEFT, RIGHT = 1000, 320, 50, 10
 NODES_Y, PHASES_Y, MARKS_Y, SAVED_Y, LANE, AXIS_Y = 4, 30, 54, 72, 22, 94
 LEGEND_Y, LEGEND_LINE = 124, 18
 LEGEND_MACHINES = 20
+FONT = 'font-family="system-ui, sans-serif" font-size="11" fill="currentColor"'
 MARK = 13
 """The width of a mark, in pixels."""
 LETTER = 7.0
@@ -54,6 +56,16 @@ SHAPES: Mapping[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineParts:
+    """A timeline in parts, for a page on which it scrolls below the names of its lanes. `lanes` has as many pixels in one of its own as
+    `plot`. `legend` has what belongs together: machines, phases, marks, each entry as a drawing of its own, as wide as its words."""
+
+    plot: str
+    lanes: str
+    legend: tuple[tuple[str, ...], ...]
+
+
 def draw_job_timeline(
     segments: Sequence[TimelineSegment],
     marks: Sequence[TimelineMark],
@@ -66,6 +78,19 @@ def draw_job_timeline(
     `data-from` and `data-to` have the times of the sides of the plot, and `data-plot` has where these are, in the units of the view box.
     """
     return "\n".join(_JobDrawing(segments, marks, title, max(width, WIDTH_MIN), span_ms).lines()) + "\n"
+
+
+def draw_timeline_parts(
+    segments: Sequence[TimelineSegment],
+    marks: Sequence[TimelineMark],
+    title: str = "The job's timeline",
+    span_ms: tuple[int, int] | None = None,
+) -> TimelineParts:
+    """Return the same as `draw_job_timeline` in parts. The plot has its lanes' names too: `lanes` is to lie over them."""
+    drawing = _JobDrawing(segments, marks, title, WIDTH, span_ms)
+    return TimelineParts(
+        plot="\n".join(drawing.plot()), lanes="\n".join(drawing.lanes()), legend=tuple(drawing.legend_entries())
+    )
 
 
 def machine_letters(segments: Sequence[TimelineSegment]) -> dict[str, str]:
@@ -102,11 +127,14 @@ class _JobDrawing:
 
     def lines(self) -> Iterator[str]:
         legend = [*self._legend()]
-        height = LEGEND_Y + LEGEND_LINE * max((line for line, _ in legend), default=0) + LEGEND_LINE
+        lines = max((line for line, _ in legend), default=0) + 1
+        yield from self.plot(LEGEND_Y + LEGEND_LINE * lines, [drawn for _, drawn in legend])
+
+    def plot(self, height: int = LEGEND_Y - LANE // 2, legend: Sequence[str] = ()) -> Iterator[str]:
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="job-timeline" viewBox="0 0 {self._width} {height}" role="img" '
             f'data-from="{self._from_ms}" data-to="{self._to_ms}" data-plot="{LEFT} {self._width - RIGHT}" '
-            f'font-family="system-ui, sans-serif" font-size="11" fill="currentColor">'
+            f"{FONT}>"
         )
         yield f"<title>{xml_text(self._title)}</title>"
         yield "<defs>"
@@ -114,14 +142,30 @@ class _JobDrawing:
             if drawn:
                 yield f'<pattern id="phase-{phase}" width="8" height="8" patternUnits="userSpaceOnUse">{drawn}</pattern>'
         yield "</defs>"
-        for name, y in (("node", NODES_Y), ("phase", PHASES_Y), ("marks", MARKS_Y), ("saved", SAVED_Y)):
-            yield f'<text class="lane" x="{LEFT - 8}" y="{y + LANE - 7}" text-anchor="end">{name}</text>'
+        yield from self._names()
         yield from self._axis()
         yield from self._nodes()
         yield from self._phases()
         yield from self._moments()
-        yield from (drawn for _, drawn in legend)
+        yield from legend
         yield "</svg>"
+
+    def lanes(self) -> Iterator[str]:
+        yield f'<svg xmlns="http://www.w3.org/2000/svg" class="job-lanes" viewBox="0 0 {LEFT} {AXIS_Y}" aria-hidden="true" {FONT}>'
+        yield from self._names()
+        yield "</svg>"
+
+    def legend_entries(self) -> Iterator[tuple[str, ...]]:
+        for entries in self._entries():
+            yield tuple(
+                f'<svg xmlns="http://www.w3.org/2000/svg" class="legend" width="{22 + LETTER * len(words):.0f}" height="{LEGEND_LINE}" '
+                f'{FONT}>{draw(0, 3)}<text x="16" y="12">{xml_text(words)}</text></svg>'
+                for words, draw in entries
+            )
+
+    def _names(self) -> Iterator[str]:
+        for name, y in (("node", NODES_Y), ("phase", PHASES_Y), ("marks", MARKS_Y), ("saved", SAVED_Y)):
+            yield f'<text class="lane" x="{LEFT - 8}" y="{y + LANE - 7}" text-anchor="end">{name}</text>'
 
     def _x(self, at_ms: int) -> float:
         return LEFT + self._plot * min(max(at_ms - self._from_ms, 0), self._whole_ms) / self._whole_ms
@@ -220,7 +264,7 @@ class _JobDrawing:
     def _legend(self) -> Iterator[tuple[int, str]]:
         """Yield what the letters, patterns and shapes mean, each with the number of its line: machines, phases, marks that occur."""
         line = -1
-        for entries in (self._machine_entries(), self._phase_entries(), self._mark_entries()):
+        for entries in self._entries():
             line, x = line + 1, LEFT
             for words, draw in entries:
                 width = 22 + LETTER * len(words)
@@ -230,6 +274,9 @@ class _JobDrawing:
                 text = f'<text x="{x + 16:.0f}" y="{y + 9}">{xml_text(words)}</text>'
                 yield line, f'<g class="legend">{draw(x, y)}{text}</g>'
                 x += round(width + 8)
+
+    def _entries(self) -> Iterator[Iterator[tuple[str, Callable[[float, float], str]]]]:
+        yield from (self._machine_entries(), self._phase_entries(), self._mark_entries())
 
     def _machine_entries(self) -> Iterator[tuple[str, Callable[[float, float], str]]]:
         named = {segment.machine: segment.node_name for segment in self._segments}

@@ -300,11 +300,13 @@ def _idle_s(node: Rented, now_ms: int) -> float:
 
 
 def _why(pool: _Pool) -> str:
-    """Say what a node is for: the jobs that could run on a further node of this pool."""
+    """Say what a node is for: the jobs that could run on a further node of this pool. It is shown for as long as the node is known."""
     jobs, stuck = pool.waiting, pool.stuck
     refused = ""
     if stuck and pool.working:
         which = "" if stuck == jobs else f", {stuck} of which"
-        refused = f"{which or ' and'} can run on none of the existing nodes"
-    waiting = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-    return f"{waiting}{refused}; {pool.coming} nodes are starting"
+        refused = f"{which or ' and'} could run on none of the existing nodes"
+    others = (
+        f"{pool.coming} other nodes were" if pool.coming > 1 else f"{'one' if pool.coming else 'no'} other node was"
+    )
+    return f"{counted(jobs, 'job')} waited{refused}; {others} starting"

@@ -111,7 +111,7 @@ def _card(node: FittingNode) -> str:
 def _price(usd_per_hour: float | None) -> str:
     if usd_per_hour is None:
         return "no price is set"
-    return f"${usd_per_hour:.3g}/h" if usd_per_hour else "free"
+    return f"{usd_words(usd_per_hour * 1e6)}/h" if usd_per_hour else "free"
 
 
 def _rentable(plan: PlanDocument) -> str:

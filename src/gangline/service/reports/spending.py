@@ -1,6 +1,7 @@
 """Answer what the fleet costs an hour now, and how often its nodes are interrupted."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from gangline.core.reports.costs import FleetView, PoolSpending
 from gangline.service.deployment import Deployment
@@ -27,7 +28,15 @@ def fleet_spending(deployment: Deployment) -> FleetView:
     )
 
 
-def interruptions_of_pools(deployment: Deployment, since_ms: int) -> Mapping[str, int]:
-    """Return how many attempts have been interrupted since then on nodes of each pool that had some."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolInterruptions:
+    """The interrupted attempts on nodes of a pool: how many, and how many of them as their node fell silent, not handed back."""
+
+    count: int = 0
+    silent: int = 0
+
+
+def interruptions_of_pools(deployment: Deployment, since_ms: int) -> Mapping[str, PoolInterruptions]:
+    """Return the interruptions since then of each pool that had some. They are the same that costs count."""
     rows = deployment.store.load("interruptions_of_pools", since=since_ms)
-    return {row["pool"]: row["interruptions"] for row in rows}
+    return {row["pool"]: PoolInterruptions(count=row["interruptions"], silent=row["silent"]) for row in rows}

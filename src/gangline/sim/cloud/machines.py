@@ -37,7 +37,8 @@ def offers_for(machine: MachineModel) -> Iterator[tuple[Offer, Priority | None]]
 
 def _offer(machine: MachineModel, priority: Priority | None) -> Offer:
     count = f"{machine.slots} × " if machine.slots > 1 else ""
-    at = f"${machine.price_micro_usd_per_hour / 1e6:g}/h{f' ({priority.name})' if priority else ''}"
+    usd = machine.price_micro_usd_per_hour / 1e6
+    at = f"${usd:{'g' if machine.price_micro_usd_per_hour % 10_000 else '.2f'}}/h{f' ({priority.name})' if priority else ''}"
     return Offer(
         id=f"{count}{machine.gpu} {machine.gpu_memory_gb:g} GB at {at}",
         gpu=machine.gpu,

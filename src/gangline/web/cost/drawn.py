@@ -11,6 +11,8 @@ from gangline.core.reports.costs import CAUSES, CostRow
 HEIGHT = 180
 """Pixels of the chart's bars."""
 LABELS_MAX = 5
+LEAST_USD = 0.0001
+"""Of a chart with sums on its axis: smaller ones are wider than the room for them."""
 BAR_SHARE = 0.8
 SAYS: Mapping[Cause, str] = {
     "training": "steps that are part of results",
@@ -59,15 +61,15 @@ class Chart:
 
 
 def chart_of_days(rows: Sequence[CostRow], first: str | None = None, last: str | None = None) -> Chart | None:
-    """Return the chart of some days, with those between them that cost nothing; None without any."""
-    if not rows:
+    """Return the chart of some days, with those between them that cost nothing; None if none of them has a cost."""
+    highest = max((_sum(row, above=True) for row in rows), default=0.0)
+    lowest = min((_sum(row, above=False) for row in rows), default=0.0)
+    if highest == lowest:
         return None
     known = {row.key: row for row in rows}
     begin = date.fromisoformat(min(first or rows[0].key, rows[0].key))
     end = date.fromisoformat(max(last or rows[-1].key, rows[-1].key))
     days = [begin + timedelta(days=number) for number in range((end - begin).days + 1)]
-    highest = max(_sum(row, above=True) for row in rows) or 1e-6
-    lowest = min(_sum(row, above=False) for row in rows)
     scale = HEIGHT / (highest - lowest)
     width, every = 100 / len(days), -(-len(days) // LABELS_MAX)
     return Chart(
@@ -120,11 +122,13 @@ def _sum(row: CostRow, *, above: bool) -> float:
 
 
 def _ticks(highest: float) -> list[float]:
-    """Return two to five sums that are easy to read, up to the highest.
+    """Return two to five sums that are easy to read, up to the highest; none if they have no room beside the chart.
 
-    >>> _ticks(0.37), _ticks(9.0)
-    ([0.1, 0.2, 0.3], [2.0, 4.0, 6.0, 8.0])
+    >>> _ticks(0.37), _ticks(9.0), _ticks(0.000012)
+    ([0.1, 0.2, 0.3], [2.0, 4.0, 6.0, 8.0], [])
     """
+    if highest < LEAST_USD:
+        return []
     unit = 10.0 ** floor(log10(highest))
     step = next((unit * each for each in (0.1, 0.2, 0.5, 1, 2) if highest / (unit * each) < 5), unit)
     return [round(step * number, 9) for number in range(1, floor(highest / step) + 1)]

@@ -11,14 +11,14 @@ from gangline.core.reports.costs import FleetView, PoolSpending
 from gangline.service.access.access import DEFAULT_POOL
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.pools import pool_views
-from gangline.service.reports.spending import fleet_spending, interruptions_of_pools
+from gangline.service.reports.spending import PoolInterruptions, fleet_spending, interruptions_of_pools
 from gangline.web.fleet.shown import ShownFleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPool:
     """A pool. `view` is None for one that only has nodes that join by hand. `growing` and `shrinking` say why nodes start and leave.
-    `interrupted` attempts in the last day."""
+    `interrupted` has the interruptions of the last day."""
 
     name: str
     view: PoolView | None
@@ -26,7 +26,7 @@ class ShownPool:
     states: Mapping[str, int]
     growing: str
     shrinking: str
-    interrupted: int
+    interrupted: PoolInterruptions
 
     @property
     def nodes(self) -> int:
@@ -54,7 +54,7 @@ def shown_pools(deployment: Deployment, fleet: ShownFleet, now_ms: int) -> Shown
                 states=fleet.pools.get(name, {}),
                 growing=_why(fleet.views, name, "starting"),
                 shrinking=_why(fleet.views, name, "draining"),
-                interrupted=interrupted.get(name, 0),
+                interrupted=interrupted.get(name, PoolInterruptions()),
             )
             for name in names
         ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from markupsafe import Markup
 
-from gangline.core.charts.job_timeline import draw_job_timeline
+from gangline.core.charts.job_timeline import draw_timeline_parts
 from gangline.core.job import ENDED
 from gangline.core.jobs.story.views import TimelineView
 from gangline.core.runs.contract import SAMPLES
@@ -68,9 +68,11 @@ class JobSight(JobGlance):
 
 
 def drawn_timeline(timeline: TimelineView, span_ms: tuple[int, int] | None = None) -> Markup:
-    """Return a timeline, or a span of it, as SVG. All text in it is escaped by what draws it."""
+    """Return a timeline, or a span of it, as SVG, and below it its legend. All text in it is escaped by what draws it."""
     title = f"Timeline of {timeline.name or timeline.job}"
-    return Markup(draw_job_timeline(timeline.segments, timeline.marks, title, span_ms=span_ms))  # noqa: S704
+    parts = draw_timeline_parts(timeline.segments, timeline.marks, title, span_ms)
+    legend = "".join(f"<div>{''.join(entries)}</div>" for entries in parts.legend if entries)
+    return Markup(f'<div class="drawn">{parts.plot}{parts.lanes}<div class="legends">{legend}</div></div>')  # noqa: S704
 
 
 def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobGlance:

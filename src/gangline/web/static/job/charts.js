@@ -113,7 +113,7 @@ function xs() {
 function groups() {
   const names = new Set(points.flatMap(({ values }) => Object.keys(values)));
   if (names.has("loss")) names.add("smoothed");
-  if (timeline?.spent?.length > 1) names.add("dollars");
+  if (timeline?.spent?.some(({ usd }) => usd > 0)) names.add("dollars"); // none without a price
   const known = new Set([...HIDDEN, ...GROUPS.flatMap((each) => each.of)]);
   const others = [...names].filter((name) => !known.has(name)).sort().map((name) => ({ title: name, of: [name] }));
   return [...GROUPS, ...others].map((each) => ({ ...each, of: each.of.filter((name) => names.has(name)) })).filter((each) => each.of.length);

@@ -6,7 +6,7 @@ import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 const WAIT_MS = 40; // while a key is held
 const LEAST = 4; // of a drawing's thousand units: less is a click
 const { job } = by("job").dataset, section = by("timeline");
-const place = () => by("job-timeline"), drawing = () => place().querySelector("svg");
+const place = () => by("job-timeline"), drawing = () => place().querySelector(".job-timeline");
 let due = 0, turn = 0, all = null, drag = null, band = null;
 
 function whole() { // as it was when the zoom began: the newest drawing of all
@@ -50,7 +50,7 @@ function at(event) { // in the units of the drawing, and as a time
 }
 
 section.addEventListener("pointerdown", (event) => {
-  if (event.button || event.pointerType === "touch" || !event.target.closest("#job-timeline svg")) return; // a finger scrolls
+  if (event.button || event.pointerType === "touch" || !event.target.closest("#job-timeline .job-timeline")) return; // a finger scrolls
   drag = at(event);
 });
 window.addEventListener("pointermove", (event) => {

@@ -100,13 +100,15 @@ CASE WHEN piece.end_ms >= piece.to_ms THEN piece.micro_usd
             + piece.micro_usd % ((piece.to_ms - piece.from_ms) / 1000 + 1) * ((piece.begin_ms - piece.from_ms) / 1000)
               / ((piece.to_ms - piece.from_ms) / 1000 + 1) END
 
+-- part: interruptions_since
+-- The attempts, but of rendering, that were interrupted since a moment. The first condition names the index.
+FROM attempt JOIN job ON job.id = attempt.job
+WHERE attempt.state <> 'live' AND attempt.ended_ms >= :since AND {was_interrupted} AND job.kind <> 'sample'
+
 -- name: interruptions_in_span
--- Count the attempts, but of rendering, that were interrupted in a span. The first condition names the index.
-SELECT COUNT(*) AS interruptions FROM attempt JOIN job ON job.id = attempt.job
-WHERE attempt.state <> 'live' AND attempt.ended_ms >= :since AND attempt.ended_ms < :until AND {was_interrupted} AND job.kind <> 'sample'
-  AND (:project = '' OR job.project = :project)
+SELECT COUNT(*) AS interruptions {interruptions_since} AND attempt.ended_ms < :until AND (:project = '' OR job.project = :project)
 
 -- name: interruptions_of_pools
--- Count the attempts that were interrupted lately, by the pool of their node.
-SELECT pool, COUNT(*) AS interruptions FROM attempt WHERE state = 'interrupted' AND state <> 'live' AND ended_ms >= :since
-GROUP BY pool
+-- Count them by the pool of their node, and those of them whose node fell silent.
+SELECT attempt.pool, COUNT(*) AS interruptions, SUM(CASE WHEN attempt.state = 'interrupted' THEN 1 ELSE 0 END) AS silent
+{interruptions_since} GROUP BY attempt.pool

@@ -170,7 +170,7 @@ def test_a_base_that_is_smaller_than_its_family_is_not_charged_with_the_familys_
     memory = re.compile(r"<dt>Memory</dt><dd>(?:<b>)?([^<]*)")
     assert memory.findall(browser.post("/new/plan", base="ours", **asked).text)[0].endswith(" GB")
     shown = browser.post("/new/plan", base="tiny-sdxl", **asked).text
-    assert memory.findall(shown) == ["–"] and "of the published sizes only" in shown
+    assert memory.findall(shown) == ["–"] and "not known for this base" in shown
     assert "the base is not as large as SDXL" in shown
 
 

@@ -153,6 +153,7 @@ def test_the_tiny_base_is_one_press_away(tab: Tab, cluster: Cluster) -> None:
     page.get_by_role("button", name="Add the tiny base").click()
     expect(page.get_by_label("Base", exact=True)).to_have_value("tiny-sdxl")
     expect(page.locator("#s-resolution")).to_have_value("64")
+    expect(page.locator("#toasts")).to_contain_text("The tiny base is there, and the form has settings that suit it.")
     expect(page.get_by_label("Prompt", exact=True)).to_have_value("a photo of sks dog")
     (added,) = cluster.service.ask("GET", "/v1/bases").json()
     assert (added["name"], added["family"], added["licence"]) == ("tiny-sdxl", "sdxl", "apache-2.0")

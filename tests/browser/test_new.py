@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from gangline.core.parsing import to_json
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.browser.conftest import one_cluster as cluster
@@ -19,11 +20,12 @@ PHOTOS = 40
 @pytest.fixture(scope="module")
 def job(cluster: Cluster) -> str:
     """One on a base whose family is known, so that the time and the price of others like it can be computed."""
-    base = {"name": "ours", "base": cluster.spec()["base"], "family": "sdxl"}
-    assert cluster.service.ask("POST", "/v1/bases", json=base).status_code == 201
+    base = cluster.service.upload_base()
+    ours = {"name": "ours", "base": to_json(base), "family": "sdxl"}
+    assert cluster.service.ask("POST", "/v1/bases", json=ours).status_code == 201
     cluster.service.execute("UPDATE node SET state = 'gone' WHERE gpu = ''")
     cluster.service.join("a GPU", gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
-    return cluster.submit("a known one", prompt="sks dog")
+    return cluster.submit("a known one", prompt="sks dog", base=base)
 
 
 def form(tab: Tab, job: str) -> Page:
@@ -101,3 +103,22 @@ def test_what_is_wrong_is_said_at_its_field_and_has_the_focus(tab: Tab, job: str
     expect(rank).to_have_attribute("aria-invalid", "true")
     expect(page.locator("#s-rank-problem")).to_be_visible()
     expect(rank).to_have_value("minus one")
+
+
+def test_a_plan_that_cannot_be_made_anew_says_that_it_is_of_the_values_before(tab: Tab, job: str) -> None:
+    tab.asked.append("422")
+    page = form(tab, job)
+    plan, says = page.locator("#plan"), page.get_by_text("This plan is of the values before.")
+    for name, wrong, right in (
+        ("Rank", "1..100000", "4"),
+        ("Steps", "0", "60"),
+        ("Steps", "abc", ""),
+        ("Steps", "-5", "70"),
+    ):
+        expect(says).to_be_hidden()
+        page.get_by_label(name, exact=True).fill(wrong)
+        expect(says).to_be_visible()
+        expect(plan).to_have_class(re.compile("stale"))
+        page.get_by_label(name, exact=True).fill(right)
+        expect(says).to_be_hidden()
+        expect(plan).not_to_have_class(re.compile("stale"))

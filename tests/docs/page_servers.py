@@ -147,7 +147,7 @@ def served(app: Any) -> Iterator[str]:
 
 def prepare_new_job(service: Service) -> None:
     """Let the server have a base, and a node that has trained with it, so that a plan says what a job takes."""
-    base = {"source": "files", "files": [to_json(service.photo)]}
+    base = to_json(service.upload_base())
     said = service.ask("POST", "/v1/bases", json={"name": "pony", "base": base, "family": "sdxl"})
     assert said.status_code == 201, said.text
     for name, gpu in (("rig-1", "RTX 4090"), ("rig-2", "RTX 3090")):

@@ -127,6 +127,12 @@ class Service:
         assert self.ask("POST", "/v1/blobs", json=body).json()["present"]
         return file
 
+    def upload_base(self) -> FilesBase:
+        """One file that stands for a published base: only its length is that of one, as the list of files tells it."""
+        file = replace(self.upload(b"stands for a published base", "model.safetensors"), bytes=6_938_040_682)
+        self.execute(f"UPDATE blob SET bytes = {file.bytes} WHERE sha256 = '{file.sha256}'")
+        return FilesBase(files=(file,))
+
     def as_grant(self, parts: list[dict[str, Any] | None]) -> Grant:
         return Grant(parts=tuple(signed and Signed(**signed) for signed in parts))
 

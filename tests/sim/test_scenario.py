@@ -90,9 +90,9 @@ def test_machines_that_cannot_be(field: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("field", "says"),
     [
-        ("says_gb = 20_000", "jobs[0].says_gb must be 10000 or less"),
-        ("checkpoint_every_s = 100_000", "jobs[0].checkpoint_every_s must be 86400 or less"),
-        ("priority = 9999", "jobs[0].priority must be 1000 or less"),
+        ("says_gb = 20_000", "jobs[0].says_gb must be 10,000 or less"),
+        ("checkpoint_every_s = 100_000", "jobs[0].checkpoint_every_s must be 86,400 or less"),
+        ("priority = 9999", "jobs[0].priority must be 1,000 or less"),
         ('base = "../base"', "jobs[0].base cannot be a file's name"),
         ("attempts_max = 0", "jobs[0].attempts_max must be 1 or more"),
     ],

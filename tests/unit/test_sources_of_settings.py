@@ -133,7 +133,7 @@ def test_everything_wrong_is_reported_at_once_each_with_its_source(
     with pytest.raises(BadInput) as caught:
         read_worker_settings({"worker.slots": 2000})
     assert caught.value.message.split("; ") == [
-        "--slots must be 1024 or less, not 2000",
+        "--slots must be 1,024 or less, not 2000",
         "GANGLINE_CACHE_GB must be a number, not many",
         "GANGLINE_DATA_CACHE_GB must be more than 0, not -1.0",
         f"{tmp_path / 'gangline.toml'}: worker.name must be a text, not 5",
@@ -151,7 +151,7 @@ def test_a_server_reports_the_files_the_environments_and_the_options_problems_to
         read_server_settings({"server.port": 70_000, "policy.lease_s": 40.0})
     says = caught.value.message
     assert (
-        "--port must be 65535 or less, not 70000" in says
+        "--port must be 65,535 or less, not 70000" in says
         and "HF_TOKEN cannot be a secret: it contains control characters" in says
     )
     assert f"{tmp_path / 'gangline.toml'}: policy.idle_s must be a number" in says

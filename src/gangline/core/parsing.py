@@ -257,7 +257,7 @@ def _said(found: Mapping[str, Any], named_values: str) -> str:
         return "is empty"
     said = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     limits = {
-        name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+        name: f"{limit:,.0f}" if isinstance(limit, int | float) and float(limit).is_integer() else limit
         for name, limit in found.get("ctx", {}).items()
     }
     said = (

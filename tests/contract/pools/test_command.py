@@ -248,7 +248,7 @@ def test_very_many_entries_and_very_deep_ones_are_refused(provider: Programs) ->
     many = provider.replaced(
         "offers", f"{sys.executable} -c 'import json; print(json.dumps([dict(id=str(i)) for i in range(20_001)]))'"
     )
-    with pytest.raises(Unreachable, match="has more than 20000 parts"):
+    with pytest.raises(Unreachable, match="has more than 20,000 parts"):
         many.offers()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ SETTINGS: dict[str, Any] = {"base": "known", "prompt": "a photo of sks dog", "ph
 def ready(sets: Sets) -> Sets:
     """A version of a data set, a base whose family is known, and a node."""
     sets.ready("timber", PHOTOS)
-    base = {"source": "files", "files": [named("a.png", b"a photo")]}
+    base = asdict(sets.service.upload_base())
     sets.service.join(gpu=GPU, gpu_memory_gb=24)
     wanted = {"name": "known", "base": base, "family": "sdxl", "licence": "openrail++", "prediction_type": "epsilon"}
     sets.service.ask("DELETE", "/v1/bases/pony")

@@ -356,8 +356,8 @@ def aged(service: Service) -> str:
 
 
 REFUSED: dict[str, tuple[Callable[[Service], str], str, str]] = {
-    "running": (running, "is running: only a job that has ended can be extended", "gangline jobs finish job-"),
-    "queued": (lambda service: service.submit(), "is queued: only a job that has ended", "gangline jobs finish"),
+    "running": (running, "is running: only a job that has ended can be extended", "finish it first"),
+    "queued": (lambda service: service.submit(), "is queued: only a job that has ended", "finish it first"),
     "pictures": (rendering, "renders pictures and cannot be extended", "the job that trains"),
     "a command": (a_command, "runs a command", "gangline run"),
     "no checkpoint": (ended, "ended before its first checkpoint", "submit a job"),
@@ -385,7 +385,7 @@ def test_it_takes_more_steps_than_before_and_not_more_than_there_can_be(service:
     for to in (1, 90, 100):
         with pytest.raises(BadInput, match="has reached step 100") as error:
             longer(service, old, to)
-        assert error.value.hint == "--steps is the number of steps in all: 200 adds 100"
+        assert error.value.hint == "give more steps than the 100 that it has, counted in all: 200 adds 100"
     with pytest.raises(BadInput, match=f"{STEPS_MAX + 1} steps are more than a job may have"):
         longer(service, old, STEPS_MAX + 1)
     with pytest.raises(InvalidSpec, match="steps"):

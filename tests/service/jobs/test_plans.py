@@ -185,7 +185,7 @@ def test_a_key_that_opens_nothing_asks_no_nodes(service: Service, train: Any) ->
 def test_of_a_base_that_was_uploaded_before_its_family_is_that_of_the_projects_list(
     service: Service, train: Any
 ) -> None:
-    ours = {"name": "ours", "base": asdict(service.spec().base), "family": "sdxl", "licence": "mit"}
+    ours = {"name": "ours", "base": asdict(service.upload_base()), "family": "sdxl", "licence": "mit"}
     assert service.ask("POST", "/v1/bases", json=ours).status_code == 201
     service.join(gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24)
     found = json.loads(train("--base", "ours", "--plan", "-o", "json")[1])

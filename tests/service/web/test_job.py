@@ -1,12 +1,15 @@
 """The screen of a job: it shows what the job is and did, says nothing that its text could make into markup, and acts as the API does."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gangline.core.errors import NotFound
+from gangline.core.parsing import to_json
 from gangline.core.views import JobView
+from gangline.service.content.bases import bases_of
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.lists.labels import change_labels, labels_of
 from gangline.service.retention.removal import remove
@@ -210,6 +213,19 @@ def test_an_extension_is_shown_before_it_is_submitted(page: Service, signed_in: 
     assert wrong.status_code == 422 and wrong.json()["detail"].startswith("steps: must be")
 
 
+def test_what_is_refused_names_the_job_as_the_page_does_and_no_command(page: Service, signed_in: SignedIn) -> None:
+    job, browser = ended(page, 90), signed_in("member")
+    page.execute(f"UPDATE job SET name = 'a mug' WHERE id = '{job}'")
+    paused = browser.post("/jobs/actions", job=job, action="pause").json()
+    assert paused["detail"] == "a mug has succeeded and cannot be paused"
+    longer = browser.post(f"/jobs/{job}/extend", steps="100", schedule="keep").json()
+    assert longer["detail"] == "this job has reached step 100, so it cannot be extended to 100"
+    for found in (paused, longer):
+        assert found["hint"] and "`" not in found["hint"] and "--" not in found["hint"]
+    both = browser.post("/jobs/actions", job=[job, page.submit()], action="pause").headers["HX-Trigger"]
+    assert json.loads(both)["toast"]["text"] == "1 job paused; 1 job not: a mug has succeeded and cannot be paused"
+
+
 def test_a_clone_is_shown_before_it_is_submitted(page: Service, signed_in: SignedIn) -> None:
     job, browser = page.submit(rank=8), signed_in("member")
     shown = browser.post(f"/jobs/{job}/clone/plan", name="", settings="rank=16\n")
@@ -369,3 +385,15 @@ def test_settings_that_somebody_changed_stand_first_beside_their_defaults(servic
     assert {"base", "photos", "prompt", "rank", "learning_rate", "steps"} <= set(first) and "alpha" not in first
     assert next((row.value, row.default) for row in rows if row.name == "rank") == ("8", "16")
     assert next(row.value for row in rows if row.name == "photos") == "1 file"
+
+
+def test_a_base_stands_under_its_name_and_lists_are_no_json(service: Service) -> None:
+    base = to_json(service.spec().base)
+    assert service.ask("POST", "/v1/bases", json={"name": "ours", "base": base}).status_code == 201
+    prompts = ("a mug at sea", 'a mug, "blue"')
+    job = service.submit(sample_prompts=prompts, sample_seeds=(1, 2), sample_every_steps=10)
+    spec = view(service, job).spec
+    values = {row.name: row.value for row in spec_rows(spec, bases_of(service.deployment, PROJECT))}
+    assert values["base"].startswith("ours: a.png (") and values["sample_prompts"] == "\n".join(prompts)
+    assert values["sample_seeds"] == "1, 2"
+    assert {row.name: row.value for row in spec_rows(spec)}["base"].startswith("a.png (")

@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,7 +14,10 @@ from gangline.core.parsing import to_json
 from gangline.core.specs.form import form_of_settings
 from gangline.core.specs.templates import Preset
 from gangline.web.new.asked import KIND, all_fields
+from gangline.web.new.tiny import TinyBase
+from tests.conftest import BASE
 from tests.service.conftest import Service
+from tests.service.datasets.conftest import InspectorHere, Sets, picture
 from tests.service.web.conftest import Browser
 
 TAGGER = {"model.onnx": b"a model", "tags.csv": b"tag_id,name"}
@@ -141,6 +146,63 @@ def test_a_recipe_fills_in_the_form_and_keeps_what_has_no_field(browser: Browser
     for refused in ('kind = "command"\nargv = ["true"]', "prompt =", "[1", '{"spec": 3', '{"kind": []}'):
         answer = browser.post("/new/recipe", recipe=refused)
         assert answer.status_code == 422, refused
+
+
+def test_the_tiny_base_brings_settings_that_suit_it_and_no_prompt(page: Service, browser: Browser) -> None:
+    recipe = 'prompt = "sks cat face"\nsample_prompts = ["crying sks cat face"]\nresolution = 64\nsteps = 30\n'
+    page.app.state.tiny = TinyBase(folder=BASE, licence="apache-2.0", recipe=recipe)
+    more = json.dumps({"subjects": [{"folder": "mug", "prompt": "a <mug>"}]})
+    shown = browser.post("/new/tiny", sample_prompts="a mug at sea", steps="50", seed="7", more=more).text
+    assert 'name="resolution" value="64"' in shown and 'name="steps" value="30"' in shown
+    assert "sks cat" not in shown and "crying" not in shown
+    assert 'name="seed" value="7"' in shown and ">a mug at sea</textarea>" in shown, "what was typed stays"
+    assert json.loads(unescape(re.findall(r'name="more" value="([^"]*)"', shown)[0])) == json.loads(more)
+    assert 'data-told="The tiny base is there, and the form has settings that suit it."' in shown
+    assert '<option value="tiny-sdxl" selected>' in shown
+
+
+def test_a_base_that_is_smaller_than_its_family_is_not_charged_with_the_familys_memory(
+    page: Service, browser: Browser
+) -> None:
+    assert page.ask("POST", "/v1/bases", json={"name": "ours", "base": to_json(page.upload_base()), "family": "sdxl"})
+    assert browser.post("/new/tiny").status_code == 200
+    asked = {"prompt": "x", "count": "5", "needs.gpu": "H100", "resolution": "64"}
+    memory = re.compile(r"<dt>Memory</dt><dd>(?:<b>)?([^<]*)")
+    assert memory.findall(browser.post("/new/plan", base="ours", **asked).text)[0].endswith(" GB")
+    shown = browser.post("/new/plan", base="tiny-sdxl", **asked).text
+    assert memory.findall(shown) == ["–"] and "not known for this base" in shown
+    assert "the base is not as large as SDXL" in shown
+
+
+def test_a_suggestion_says_which_setting_it_is_about(page: Service, browser: Browser) -> None:
+    asked = {"from": page.submit(), "prompt": "x", "batch_size": "5", "learning_rate": "0.5"}
+    shown = send(browser, "/new/plan", asked).text
+    assert "<li><b>Batch size</b>: 1 is enough." in shown and "<li><b>Learning rate</b>: Use 1e-4 or less" in shown
+
+
+def test_the_limit_of_a_number_is_written_alike_below_its_field_and_where_it_is_exceeded(
+    page: Service, browser: Browser
+) -> None:
+    assert "1 to 10,000,000." in browser.get("/new").text
+    answer = send(browser, "/new/plan", {"from": page.submit(), "prompt": "x", "steps": "10000001"})
+    assert answer.json()["problems"] == [{"field": "steps", "message": "must be 10,000,000 or less, not 10000001"}]
+
+
+def test_data_sets_to_train_on_are_listed_the_newest_first_with_their_age(
+    page: Service, browser: Browser, tmp_path: Path
+) -> None:
+    page.deployment = replace(page.deployment, inspector=InspectorHere(tmp_path / "inspected", ()))
+    page.app.state.deployment = page.deployment
+    sets = Sets(page)
+    sets.ready("older", {"a.png": picture(1)})
+    page.wait(7200)
+    sets.ready("newer", {"a.png": picture(1), "b.png": picture(2)})
+    sets.add("broken", {"a.png": b"no picture"})
+    sets.check()
+    page.wait(60)
+    listed = re.findall(r'<option value="(\w+@1)">([^<]*)', browser.get("/new").text)
+    assert [name for name, _ in listed] == ["newer@1", "older@1"]
+    assert listed[0][1].startswith("newer@1 (2 photos, 1 min")
 
 
 def test_a_known_price_is_said_before_the_time_is_known(page: Service, browser: Browser) -> None:

@@ -39,6 +39,7 @@ def test_no_link_leads_through_the_sign_in_to_another_site(page: Service, to: st
 def test_who_has_no_key_of_people_does_not_sign_in(page: Service, key: str, status: int) -> None:
     answer = Browser(page).sign_in(key)
     assert answer.status_code == status and "set-cookie" not in answer.headers and answer.json()["detail"]
+    assert not key or "--token" not in answer.json()["hint"], "the browser does not send an empty key"
 
 
 def test_a_form_of_another_site_signs_nobody_in(page: Service) -> None:

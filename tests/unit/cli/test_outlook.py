@@ -82,7 +82,7 @@ def test_a_base_that_is_not_known_or_of_another_size_has_a_time_once_such_a_job_
         unet=small,
     )
     took = (Took(gpu=CARD, seconds_per_step=(0.1,)),)
-    for base in (replace(SDXL, family=None), replace(SDXL, model=model)):
+    for base in (replace(SDXL, family=None), replace(SDXL, model=model), replace(SDXL, bytes=7_700_000)):
         (unknown,) = estimated(base=base, at=placed(NODE))
         assert (unknown.time, unknown.usd, unknown.memory) == (None, None, None) and unknown.unknown
         (known,) = estimated(base=base, at=placed(NODE, took=took))

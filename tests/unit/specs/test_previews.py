@@ -75,7 +75,7 @@ def test_a_model_that_is_trained_on_data_sets_has_them_too() -> None:
         (OWN | {"prompt": " "}, "sample_prompts.0.prompt: is not acceptable here"),
         (OWN | {"negative_prompt": "a\x00b"}, "sample_prompts.0.negative_prompt: is not acceptable here"),
         (OWN | {"width": 500}, "sample_prompts.0.width: should be a multiple of 8, not 500"),
-        (OWN | {"height": 8192}, "sample_prompts.0.height: must be 4096 or less, not 8192"),
+        (OWN | {"height": 8192}, "sample_prompts.0.height: must be 4,096 or less, not 8192"),
         (OWN | {"seeds": []}, "sample_prompts.0.seeds: is empty"),
         (OWN | {"seeds": [True]}, "sample_prompts.0.seeds.0: must be a number"),
         (OWN | {"steps": "28"}, "sample_prompts.0.steps: must be a number, not 28"),

@@ -1,9 +1,11 @@
 """What is known of a base before a job is submitted, and whether the job's settings suit it."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from gangline.core.display import NAME_MAX, printable
 from gangline.core.errors import BadInput
+from gangline.core.estimates.layers import unet_layers
 from gangline.core.models.bases import family_published_as
 from gangline.core.models.families import FAMILIES, Family, check_clip_skip
 from gangline.core.models.recognition import RecognisedModel
@@ -29,6 +31,21 @@ class KnownBase:
     family: Family | None = None
     model: RecognisedModel | None = None
     unknown: str = ""
+
+    @property
+    def is_of_another_size(self) -> bool:
+        """Return whether the estimates for the family's published size do not apply: by the U-Net's sizes where they are known, else by the
+        bytes, of which each weight of a published U-Net takes at least one. A base of which neither is known is assumed to have that size.
+        """
+        if self.model and self.model.unet:
+            return not self.model.is_of_published_size
+        return self.family is not None and self.bytes is not None and self.bytes < _weights(self.family)
+
+
+@lru_cache
+def _weights(family: Family) -> int:
+    """Return how many weights the U-Net of a family's published bases has."""
+    return sum(layer.weights for layer in unet_layers(family.unet, family.resolution))
 
 
 def of_content(base: FilesBase) -> KnownBase:

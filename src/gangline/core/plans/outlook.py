@@ -136,7 +136,7 @@ def _counted(spec: LoraSpec | ScratchSpec, base: KnownBase, card: Class) -> tupl
     """Return what can be computed without a measurement, and why nothing, or no time, can be."""
     if base.family is None:
         return None, "the files of the base were not read, so the time is known only after such a job has run"
-    if base.model and not base.model.is_of_published_size:
+    if base.is_of_another_size:
         words = base.family.words
         return None, f"the base is not as large as {words}, so the time is known only after such a job has run"
     found = forecast(spec, base.family, card.kind)

@@ -285,12 +285,18 @@ def _lost(role: Role, lost: Standing) -> str:
     return f"this {what} was revoked" if lost == "revoked" else f"this {what} has expired"
 
 
+_HINT_ON_ANOTHER = "check that it is whole and of this server; an admin of your project can make another"
+
+
 def _unknown(needed: Role, *, given: bool) -> Denied:
     what = "join token" if needed == "join" else "key"
     hint = {
         "join": "`gangline server` prints one, `gangline join-tokens add NAME` makes more; set GANGLINE_TOKEN to it",
         "node": "start the worker again; it then joins as a new node",
-    }.get(needed, "pass --token or set GANGLINE_TOKEN; an admin of your project has one for you")
+    }.get(
+        needed,
+        _HINT_ON_ANOTHER if given else "pass --token or set GANGLINE_TOKEN; an admin of your project has one for you",
+    )
     return Denied(
         f"this server does not know the {what}" if given else f"a {what} is needed, and none was given", hint=hint
     )

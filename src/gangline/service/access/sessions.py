@@ -18,7 +18,7 @@ def sign_in(deployment: Deployment, key: str, now_ms: int) -> str:
     found = recognize(deployment, key, "viewer", now_ms)
     if not permits(found.role, "viewer"):
         raise Forbidden(
-            "this is a token of machines, and people sign in with a key", hint="`gangline keys add` makes one"
+            "this is a token of machines, and people sign in with a key", hint="an admin of your project makes one"
         )
     return _begin(deployment, found.id, None, now_ms)
 

@@ -222,7 +222,7 @@ def until_done(
         if row["state"] in ENDED:
             raise BadInput(
                 f"{job_id} has {_HAS[row['state']]} and cannot be {refuse}",
-                hint="`gangline jobs retry` submits it again; with --from-checkpoint it resumes from the last checkpoint",
+                hint="retry it: a new job begins at step 0, or at the last checkpoint of this one",
             )
         live = next(
             (found for found in deployment.store.load("attempts", job=job_id) if found["state"] == "live"), None

@@ -79,7 +79,7 @@ def _show_newest(deployment: Deployment, row: Row, job: Job, now_ms: int) -> boo
     if pictures_folder(step) in shown:
         raise BadInput(
             f"{job.id} is {job.state} at step {step}, and pictures of that are there",
-            hint="`gangline samples` lists them",
+            hint="they are among its pictures",
         )
     because = f"{ASKED['sample'][1]}: its checkpoint of step {step} is rendered"
     return deployment.store.apply(
@@ -100,7 +100,7 @@ def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int, seen: Seen =
     if not KINDS[row["kind"]].ours:
         raise BadInput(
             f"{job_id} runs a command, and only the command knows how to end with a result",
-            hint="`gangline jobs pause` has it save, and `gangline jobs checkpoints` has what it saved",
+            hint="pause it to have it save: what it saved is among its checkpoints",
         )
 
     def act(job: Job, live: Row | None) -> bool:
@@ -114,7 +114,7 @@ def ask_to_finish(deployment: Deployment, job_id: str, now_ms: int, seen: Seen =
         if not deployment.store.load("checkpoints", job=job_id):
             raise BadInput(
                 f"{job_id} is {job.state} and has no checkpoint, so there is nothing to finish it with",
-                hint=f"`gangline jobs cancel {job_id}` ends it without a result",
+                hint="cancel it to end it without a result",
             )
         return deployment.store.apply(*_asking(job, "finish", now_ms), *_requeued(job, now_ms))
 

@@ -1,7 +1,9 @@
 """Write numbers as the page shows them, in few characters of equal width."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -108,6 +110,26 @@ def _sentence(text: str) -> str:
     first = text.split(maxsplit=1)[0].rstrip(",;")
     begun = text[0].upper() + text[1:] if first.isalpha() and first.islower() else text
     return begun if begun[-1] in ".!?…:" else f"{begun}."
+
+
+def value_written(value: Any) -> str:
+    """Return a value of a setting as people write it. A list of phrases has one on each line, one of words or numbers has commas.
+
+    >>> value_written(True), value_written([1, 2]), value_written(["a cat", "a dog"]), value_written([])
+    ('yes', '1, 2', 'a cat\\na dog', 'none')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value in (None, "", [], ()):
+        return "none"
+    if isinstance(value, list | tuple):
+        texts = [_as_text(each) for each in value]
+        return (", " if not any(sign in text for text in texts for sign in " ,") else "\n").join(texts)
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def ago(at_ms: int | None, now_ms: int) -> Markup:

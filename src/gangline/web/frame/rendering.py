@@ -39,6 +39,7 @@ def _environment() -> Environment:
         "share": figures.share_shown,
         "moment": figures.moment_shown,
         "coded": figures.coded,
+        "written": figures.value_written,
         "size": size_words,
         "shown": printable,
         "setting": setting_word,

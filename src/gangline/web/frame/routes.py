@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from gangline.api.answers.problems import of_expected, of_our
 from gangline.api.lanes import PROVIDERS, REPORTS, USERS, Lane, LaneRoute
 from gangline.api.who import deployment_of
+from gangline.core.display import printable
 from gangline.core.errors import Denied, Forbidden, GanglineError, NotFound
 from gangline.web.frame.elsewhere import move_to_project
 from gangline.web.frame.rendering import filled_template
@@ -152,8 +153,16 @@ def _wants_problem(request: Request) -> bool:
     return "hx-request" in request.headers or HTML not in request.headers.get("accept", "")
 
 
+def call_job(error: GanglineError, job: str, name: str) -> None:
+    """Let an error about a job begin with the name by which the page's readers know the job, in place of its id."""
+    if job and name and error.message.startswith(f"{job} "):
+        error.message = f"{printable(name)}{error.message.removeprefix(job)}"
+
+
 def _refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
     if _wants_problem(request):
+        if isinstance(error, GanglineError):
+            call_job(error, request.path_params.get("job", ""), "this job")
         return of_expected(error)
     if isinstance(error, Denied):
         return RedirectResponse(sign_in_address(request), status_code=303)

@@ -12,6 +12,7 @@ from gangline.core.display import NAME_MAX
 from gangline.core.errors import NotFound
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.runs.metrics import MEANING
+from gangline.service.content.bases import bases_of
 from gangline.service.jobs import query
 from gangline.service.jobs.lists.compared import compared_jobs
 from gangline.service.jobs.lists.page import page_of_jobs
@@ -37,14 +38,14 @@ READS = (
 )
 
 
-@router.get("/jobs/{job}", **like(*READS, "GET /v1/jobs/{job}/metrics"))
+@router.get("/jobs/{job}", **like(*READS, "GET /v1/jobs/{job}/metrics", "GET /v1/bases"))
 def open_job(deployment: ThisDeployment, look: Looking, job: str) -> Response:
     """Show a job."""
     return screen(
         look,
         "job/show.html",
         seen=look_at(deployment, look.project, job, look.now_ms),
-        rows=spec_rows(query.job(deployment, look.project, job, look.now_ms).spec),
+        rows=spec_rows(query.job(deployment, look.project, job, look.now_ms).spec, bases_of(deployment, look.project)),
         meaning=MEANING,
         may=look.may("member"),
         form_kind=KIND,

@@ -1,7 +1,6 @@
 """The spec of a job as people read it: its settings by group, those that somebody changed first. Pure."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,8 @@ from gangline.core.specs.changes import model_name
 from gangline.core.specs.kinds import KINDS
 from gangline.core.specs.settings import SettingGroup, settings_of
 from gangline.core.specs.spec import with_defaults
+from gangline.core.views import BaseView
+from gangline.web.frame.figures import value_written
 
 SHOWN_CHARS_MAX = 300
 MODELS = ("base", "vae", "init_lora")
@@ -16,7 +17,8 @@ MODELS = ("base", "vae", "init_lora")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecRow:
-    """A setting of a spec. `default` is empty where there is none, and for a setting that is as it is by default."""
+    """A setting of a spec. `value` and `default` may have several lines. `default` is empty where there is none, and for a
+    setting that is as it is by default."""
 
     name: str
     value: str
@@ -26,17 +28,19 @@ class SpecRow:
     changed: bool
 
 
-def spec_rows(spec: Mapping[str, Any]) -> list[SpecRow]:
+def spec_rows(spec: Mapping[str, Any], bases: Sequence[BaseView] = ()) -> list[SpecRow]:
     """Return the settings of a job's spec in the order of the spec's own list: the inputs and what differs from the defaults first.
 
-    Of a job that renders pictures, the settings are those of the job that trained.
+    `bases` are those of the project, by whose names people know them. Of a job that renders pictures, the settings are
+    those of the job that trained.
     """
     if "of" in spec and KINDS[spec["kind"]].renders:
         spec = spec["of"]
-    return sorted(_rows(spec), key=lambda row: not row.changed)
+    names = [each.name for each in bases if each.base == spec.get("base")]
+    return sorted(_rows(spec, names[:1]), key=lambda row: not row.changed)
 
 
-def _rows(spec: Mapping[str, Any]) -> Iterator[SpecRow]:
+def _rows(spec: Mapping[str, Any], base: Sequence[str]) -> Iterator[SpecRow]:
     kind = KINDS[spec["kind"]].spec
     known, defaults, whole = settings_of(kind), with_defaults({"kind": spec["kind"]}), with_defaults(dict(spec))
     for name, setting in known.items():
@@ -46,9 +50,8 @@ def _rows(spec: Mapping[str, Any]) -> Iterator[SpecRow]:
             continue
         if setting.group is SettingGroup.FILES:
             if value:
-                yield SpecRow(
-                    name=name, value=_input(name, value), default="", says=setting.says, group=group, changed=True
-                )
+                text = ": ".join([*(base if name == "base" else ()), _input(name, value)])
+                yield SpecRow(name=name, value=text, default="", says=setting.says, group=group, changed=True)
         elif isinstance(value, dict) and isinstance(default, dict):
             for part in dict.fromkeys((*default, *value)):
                 yield _row(f"{name}.{part}", value.get(part), default.get(part), setting.says, group)
@@ -81,11 +84,7 @@ def _input(name: str, value: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value in (None, "", [], ()):
-        return "none"
-    return _cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return _cut(value_written(value))
 
 
 def _cut(text: str) -> str:

@@ -21,7 +21,7 @@ from gangline.service.jobs.lists.curves import curves
 from gangline.service.jobs.lists.page import COUNTED_MAX, counts_by_state, page_of_jobs
 from gangline.service.pictures.last import last_pictures
 from gangline.web.frame.forms import SentFields
-from gangline.web.frame.routes import like, page_router, part, screen, toast
+from gangline.web.frame.routes import call_job, like, page_router, part, screen, toast
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
 from gangline.web.jobs.listed import FIRST, JobsScreen
@@ -113,17 +113,19 @@ def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, member:
         raise BadInput(f"at most {ACTED_MAX} jobs can be selected, and something must be done to them")
     refused = list[GanglineError]()
     for job in jobs:
+        name = ""
         try:
-            query.owned(deployment, project, job)
+            name = query.owned(deployment, project, job)["name"]
             if action in STEERS:
                 STEERS[action](deployment, job, now, by=member.id)
             else:
                 WISHES[action](deployment, job, now)
         except GanglineError as error:
+            call_job(error, job, name)
             refused.append(error)
     if refused and len(refused) == len(jobs):
         raise refused[0]
-    why = f"; {counted(len(refused), 'job')} not: {refused[0]}" if refused else ""
+    why = f"; {counted(len(refused), 'job')} not: {refused[0].message}" if refused else ""
     return toast(f"{counted(len(jobs) - len(refused), 'job')} {DONE[action]}{why}")
 
 

@@ -96,6 +96,14 @@ def hidden_json(sent: SentForm, name: str) -> Any:
         raise BadInput(f"{name} is not JSON", hint="load the page again") from None
 
 
+def rest_of(sent: SentForm) -> dict[str, Any]:
+    """Return what a recipe had beside the form's fields. Raise `BadInput`."""
+    rest = hidden_json(sent, "more")
+    if rest is not None and not isinstance(rest, dict):
+        raise BadInput("more is not a table", hint="load the page again")
+    return rest or {}
+
+
 def _known(field: FormField, of_presets: Mapping[str, Any]) -> Any:
     """Return the value that a job has without this field being sent."""
     default = list(field.default) if field.several and field.default is not None else field.default

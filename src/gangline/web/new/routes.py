@@ -10,7 +10,8 @@ from fastapi import Query, Request, Response
 from gangline.api.answers.repeats import Repeat
 from gangline.api.who import Member, MemberOf, Now, ThisDeployment, ViewerOf
 from gangline.core.datasets.names import parse_dataset_reference
-from gangline.core.errors import BadInput, NotFound
+from gangline.core.datasets.views import DatasetView
+from gangline.core.errors import NotFound
 from gangline.core.experiments.grid import with_combination
 from gangline.core.files import STAND_IN
 from gangline.core.job import JobState
@@ -32,9 +33,16 @@ from gangline.service.jobs.submit import Asker
 from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, screen
 from gangline.web.frame.visitor import Looking
-from gangline.web.new.asked import HUB, KIND, AskedJob, hidden_json, read_asked
-from gangline.web.new.tiny import NAME, add_tiny_base, tiny_of, with_prompt
-from gangline.web.new.values import FilledForm, form_of_job, form_of_recipe, foundation_of_job, lora_of_job
+from gangline.web.new.asked import HUB, KIND, AskedJob, read_asked, rest_of
+from gangline.web.new.tiny import NAME, add_tiny_base, tiny_of, with_settings_of_tiny
+from gangline.web.new.values import (
+    FilledForm,
+    form_of_fields,
+    form_of_job,
+    form_of_recipe,
+    foundation_of_job,
+    lora_of_job,
+)
 
 router = page_router()
 SHOWN_MAX = 10_000
@@ -81,7 +89,8 @@ def show_form(
         **_settings(request, filled, bases, "" if filled.job else _first(bases)),
         lora=lora,
         writer=_writer(deployment, project, now),
-        datasets=datasets_of(deployment, project),
+        datasets=_usable(datasets_of(deployment, project)),
+        now_ms=now,
         key=secrets.token_urlsafe(18),
         may=look.may("member"),
     )
@@ -108,7 +117,8 @@ def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, s
     """Show the settings of a recipe or a spec in the form. The base stays the one that is chosen, unless it names another."""
     filled = replace(form_of_recipe(form_of_settings(KIND), sent.text("recipe")), job=sent.text("from"))
     bases = bases_of(deployment, project)
-    return part("new/settings.html", **_settings(request, filled, bases, filled.base or _chosen(sent)))
+    told = "The form has the settings of the recipe."
+    return part("new/settings.html", **_settings(request, filled, bases, filled.base or _chosen(sent), told))
 
 
 @router.post("/new/tiny", **like("POST /v1/bases"))
@@ -119,10 +129,10 @@ def add_tiny_on_page(
     tiny = tiny_of(request)
     if tiny is None:
         raise NotFound("no base comes with this server", hint="`gangline bases add` adds one")
-    added = add_tiny_base(deployment, project, tiny, now)
-    filled = with_prompt(form_of_recipe(form_of_settings(KIND), tiny.recipe), sent.text("prompt"))
-    settings = _settings(request, filled, bases_of(deployment, project), added.name)
-    return part("new/settings.html", **settings)
+    added, form = add_tiny_base(deployment, project, tiny, now), form_of_settings(KIND)
+    filled = with_settings_of_tiny(form, form_of_fields(form, sent), tiny.recipe)
+    told = "The tiny base is there, and the form has settings that suit it."
+    return part("new/settings.html", **_settings(request, filled, bases_of(deployment, project), added.name, told))
 
 
 @router.post("/new", **like("POST /v1/jobs", "POST /v1/experiments"))
@@ -166,10 +176,7 @@ def submit_form(
 def _asked(request: Request, deployment: Deployment, project: str, sent: SentForm) -> AskedJob:
     form, job = form_of_settings(KIND), sent.text("from")
     foundation = foundation_of_job(deployment, project, form, job) if job else {}
-    more = hidden_json(sent, "more")
-    if more is not None and not isinstance(more, dict):
-        raise BadInput("more is not a table", hint="load the page again")
-    return read_asked(form, sent, presets_of(request), foundation | (more or {}))
+    return read_asked(form, sent, presets_of(request), foundation | rest_of(sent))
 
 
 def _complete(spec: Mapping[str, Any], count: int) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -201,8 +208,11 @@ def _refuse_incomplete(spec: Mapping[str, Any]) -> None:
         raise InvalidSpec(problems)
 
 
-def _settings(request: Request, filled: FilledForm, bases: Sequence[BaseView], base: str) -> dict[str, Any]:
-    """Return what the fields of the form are made of. A `base` that the project has no name for is one on the hub."""
+def _settings(
+    request: Request, filled: FilledForm, bases: Sequence[BaseView], base: str, told: str = ""
+) -> dict[str, Any]:
+    """Return what the fields of the form are made of. A `base` that the project has no name for is one on the hub. `told` is what is said
+    once the form is filled in."""
     names = [each.name for each in bases]
     known = not base or base in names or base in ON_HUB
     return {
@@ -213,6 +223,7 @@ def _settings(request: Request, filled: FilledForm, bases: Sequence[BaseView], b
         "base": base if known else HUB,
         "hub": "" if known or base == HUB else base,
         "on_hub": ON_HUB,
+        "told": told,
         "tiny": tiny_of(request) is not None and NAME not in names,
     }
 
@@ -233,6 +244,12 @@ def _first(bases: Sequence[BaseView]) -> str:
 
 def _chosen(sent: SentForm) -> str:
     return sent.text("hub") or HUB if sent.text("base") == HUB else sent.text("base")
+
+
+def _usable(datasets: Sequence[DatasetView]) -> list[DatasetView]:
+    """Return the data sets that a job can train on, now or after their check, the newest first."""
+    usable = (each for each in datasets if each.newest.state != "refused")
+    return sorted(usable, key=lambda each: each.newest.made_ms, reverse=True)
 
 
 def _reference(deployment: Deployment, project: str, text: str) -> str:

@@ -8,15 +8,18 @@ from fastapi import Request
 
 from gangline.core.jobs.keys import blob_key
 from gangline.core.specs.fields import FilesBase
+from gangline.core.specs.form import SettingsForm
 from gangline.core.views import BaseView
 from gangline.data.bases import describe_base, files_of_base
 from gangline.ports.server import Upload
 from gangline.service.content import bases
 from gangline.service.content.batches import missing_blobs
 from gangline.service.deployment import Deployment
-from gangline.web.new.values import FilledForm
+from gangline.web.new.values import FilledForm, form_of_recipe
 
 NAME = "tiny-sdxl"
+OF_PHOTOS = ("prompt", "class_prompt", "sample_prompts")
+"""Settings that say what is in the photos, or draws it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ def add_tiny_base(deployment: Deployment, project: str, tiny: TinyBase, now_ms: 
     return bases.add(deployment, project, NAME, FilesBase(files=tuple(files)), None, stated, now_ms)
 
 
-def with_prompt(filled: FilledForm, prompt: str) -> FilledForm:
-    """Return a form with the prompt that was typed already, if there is one."""
-    return replace(filled, texts={**filled.texts, "prompt": prompt}) if prompt else filled
+def with_settings_of_tiny(form: SettingsForm, typed: FilledForm, recipe: str) -> FilledForm:
+    """Return a form as somebody `typed` it, with the settings of the recipe that suit the tiny base. Prompts are of the photos: none is the
+    recipe's."""
+    suits = form_of_recipe(form, recipe).texts
+    return replace(typed, texts={**typed.texts, **{name: suits[name] for name in suits if name not in OF_PHOTOS}})

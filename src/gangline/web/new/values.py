@@ -18,7 +18,8 @@ from gangline.service.datasets.versions import ready_version
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.query import artifacts_of, owned
-from gangline.web.new.asked import KIND, all_fields
+from gangline.web.frame.forms import SentForm
+from gangline.web.new.asked import KIND, all_fields, rest_of
 from gangline.web.new.labels import line_of_labels
 
 RECIPE_MAX = 200_000
@@ -93,6 +94,12 @@ def form_of_job(deployment: Deployment, project: str, form: SettingsForm, job: s
         photos_count=len(photos) if isinstance(photos, list) else 0,
         held_out=tuple(held_out),
     )
+
+
+def form_of_fields(form: SettingsForm, sent: SentForm) -> FilledForm:
+    """Return the form as it was sent, with what was typed into its fields. Raise `BadInput`."""
+    texts = {field.name: text for field in all_fields(form) if (text := sent.text(field.name))}
+    return FilledForm(texts=texts, rest=rest_of(sent), job=sent.text("from"))
 
 
 def foundation_of_job(deployment: Deployment, project: str, form: SettingsForm, job: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _start(deployment: Deployment, job: Row, steps: int) -> _Start:
     if job["state"] not in ENDED:
         raise BadInput(
             f"{job['id']} is {job['state']}: only a job that has ended can be extended",
-            hint=f"`gangline jobs finish {job['id']}` ends it with what it has",
+            hint="finish it first: it then ends with what it has",
         )
     kept = checkpoints_to_resume(deployment, job["id"], job["begins_from"])
     if not kept:
@@ -119,7 +119,7 @@ def _start(deployment: Deployment, job: Row, steps: int) -> _Start:
     if steps <= reached:
         raise BadInput(
             f"{job['id']} has reached step {reached}, so it cannot be extended to {steps}",
-            hint=f"--steps is the number of steps in all: {reached + job['steps']} adds {job['steps']}",
+            hint=f"give more steps than the {reached} that it has, counted in all: {reached + job['steps']} adds {job['steps']}",
         )
     if steps > STEPS_MAX:
         raise BadInput(f"{steps} steps are more than a job may have", hint=f"it may have {STEPS_MAX}")

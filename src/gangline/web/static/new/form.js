@@ -59,6 +59,13 @@ const fieldFor = (name) => (name === "base" && form.elements.base.value === "hub
 const fieldOf = (name) => form.elements[name] ?? form.elements[name.split(".")[0]];
 const placeOf = (name) => by(`s-${name.replaceAll(".", "-")}-problem`) ?? by(`s-${name.split(".")[0]}-problem`);
 
+// A plan stays where it cannot be made anew, and says so.
+function age(old) {
+  const stale = old && plan.querySelector(".short") !== null;
+  plan.classList.toggle("stale", stale);
+  form.querySelector("[data-stale]").hidden = !stale;
+}
+
 let toldBy = ""; // who said what is shown: the plan, or Start
 
 function show(problem, { focus = false, by: teller = "start" } = {}) {
@@ -88,6 +95,7 @@ form.addEventListener("htmx:before:response", async (event) => {
   const { ctx } = event.detail, { raw } = ctx.response;
   if (raw.status === 401) return; // page.js asks for the key
   const ofPlan = ctx.sourceElement === plan;
+  if (ofPlan) age(!raw.ok);
   if (raw.ok) return ofPlan && toldBy === "start" ? undefined : clear();
   event.stopPropagation(); // it is said here
   if (ofPlan && toldBy === "start") return; // what Start lacks stays until something is typed
@@ -184,11 +192,11 @@ document.body.addEventListener("htmx:after:swap", () => {
   const settings = by("settings");
   if (settings.seen) return;
   settings.seen = true;
-  const { dataset: reference, name, labels } = settings.dataset;
+  const { dataset: reference, name, labels, told } = settings.dataset;
   if (name) form.elements.name.value = name;
   if (labels) form.elements.labels.value = labels;
   if (/^[A-Za-z0-9][\w.-]*@\d+$/.test(reference)) photos.open(reference);
-  say("The form has the settings of the recipe.");
+  say(told);
   showPresets();
   showHub();
   changed();

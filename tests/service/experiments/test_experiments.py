@@ -33,8 +33,10 @@ def test_seeds_follow_that_of_the_spec_and_count_for_each_combination(service: S
 
 def test_jobs_of_an_experiment_are_in_the_list_of_jobs_and_say_why_they_wait(service: Service) -> None:
     submit(service, at_once=1, labels={"team": "vision"})
+    service.join("a")
     (held, first) = service.ask("GET", "/v1/jobs?label=team=vision").json()["jobs"]
     assert (held["state"], first["name"]) == ("queued", "ranks-001")
+    assert first["because"] == "waits for its turn on a, as a job of its experiment ranks"
     assert held["because"] == "waits for its experiment ranks: 1 job in progress; 1 held: 1 job at a time"
 
 

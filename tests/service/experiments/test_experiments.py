@@ -169,7 +169,8 @@ def test_the_best_job_is_recorded_labelled_and_its_last_checkpoint_is_kept(servi
     found, runs = shown(service, made["id"]), runs_of(service, made["id"])
     assert (found["state"], found["best"]["job"], found["best"]["value"]) == ("ended", runs[1]["job"], 0.3)
     assert (found["best"]["step"], found["best"]["seeds"]) == (50, 1)
-    assert "ranks-002 with rank=8 has a held-out loss of 0.3, the next combination has 0.4" in found["because"]
+    assert found["because"] == "2 succeeded"
+    assert found["best"]["because"] == "ranks-002 with rank=8 has a held-out loss of 0.3, the next combination has 0.4"
     assert [run["best_held_out_loss"] for run in runs] == [0.4, 0.3]
     assert [run["held_out_loss"] for run in runs] == [0.5, 0.4]
     assert service.ask("GET", f"/v1/jobs/{runs[1]['job']}").json()["summary"]["labels"] == {"best": "ranks"}
@@ -325,9 +326,9 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_going_on(
     assert f"{broken} could not be looked at" in caplog.text
 
 
-def test_the_best_one_stays_what_it_was_when_others_are_deleted(service: Service) -> None:
-    made = submit(service)["id"]
-    for _ in range(2):
+def test_the_best_one_stays_when_others_are_deleted_and_is_compared_with_those_that_are_left(service: Service) -> None:
+    made = submit(service, vary={"rank": [4, 8, 16]})["id"]
+    for _ in range(3):
         worked = work(service, f"node-{_}")
         worked.train(100)
         worked.end()
@@ -335,7 +336,13 @@ def test_the_best_one_stays_what_it_was_when_others_are_deleted(service: Service
     before, jobs = shown(service, made)["best"], [run["job"] for run in runs_of(service, made)]
     assert before["because"] == "ranks-001 with rank=4 has a loss of 0.5, the next combination has 0.5"
     assert service.ask("DELETE", f"/v1/jobs/{jobs[1]}").status_code == 200
-    assert shown(service, made)["best"] == before
+    found = shown(service, made)
+    assert (found["because"], found["best"]) == ("2 succeeded", before)
+    assert service.ask("DELETE", f"/v1/jobs/{jobs[2]}").status_code == 200
+    found = shown(service, made)
+    alone = "ranks-001 with rank=4 is the only one with a result to compare: a loss of 0.5"
+    assert (found["because"], found["best"]) == ("1 succeeded", before | {"because": alone})
+    assert service.ask("GET", PATH).json()["experiments"] == [found]
 
 
 def test_the_same_request_again_returns_the_same_experiment(service: Service) -> None:

@@ -8,10 +8,9 @@ from gangline.core.experiments.best import BestView, best_so_far
 from gangline.core.experiments.halving import HalvingStep, next_step, rungs_of
 from gangline.core.experiments.measured import pack_measurements, sum_up
 from gangline.core.experiments.release import next_release
-from gangline.core.experiments.runs import ExperimentRun
+from gangline.core.experiments.runs import STOPPED_BEFORE, ExperimentRun, how_jobs_ended
 from gangline.core.jobs.lists.labels import BEST, LABELS_MAX, VALUE_MAX
 from gangline.core.parsing import to_json
-from gangline.core.words import listed
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, experiment_rows, load_experiment
@@ -178,7 +177,7 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
             "end_experiment",
             id=found.experiment.id,
             version=found.row["version"],
-            because=_how_it_ended(found, best),
+            because=_how_it_ended(found),
             best=best.job if best else None,
             best_as=canonical_json(to_json(best)) if best else "",
             now=now_ms,
@@ -187,11 +186,9 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     )
 
 
-def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
-    states = count_states(found.runs)
-    ended = listed([f"{count} {state}" for state, count in states.items()]) if states else "no job is left"
-    stopped = "stopped; " if found.experiment.state == "stopped" else ""
-    return f"{stopped}{ended}" + (f"; {best.because}" if best else "")
+def _how_it_ended(found: LoadedExperiment) -> str:
+    stopped = STOPPED_BEFORE if found.experiment.state == "stopped" else ""
+    return stopped + how_jobs_ended(count_states(found.runs))
 
 
 def _crowning(deployment: Deployment, found: LoadedExperiment, best: BestView) -> list[Write]:

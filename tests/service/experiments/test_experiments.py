@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gangline.core.errors import Unreachable
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.service.content.bases import BaseStatement, add
@@ -436,9 +437,30 @@ def test_the_spec_that_they_have_in_common_is_checked_though_every_job_overrides
     assert "rank" in refusal(service, PATH, wanted)
 
 
-def test_without_an_interval_jobs_are_compared_by_the_loss_as_none_measures_the_held_out_one(service: Service) -> None:
+def _cannot_be_reached(_: str) -> bytes:
+    raise Unreachable("the object store does not answer")
+
+
+def test_without_an_interval_jobs_are_compared_by_the_held_out_loss_of_their_results(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held_out = service.upload(b"a held-out photo", "h.png")
-    assert submit(service, settings={"held_out": (held_out,)})["measure"] == "loss"
+    made = submit(service, settings={"held_out": (held_out,)}, vary={"rank": [4, 8, 16]})
+    assert made["measure"] == "held_out_loss"
+    reports = ([0.1577, 0.1579], None, [0.1539])
+    for name, losses in zip("abc", reports, strict=True):
+        worked = work(service, name)
+        worked.train(100)
+        assert shown(service, made["id"])["state"] == "running"
+        worked.end({"held_out": [{"photo": "h.png", "loss_after": loss} for loss in losses]} if losses else None)
+        with monkeypatch.context() as away:
+            away.setattr(service.deployment.objects, "read", _cannot_be_reached)
+            tick(service)
+        assert shown(service, made["id"])["state"] == "running"
+        tick(service)
+    found, runs = shown(service, made["id"]), runs_of(service, made["id"])
+    assert [run["held_out_loss"] for run in runs] == [pytest.approx(0.1578), None, 0.1539]
+    assert (found["best"]["job"], found["best"]["value"], found["best"]["step"]) == (runs[2]["job"], 0.1539, 100)
 
 
 def test_each_named_base_of_a_grid_is_trained_with_what_belongs_to_it(service: Service) -> None:

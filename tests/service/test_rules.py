@@ -947,7 +947,7 @@ def test_a_queued_job_says_why_it_waits_now(service: Service) -> None:
     service.join("node-a", gpu="T4")
     assert why() == f"no node can take it: needs an A10 and node-a has T4{start}"
     node = service.join("node-b", gpu="A10")
-    assert why() == "waits for a node"
+    assert why() == "waits for its turn on node-b"
     set_allowance(service.deployment, PROJECT, share=1, budget_usd=0.01)
     assert (
         why() == "the budget of default, $0.01, does not allow it: $0.00 is spent and $0.00 is reserved by running jobs"

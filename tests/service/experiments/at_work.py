@@ -1,15 +1,21 @@
 """An experiment over HTTP, and nodes that work on its jobs."""
 
+import json
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
+from gangline.core.files import File
 from gangline.core.parsing import to_json
+from gangline.core.runs.contract import REPORT
 from gangline.core.runs.metrics import Point
-from gangline.ports.server import Commit, Committed, Hold, Points
+from gangline.ports.server import Commit, Committed, Done, Hold, Points, Stale, Succeeded, Uploads
 from gangline.service.jobs import checkpoint, metrics
+from gangline.service.jobs.finish import finish
+from tests.conftest import as_upload
 from tests.service.conftest import Service
-from tests.service.jobs.test_one_at_a_time import upload
-from tests.service.test_rules import beat, release, succeed
+from tests.service.jobs.test_one_at_a_time import result, upload
+from tests.service.test_rules import beat, release
 
 PATH = "/v1/experiments"
 
@@ -68,8 +74,18 @@ class Worked:
         answer = checkpoint.commit_checkpoint(service.deployment, self.node, self.hold, told, service.now_ms)
         assert isinstance(answer, Committed), answer
 
-    def end(self) -> None:
-        succeed(self.service, self.node, self.hold)
+    def end(self, report: object = None) -> None:
+        """Succeed, with this report of what came of it beside the result."""
+        service, told = self.service, result(self.service, self.node, self.hold)
+        if report is not None:
+            content = json.dumps(report).encode()
+            file = File(path=REPORT, bytes=len(content), sha256=sha256(content).hexdigest())
+            wanted = Uploads(folder="output", files=(as_upload(file, content),))
+            grants = checkpoint.sign_uploads(service.deployment, self.node, self.hold, wanted, service.now_ms)
+            assert not isinstance(grants, Stale)
+            service.put(grants.files[0], content)
+            told = Succeeded(output=(*told.output, file))
+        assert finish(service.deployment, self.node, self.hold, told, service.now_ms) == Done()
 
     def hand_back(self) -> None:
         release(self.service, self.node, self.hold)

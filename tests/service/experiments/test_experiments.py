@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gangline.core.errors import Unreachable
 from gangline.core.parsing import to_json
 from gangline.core.specs.fields import FilesBase
 from gangline.service.content.bases import BaseStatement, add
@@ -33,8 +34,10 @@ def test_seeds_follow_that_of_the_spec_and_count_for_each_combination(service: S
 
 def test_jobs_of_an_experiment_are_in_the_list_of_jobs_and_say_why_they_wait(service: Service) -> None:
     submit(service, at_once=1, labels={"team": "vision"})
+    service.join("a")
     (held, first) = service.ask("GET", "/v1/jobs?label=team=vision").json()["jobs"]
     assert (held["state"], first["name"]) == ("queued", "ranks-001")
+    assert first["because"] == "waits for its turn on a, as a job of its experiment ranks"
     assert held["because"] == "waits for its experiment ranks: 1 job in progress; 1 held: 1 job at a time"
 
 
@@ -167,7 +170,8 @@ def test_the_best_job_is_recorded_labelled_and_its_last_checkpoint_is_kept(servi
     found, runs = shown(service, made["id"]), runs_of(service, made["id"])
     assert (found["state"], found["best"]["job"], found["best"]["value"]) == ("ended", runs[1]["job"], 0.3)
     assert (found["best"]["step"], found["best"]["seeds"]) == (50, 1)
-    assert "ranks-002 with rank=8 has a held-out loss of 0.3, the next combination has 0.4" in found["because"]
+    assert found["because"] == "2 succeeded"
+    assert found["best"]["because"] == "ranks-002 with rank=8 has a held-out loss of 0.3, the next combination has 0.4"
     assert [run["best_held_out_loss"] for run in runs] == [0.4, 0.3]
     assert [run["held_out_loss"] for run in runs] == [0.5, 0.4]
     assert service.ask("GET", f"/v1/jobs/{runs[1]['job']}").json()["summary"]["labels"] == {"best": "ranks"}
@@ -323,9 +327,9 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_going_on(
     assert f"{broken} could not be looked at" in caplog.text
 
 
-def test_the_best_one_stays_what_it_was_when_others_are_deleted(service: Service) -> None:
-    made = submit(service)["id"]
-    for _ in range(2):
+def test_the_best_one_stays_when_others_are_deleted_and_is_compared_with_those_that_are_left(service: Service) -> None:
+    made = submit(service, vary={"rank": [4, 8, 16]})["id"]
+    for _ in range(3):
         worked = work(service, f"node-{_}")
         worked.train(100)
         worked.end()
@@ -333,7 +337,13 @@ def test_the_best_one_stays_what_it_was_when_others_are_deleted(service: Service
     before, jobs = shown(service, made)["best"], [run["job"] for run in runs_of(service, made)]
     assert before["because"] == "ranks-001 with rank=4 has a loss of 0.5, the next combination has 0.5"
     assert service.ask("DELETE", f"/v1/jobs/{jobs[1]}").status_code == 200
-    assert shown(service, made)["best"] == before
+    found = shown(service, made)
+    assert (found["because"], found["best"]) == ("2 succeeded", before)
+    assert service.ask("DELETE", f"/v1/jobs/{jobs[2]}").status_code == 200
+    found = shown(service, made)
+    alone = "ranks-001 with rank=4 is the only one with a result to compare: a loss of 0.5"
+    assert (found["because"], found["best"]) == ("1 succeeded", before | {"because": alone})
+    assert service.ask("GET", PATH).json()["experiments"] == [found]
 
 
 def test_the_same_request_again_returns_the_same_experiment(service: Service) -> None:
@@ -427,9 +437,30 @@ def test_the_spec_that_they_have_in_common_is_checked_though_every_job_overrides
     assert "rank" in refusal(service, PATH, wanted)
 
 
-def test_without_an_interval_jobs_are_compared_by_the_loss_as_none_measures_the_held_out_one(service: Service) -> None:
+def _cannot_be_reached(_: str) -> bytes:
+    raise Unreachable("the object store does not answer")
+
+
+def test_without_an_interval_jobs_are_compared_by_the_held_out_loss_of_their_results(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held_out = service.upload(b"a held-out photo", "h.png")
-    assert submit(service, settings={"held_out": (held_out,)})["measure"] == "loss"
+    made = submit(service, settings={"held_out": (held_out,)}, vary={"rank": [4, 8, 16]})
+    assert made["measure"] == "held_out_loss"
+    reports = ([0.1577, 0.1579], None, [0.1539])
+    for name, losses in zip("abc", reports, strict=True):
+        worked = work(service, name)
+        worked.train(100)
+        assert shown(service, made["id"])["state"] == "running"
+        worked.end({"held_out": [{"photo": "h.png", "loss_after": loss} for loss in losses]} if losses else None)
+        with monkeypatch.context() as away:
+            away.setattr(service.deployment.objects, "read", _cannot_be_reached)
+            tick(service)
+        assert shown(service, made["id"])["state"] == "running"
+        tick(service)
+    found, runs = shown(service, made["id"]), runs_of(service, made["id"])
+    assert [run["held_out_loss"] for run in runs] == [pytest.approx(0.1578), None, 0.1539]
+    assert (found["best"]["job"], found["best"]["value"], found["best"]["step"]) == (runs[2]["job"], 0.1539, 100)
 
 
 def test_each_named_base_of_a_grid_is_trained_with_what_belongs_to_it(service: Service) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from gangline.core.specs.fields import Needs
+from gangline.ports.store import Row
 from gangline.service.fleet import operating
+from gangline.service.jobs.placing.queue import place_of
 from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.experiments import at_work
 from tests.service.fleet.test_pools import add, look
@@ -19,6 +21,10 @@ def ask(service: Service, token: str = OPERATOR, **params: Any) -> dict[str, Any
     answer = service.ask("GET", "/v1/queue", token, params=params)
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+def row_of(service: Service, job: str) -> Row:
+    return service.store.load("job", id=job)[0]
 
 
 def places(found: dict[str, Any]) -> list[tuple[int | None, str]]:
@@ -48,6 +54,7 @@ def test_places_are_those_of_the_claim(service: Service) -> None:
     found = ask(service)
     assert places(found) == list(enumerate(expected, 1))
     assert (found["jobs"], found["next"]) == (5, None)
+    assert [place_of(service.deployment, row_of(service, job), service.now_ms) for job in expected] == [1, 2, 3, 4, 5]
     mine = ask(service, service.key("viewer"))
     assert places(mine) == [(1, again), (3, high), (4, late), (5, low)]
     assert places(ask(service, service.key("viewer", "thrifty"))) == [(2, theirs)]
@@ -152,6 +159,7 @@ def test_a_job_that_its_experiment_holds_has_no_place_and_says_what_releases_it(
     found = ask(service)
     assert (found["jobs"], found["without_place"]) == (2, 1)
     held = found["page"][-1]
+    assert place_of(service.deployment, row_of(service, held["job"]), service.now_ms) is None
     assert held["place"] is None and held["because"].startswith("waits for its experiment ranks: ")
     assert held["helps"] == [
         f"let more run at once: `gangline experiments change {made} --at-once 2`",

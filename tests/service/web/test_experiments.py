@@ -56,6 +56,23 @@ def test_a_row_is_a_combination_with_its_mean_and_the_noise_of_its_seeds(page: S
     assert [len(row.runs) for row in compared(found, runs, by_job=True).rows] == [1, 1, 1, 1]
 
 
+def test_an_experiment_that_has_ended_names_its_best_job_once_and_forecasts_nothing(
+    page: Service, signed_in: Callable[[str], Browser]
+) -> None:
+    made, viewer = trained(page), signed_in("viewer")
+    running = viewer.get(f"/experiments/{made}").text
+    assert "<dt>At its end</dt>" in running
+    assert [row.has_cost for row in compared(*read(page, made), by_job=True).rows] == [True, True, True, False]
+    worked = work(page, "node-3")
+    worked.train(100)
+    worked.end()
+    tick(page)
+    found, _ = read(page, made)
+    assert (found.state, found.because) == ("ended", "4 succeeded") and found.best
+    shown = viewer.get(f"/experiments/{made}").text
+    assert shown.count("the next combination has") == 1 and "<dt>At its end</dt>" not in shown
+
+
 def test_rows_are_ordered_by_any_column_and_those_without_a_value_come_last(page: Service) -> None:
     made = trained(page)
     found, runs = read(page, made)

@@ -70,6 +70,17 @@ def test_the_last_attempt_of_a_job_that_succeeded_ends_at_its_last_step(page: Se
     assert "0 to 100" in signed_in("operator").get(f"/fleet/{node}").text
 
 
+def test_a_queued_job_has_its_reason_and_its_place(page: Service, signed_in: SignedIn) -> None:
+    page.submit()
+    job, viewer = page.submit(), signed_in("viewer")
+    page.join("a")
+    shown = viewer.get(f"/jobs/{job}").text
+    assert "it waits for its turn on a." in shown and '<a href="/queue">Number 2 in the queue</a>' in shown
+    page.claim(page.join("b"))
+    page.claim(page.join("c"))
+    assert "in the queue</a>" not in viewer.get(f"/jobs/{job}").text
+
+
 def test_a_viewer_is_offered_nothing_to_do_and_a_member_what_the_job_allows(page: Service, signed_in: SignedIn) -> None:
     job = page.submit()
     seen, steered = (signed_in(role).get(f"/jobs/{job}").text for role in ("viewer", "member"))

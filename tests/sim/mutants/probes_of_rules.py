@@ -704,7 +704,7 @@ def a_job_that_nobody_can_take_says_what_the_provider_lacks(bench: Bench) -> Non
     assert bench.because(large).endswith("; the provider of cloud did not answer: the provider is away")
     bench.provider.away = False
     bench.tend()
-    assert bench.because(large).endswith("; no pool offers a GPU with 80 GB: the largest offer has 0 GB")
+    assert bench.because(large).endswith("; no pool offers a GPU with 80 GB (the largest offer has 0 GB)")
     bench.provider.has_capacity = False
     job = bench.submit()
     assert bench.because(job).endswith("; a node of cloud will be started for it")

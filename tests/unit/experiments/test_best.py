@@ -1,12 +1,14 @@
 """Which job of an experiment is the best, and what its metrics come to."""
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.experiments.best import best_so_far
-from gangline.core.experiments.measured import pack_measurements, sum_up, unpack_measurements
+from gangline.core.experiments.measured import pack_measurements, sum_up, unpack_measurements, with_report
 from gangline.core.experiments.runs import ExperimentRun, Measurements
 from gangline.core.runs.metrics import Measured
 from tests.unit.experiments.many import run
@@ -80,3 +82,26 @@ def test_without_metrics_there_is_nothing_to_compare() -> None:
 def test_what_is_stored_of_them_is_read_back_as_it_was(losses: list[float]) -> None:
     found = sum_up(points(*({"held_out_loss": loss, "loss": loss} for loss in losses)), (10, 30, 90))
     assert unpack_measurements(pack_measurements(found)) == found
+
+
+def test_a_report_has_the_held_out_loss_of_a_job_that_measured_none_on_its_way() -> None:
+    found = Measurements(loss=0.5, step=100)
+    told = with_report(found, '{"held_out": [{"loss_after": 0.2}, {"loss_after": 0.4}]}')
+    assert (told.held_out_loss, told.held_out_step, told.at_rungs) == (pytest.approx(0.3), 100, {})
+    assert told.value("held_out_loss") == told.held_out_loss and told.loss == 0.5
+    assert with_report(replace(found, held_out_loss=0.1), '{"held_out": [{"loss_after": 0.2}]}').held_out_loss == 0.1
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        *("", "{}", "[]", "7", "{", '{"held_out": null}', '{"held_out": 7}', '{"held_out": []}', "[" * 100_000),
+        *('{"held_out": [7]}', '{"held_out": [{}]}', '{"held_out": [{"loss_after": null}]}'),
+        *('{"held_out": [{"loss_after": NaN}]}', '{"held_out": [{"loss_after": 1e999}]}'),
+        *('{"held_out": [{"loss_after": 1e308}, {"loss_after": 1e308}]}', '{"held_out": {"a": 1}}'),
+        *('{"held_out": [{"loss_after": "x"}]}', '{"held_out": [{"step": 0, "held_out_psnr": 20}]}'),
+        '{"held_out": [{"loss_after": 1' + "0" * 400 + "}]}",
+    ],
+)
+def test_a_report_that_has_none_or_is_none_changes_nothing(report: str) -> None:
+    assert with_report(Measurements(loss=0.5), report) == Measurements(loss=0.5)

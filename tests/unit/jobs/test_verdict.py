@@ -78,7 +78,7 @@ BAD: dict[str, Any] = {
         (AT_WORK | {"step": 0, "phase": "downloading", "eta_s": None}, "Downloading on node-3."),
         (
             WAITS | {"because": "no node can take it: node-1 has 16 GB and it needs 24; a pool starts one"},
-            "Queued for 4 min: no node can take it: node-1 has 16 GB and it needs 24; a pool starts one.",
+            "Queued for 4 min; no node can take it: node-1 has 16 GB and it needs 24; a pool starts one.",
         ),
         (WAITS | {"because": "waits for a node"}, "Queued for 4 min; it waits for a node."),
         (

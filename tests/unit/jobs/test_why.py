@@ -83,10 +83,10 @@ def test_a_pool_that_does_not_exist_is_said_and_those_that_do() -> None:
 @pytest.mark.parametrize(
     ("need", "sentence"),
     [
-        ({"gpu_memory_gb": 80}, "no pool offers a GPU with 80 GB: the largest offer has 24 GB"),
-        ({"gpu": "H200"}, "no pool offers an H200: the offers have A10, T4"),
-        ({"slots": 8}, "no pool offers a node with 8 GPUs: the largest offer has 1"),
-        ({"trust": 2}, "no pool offers a node of trust 2: the highest trust on offer is 0"),
+        ({"gpu_memory_gb": 80}, "no pool offers a GPU with 80 GB (the largest offer has 24 GB)"),
+        ({"gpu": "H200"}, "no pool offers an H200 (the offers have A10, T4)"),
+        ({"slots": 8}, "no pool offers a node with 8 GPUs (the largest offer has 1)"),
+        ({"trust": 2}, "no pool offers a node of trust 2 (the highest trust on offer is 0)"),
         ({"gpu": "T4", "gpu_memory_gb": 20}, "no single offer of any pool meets all of its needs"),
         ({}, "a node of cloud will be started for it"),
     ],

@@ -87,7 +87,7 @@ def _head(found: ExperimentView) -> Table:
     return facts(
         ("experiment", found.id),
         ("name", found.name),
-        ("state", f"{found.state}: {_why(found)}"),
+        ("state", f"{found.state}: {found.because}"),
         ("jobs", f"{found.jobs}: {counts_in_words(found)}"),
         *([("limits", ", ".join(limits))] if limits else []),
         ("cost", cost_in_words(found.spent_usd, found.cost_lacks) + expected),
@@ -95,11 +95,6 @@ def _head(found: ExperimentView) -> Table:
         *([("best", found.best.because)] if found.best else []),
         *_saved(found),
     )
-
-
-def _why(found: ExperimentView) -> str:
-    """Return the reason of its state. At its end that names the best job as well, which has a row of its own."""
-    return found.because.removesuffix(f"; {found.best.because}") if found.best else found.because
 
 
 def _saved(found: ExperimentView) -> list[tuple[str, str]]:

@@ -1,11 +1,9 @@
 """What came of a job, as it is compared with another one."""
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from statistics import fmean
 
-from gangline.core.experiments.measured import sum_up
+from gangline.core.experiments.measured import held_out_loss_of_report, sum_up
 from gangline.core.jobs.lists.diff import ComparedJob, JobOutcome
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import JobView
@@ -50,5 +48,4 @@ def _held_out_loss_of_result(view: JobView, read_report: Callable[[], str | None
     if not view.spec.get("held_out") or view.state != "succeeded":
         return None
     report = read_report()
-    photos = json.loads(report).get("held_out") if report is not None else None
-    return fmean(each["loss_after"] for each in photos) if photos else None
+    return None if report is None else held_out_loss_of_report(report)

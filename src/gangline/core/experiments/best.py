@@ -1,7 +1,7 @@
 """Decide which job of an experiment is the best so far."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gangline.core.experiments.grid import combination_words
@@ -52,6 +52,16 @@ def best_so_far(runs: Sequence[ExperimentRun], measure: Measure, *, ended: bool)
         seeds=len(together),
         because=_because(run, measure, mean, len(together), found[1:]),
     )
+
+
+def best_of_left(recorded: BestView, runs: Sequence[ExperimentRun], measure: Measure) -> BestView:
+    """Return the job that was the best when its experiment ended, compared with the jobs that are left: some were deleted since."""
+    left = best_so_far(runs, measure, ended=True)
+    if left is None:
+        return recorded
+    if left.job == recorded.job:
+        return left
+    return replace(recorded, because=f"{recorded.name} was the best before jobs were deleted; {left.because}")
 
 
 def _counts(run: ExperimentRun, measure: Measure, *, ended: bool) -> bool:

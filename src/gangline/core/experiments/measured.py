@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from math import isfinite
+from statistics import fmean
 
 from gangline.core.canonical import canonical_json
 from gangline.core.experiments.runs import Measurements
@@ -30,6 +32,25 @@ def _at_rungs(held_out: Sequence[tuple[int, float]], rungs: Sequence[int]) -> di
     """Return the first value at or after the step of each rung."""
     firsts = ((rung, next((value for step, value in held_out if step >= rung), None)) for rung in rungs)
     return {rung: value for rung, value in firsts if value is not None}
+
+
+def with_report(measured: Measurements, report: str) -> Measurements:
+    """Return what a job measured with the held-out loss that its result's report has. It was measured after the last step alone, so no rung
+    has one."""
+    last = held_out_loss_of_report(report)
+    if last is None or measured.held_out_loss is not None:
+        return measured
+    at = {"held_out_step": measured.step, "best_step": measured.step}
+    return replace(measured, held_out_loss=last, best_held_out_loss=last, **at)
+
+
+def held_out_loss_of_report(report: str) -> float | None:
+    """Return the mean loss of the held-out photos in a report of our trainers; None if it has none. A node may have written anything."""
+    try:
+        loss = fmean(float(each["loss_after"]) for each in json.loads(report)["held_out"])
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        return None
+    return loss if isfinite(loss) else None
 
 
 def pack_measurements(measured: Measurements) -> str:

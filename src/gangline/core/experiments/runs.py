@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from gangline.core.canonical import canonical_json
 from gangline.core.experiments.terms import HalvingTerms, Measure
 from gangline.core.job import ENDED, JobState
+from gangline.core.words import listed
 
 RunWaits = Literal["", "rung", "budget"]
 ExperimentState = Literal["running", "stopped", "ended"]
@@ -85,6 +86,22 @@ class Experiment:
     budget: int | None
     halving: HalvingTerms | None
     price: float | None
+
+
+STOPPED_BEFORE = "stopped; "
+"""How the reason of an experiment begins that its owner had stopped before it ended."""
+
+
+def how_jobs_ended(counts: Mapping[str, int]) -> str:
+    """Return how the jobs of an experiment ended, given how many of them are in each state."""
+    return listed([f"{count} {state}" for state, count in counts.items()]) if counts else "no job is left"
+
+
+def is_as_recorded(recorded: str, counts: Mapping[str, int]) -> bool:
+    """Return whether the jobs of an experiment that has ended are those of its end, given the reason that was recorded then. Behind it
+    stands the best job in what earlier servers recorded."""
+    said, now = recorded.removeprefix(STOPPED_BEFORE), how_jobs_ended(counts)
+    return said == now or said.startswith(f"{now};")
 
 
 def spent_micro_usd(runs: Sequence[ExperimentRun]) -> int:

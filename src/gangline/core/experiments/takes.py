@@ -1,4 +1,4 @@
-"""Decide by what the jobs of an experiment are compared, given what each of them measures while it trains."""
+"""Decide by what the jobs of an experiment are compared, given what each of them measures."""
 
 from collections.abc import Sequence
 
@@ -12,28 +12,27 @@ from gangline.core.specs.spec import Spec
 
 def held_out_interval(spec: Spec) -> int | None:
     """Return how many steps are between two held-out losses of a job; None if it measures none on its way."""
-    return getattr(spec, "held_out_every_steps", None) if _takes_held_out_loss(spec) else None
+    return getattr(spec, "held_out_every_steps", None) if _measures_held_out_loss(spec) else None
 
 
 def chosen_measure(asked: Measure | None, specs: Sequence[Spec]) -> Measure:
-    """Return the measure that is asked for, or by default the held-out loss if every job measures it.
+    """Return the measure that is asked for, or by default the held-out loss if every job measures it, at its end at least.
 
     Raise `BadInput` for a held-out loss that no job measures: after all its steps there would be nothing to compare.
     """
     if asked is None:
-        return "held_out_loss" if all(_takes_held_out_loss(spec) for spec in specs) else "loss"
+        return "held_out_loss" if all(_measures_held_out_loss(spec) for spec in specs) else "loss"
     if asked == "held_out_loss" and not any(
-        isinstance(spec, CommandSpec) or _takes_held_out_loss(spec) for spec in specs
+        isinstance(spec, CommandSpec) or _measures_held_out_loss(spec) for spec in specs
     ):
-        raise BadInput(
-            "measure: no job would measure a held-out loss", hint="give held_out_every_steps, or measure by loss"
-        )
+        raise BadInput("measure: no job would measure a held-out loss", hint="hold photos out, or measure by loss")
     return asked
 
 
-def _takes_held_out_loss(spec: Spec) -> bool:
-    """Return whether the trainer of a job reports the held-out loss as a metric. From scratch it does so at the first and the last step at
-    least; of a VAE it reports another one, of which more is better."""
+def _measures_held_out_loss(spec: Spec) -> bool:
+    """Return whether a job measures the held-out loss. A LoRA reports it as a metric every `held_out_every_steps`, and without that has it
+    in the report of its result. From scratch it is a metric at the first and the last step at least; of a VAE it is another one, of which
+    more is better."""
     if isinstance(spec, LoraSpec):
-        return bool(spec.held_out and spec.held_out_every_steps)
+        return bool(spec.held_out)
     return isinstance(spec, ScratchSpec) and bool(spec.held_out) and spec.part != "vae"

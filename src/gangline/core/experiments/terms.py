@@ -88,7 +88,7 @@ class ExperimentTerms:
     """How the jobs of an experiment are released and compared.
 
     At most `at_once` are in progress (None: no limit), and none is released that `budget_usd` would not pay for. `measure` is by default
-    `held_out_loss` if every job measures it while it trains, else `loss`.
+    `held_out_loss` if every job measures it, while it trains or at its end, else `loss`.
     """
 
     at_once: JobsAtOnce | None = None

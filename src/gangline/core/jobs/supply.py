@@ -133,15 +133,15 @@ def _lacks(job: ClaimCandidate, offers: Sequence[Rentable]) -> str:
         return "no pool offers a node now"
     if job.gpu and all(offer.gpu != job.gpu for offer in offers):
         kinds = ", ".join(sorted({offer.gpu or "no GPU" for offer in offers}))
-        return f"no pool offers {one(job.gpu)}: the offers have {kinds}"
+        return f"no pool offers {one(job.gpu)} (the offers have {kinds})"
     most = max(offer.gpu_memory_gb for offer in offers)
     if job.gpu_memory_gb > most:
-        return f"no pool offers a GPU with {job.gpu_memory_gb:g} GB: the largest offer has {most:g} GB"
+        return f"no pool offers a GPU with {job.gpu_memory_gb:g} GB (the largest offer has {most:g} GB)"
     if job.slots > max(offer.slots for offer in offers):
-        return f"no pool offers a node with {job.slots} GPUs: the largest offer has {max(o.slots for o in offers)}"
+        return f"no pool offers a node with {job.slots} GPUs (the largest offer has {max(o.slots for o in offers)})"
     if job.trust > max(offer.trust for offer in offers):
         return (
-            f"no pool offers a node of trust {job.trust}: the highest trust on offer is {max(o.trust for o in offers)}"
+            f"no pool offers a node of trust {job.trust} (the highest trust on offer is {max(o.trust for o in offers)})"
         )
     return ""
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from gangline.core.experiments.runs import ExperimentRun, RunWaits
 from gangline.core.job import Job
+from gangline.core.jobs.queue.helps import TURN
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import JOB_COLUMNS, WAITS, event
+from gangline.service.attempts import JOB_COLUMNS, event
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import experiment_rows
 from gangline.service.jobs import steer
@@ -17,7 +18,7 @@ AT_ONCE = 200
 def release_runs(deployment: Deployment, experiment: Row, runs: Sequence[ExperimentRun], now_ms: int) -> None:
     """Let held jobs wait for a node, as long as the experiment is as its row was read: of two servers, one decides who is released. A job
     that changed meanwhile is left for the next look."""
-    because, version = f"{WAITS}: released by its experiment {experiment['name']}", experiment["version"]
+    because, version = f"{TURN}, as a job of its experiment {experiment['name']}", experiment["version"]
     parts = [_releasing(run, because, now_ms) for run in runs]
     for start in range(0, len(parts), AT_ONCE):
         some = parts[start : start + AT_ONCE]

@@ -1,13 +1,20 @@
 """Answer what users ask about experiments. Writes nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gangline.core.access import OwnerView
-from gangline.core.experiments.best import BestView, best_so_far
+from gangline.core.experiments.best import BestView, best_of_left, best_so_far
 from gangline.core.experiments.halving import saved_by_halving, saved_view
-from gangline.core.experiments.runs import Experiment, price_of_step, spent_micro_usd
+from gangline.core.experiments.runs import (
+    STOPPED_BEFORE,
+    Experiment,
+    how_jobs_ended,
+    is_as_recorded,
+    price_of_step,
+    spent_micro_usd,
+)
 from gangline.core.experiments.views import ExperimentPage, ExperimentRunView, ExperimentView
 from gangline.core.jobs.lists.cursor import read_cursor, write_cursor
 from gangline.core.jobs.lists.filters import NEWEST, JobFilters, ListPosition
@@ -81,6 +88,9 @@ def experiment_views(deployment: Deployment, rows: Sequence[Row], now_ms: int) -
     """Return these experiments, given their rows. Of those that have ended and whose jobs are all at rest, what is shown is a sum over
     their jobs; of others, which job is the best so far depends on each of them."""
     sums = sums_at_rest(deployment, [row for row in rows if row["ended_ms"] is not None])
+    for row in rows:
+        if row["id"] in sums and not is_as_recorded(row["because"], sums[row["id"]].counts):
+            del sums[row["id"]]  # jobs were deleted, so the best one is compared with those that are left
     others = load_experiments(deployment, [row for row in rows if row["id"] not in sums], now_ms)
     looked_at = {each.row["id"]: each for each in others}
     return [
@@ -122,9 +132,10 @@ def _view(deployment: Deployment, found: LoadedExperiment) -> ExperimentView:
 
 
 def _shown(row: Row, experiment: Experiment, **of_runs: Any) -> ExperimentView:
-    names = ("id", "name", "state", "because", "measure", "at_once", "halving")
+    names = ("id", "name", "state", "measure", "at_once", "halving")
     return ExperimentView(
         **{name: getattr(experiment, name) for name in names},
+        because=_because(experiment, of_runs["counts"]),
         **of_runs,
         settings=tuple(json.loads(row["settings"])),
         budget_usd=None if experiment.budget is None else experiment.budget / 1e6,
@@ -132,6 +143,14 @@ def _shown(row: Row, experiment: Experiment, **of_runs: Any) -> ExperimentView:
         ended_ms=row["ended_ms"],
         owner=OwnerView(id=row["owner"], name=row["owner_name"] or "") if row["owner"] else None,
     )
+
+
+def _because(experiment: Experiment, counts: Mapping[str, int]) -> str:
+    """Return the reason of its state; of one that has ended, how those of its jobs ended that are left."""
+    if experiment.state != "ended":
+        return experiment.because
+    stopped = STOPPED_BEFORE if experiment.because.startswith(STOPPED_BEFORE) else ""
+    return stopped + how_jobs_ended(counts)
 
 
 def _expected_usd(found: LoadedExperiment) -> float | None:
@@ -143,8 +162,14 @@ def _expected_usd(found: LoadedExperiment) -> float | None:
 
 
 def _best(found: LoadedExperiment) -> BestView | None:
-    """Return the best job: of an experiment that has ended, the one that was best, as it was compared then, unless it is deleted."""
-    ended = found.experiment.state == "ended"
-    if not ended:
-        return best_so_far(found.runs, found.experiment.measure, ended=False)
-    return parse_as(BestView, json.loads(found.row["best_as"])) if found.row["best"] in found.rows else None
+    """Return the best job: of an experiment that has ended, the one that was best, as it was compared then, unless it is deleted. Where
+    others were deleted, it is compared with those that are left."""
+    experiment = found.experiment
+    if experiment.state != "ended":
+        return best_so_far(found.runs, experiment.measure, ended=False)
+    if found.row["best"] not in found.rows:
+        return None
+    recorded = parse_as(BestView, json.loads(found.row["best_as"]))
+    if is_as_recorded(experiment.because, count_states(found.runs)):
+        return recorded
+    return best_of_left(recorded, found.runs, experiment.measure)

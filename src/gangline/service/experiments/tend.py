@@ -1,21 +1,23 @@
 """Carry out what is decided for experiments: measure their jobs, halve, release, pause within the budget, and end."""
 
+import json
 import logging
 from collections.abc import Sequence
 
 from gangline.core.canonical import canonical_json
+from gangline.core.errors import NotFound, Unreachable
 from gangline.core.experiments.best import BestView, best_so_far
 from gangline.core.experiments.halving import HalvingStep, next_step, rungs_of
-from gangline.core.experiments.measured import pack_measurements, sum_up
+from gangline.core.experiments.measured import pack_measurements, sum_up, with_report
 from gangline.core.experiments.release import next_release
-from gangline.core.experiments.runs import ExperimentRun
+from gangline.core.experiments.runs import STOPPED_BEFORE, ExperimentRun, how_jobs_ended
 from gangline.core.jobs.lists.labels import BEST, LABELS_MAX, VALUE_MAX
 from gangline.core.parsing import to_json
-from gangline.core.words import listed
 from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, experiment_rows, load_experiment
 from gangline.service.experiments.moves import cancel_held, holding_again, pause_run, release_runs
+from gangline.service.jobs.lists.compared import read_report
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 from gangline.service.jobs.steer import cancel
@@ -86,9 +88,27 @@ def _measure(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bo
     rungs = rungs_of(halving, found.steps) if halving else ()
     rows = _to_measure(deployment, found, now_ms)
     for row in rows:
-        measured = pack_measurements(sum_up(load_series(deployment, row["job"]), rungs))
-        deployment.store.apply(write("set_measured", job=row["job"], measured=measured, at_ms=row["at_ms"]))
+        measured = sum_up(load_series(deployment, row["job"]), rungs)
+        if row["ended_ms"] is not None and measured.held_out_loss is None:
+            try:
+                measured = with_report(measured, _report_with_held_out(deployment, row["job"]))
+            except Unreachable as error:
+                log.warning("the report of %s could not be read; the next look tries again: %s", row["job"], error)
+                continue
+        packed = pack_measurements(measured)
+        deployment.store.apply(write("set_measured", job=row["job"], measured=packed, at_ms=row["at_ms"]))
     return bool(rows)
+
+
+def _report_with_held_out(deployment: Deployment, job: str) -> str:
+    """Return the report of a job that measured its held-out photos after its last step; empty if it has none."""
+    rows = deployment.store.load("job", id=job)
+    if not rows or rows[0]["state"] != "succeeded" or not json.loads(rows[0]["spec"]).get("held_out"):
+        return ""
+    try:
+        return read_report(deployment, job) or ""
+    except NotFound:
+        return ""
 
 
 def _to_measure(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> list[Row]:
@@ -178,7 +198,7 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
             "end_experiment",
             id=found.experiment.id,
             version=found.row["version"],
-            because=_how_it_ended(found, best),
+            because=_how_it_ended(found),
             best=best.job if best else None,
             best_as=canonical_json(to_json(best)) if best else "",
             now=now_ms,
@@ -187,11 +207,9 @@ def _end(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> None:
     )
 
 
-def _how_it_ended(found: LoadedExperiment, best: BestView | None) -> str:
-    states = count_states(found.runs)
-    ended = listed([f"{count} {state}" for state, count in states.items()]) if states else "no job is left"
-    stopped = "stopped; " if found.experiment.state == "stopped" else ""
-    return f"{stopped}{ended}" + (f"; {best.because}" if best else "")
+def _how_it_ended(found: LoadedExperiment) -> str:
+    stopped = STOPPED_BEFORE if found.experiment.state == "stopped" else ""
+    return stopped + how_jobs_ended(count_states(found.runs))
 
 
 def _crowning(deployment: Deployment, found: LoadedExperiment, best: BestView) -> list[Write]:

@@ -47,6 +47,11 @@ class ComparedRow:
         return max(run.rung for run in self.runs)
 
     @property
+    def has_cost(self) -> bool:
+        """Return whether one of its jobs has been worked on."""
+        return bool(self.together.cost_usd or self.together.cost_lacks or self.step)
+
+    @property
     def state(self) -> str:
         """Return the states of its jobs in few words."""
         states = [run.state for run in self.runs]

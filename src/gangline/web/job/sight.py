@@ -13,6 +13,7 @@ from gangline.core.runs.kept import CheckpointView
 from gangline.core.views import ArtifactView, EventView, JobView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query
+from gangline.service.jobs.placing.queue import place_of
 from gangline.service.jobs.query import LogExtent
 from gangline.service.jobs.story.timeline import timeline_of
 from gangline.service.pictures.last import pictures_seen
@@ -31,12 +32,14 @@ PICTURES_SHOWN = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobGlance:
-    """What a heartbeat may change of a job. `logs` are those of its attempts, and `actions` what a member may do with it."""
+    """What a heartbeat may change of a job. `logs` are those of its attempts, and `actions` what a member may do with it. `place` is
+    that of a queued one among the jobs of all projects; None while it waits for no node."""
 
     job: JobView
     checkpoints: Sequence[CheckpointView]
     logs: Sequence[LogExtent]
     actions: Sequence[OfferedAction]
+    place: int | None
     now_ms: int
 
     @property
@@ -78,12 +81,14 @@ def drawn_timeline(timeline: TimelineView, span_ms: tuple[int, int] | None = Non
 def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobGlance:
     """Return what a heartbeat may change. Raise `NotFound`."""
     job = query.job(deployment, project, job_id, now_ms)
-    kept = storage.checkpoints(deployment, query.owned(deployment, project, job_id))
+    row = query.owned(deployment, project, job_id)
+    kept = storage.checkpoints(deployment, row)
     return JobGlance(
         job=job,
         checkpoints=kept,
         logs=query.log_extents(deployment, job_id),
         actions=offered_actions(job, keeps=bool(kept)),
+        place=place_of(deployment, row, now_ms),
         now_ms=now_ms,
     )
 

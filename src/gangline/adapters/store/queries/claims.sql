@@ -235,6 +235,16 @@ SELECT {waiting_job} FROM job
 WHERE project = :project AND state = 'queued' AND fencing = 0 AND fetching = 0 AND kind <> 'sample'
 ORDER BY priority DESC, submitted_ms, id LIMIT :limit OFFSET :passed
 
+-- name: jobs_ahead
+-- Count the jobs that stand before a waiting one among those of its part of the queue, as `queue_again` and `queue_fresh` order them.
+SELECT COUNT(*) AS jobs FROM job AS member JOIN job ON job.state = 'queued' AND job.fetching = 0 AND job.kind <> 'sample'
+WHERE member.id = :job
+  AND ((member.fencing > 0 AND job.fencing > 0
+        AND (job.priority > member.priority OR (job.priority = member.priority AND (job.queued_ms, job.id) < (member.queued_ms, member.id))))
+       OR (member.fencing = 0 AND job.fencing = 0 AND job.project = member.project
+           AND (job.priority > member.priority
+                OR (job.priority = member.priority AND (job.submitted_ms, job.id) < (member.submitted_ms, member.id)))))
+
 -- name: queue_unready
 -- List a page of the jobs that wait for their photos or their experiment.
 SELECT {waiting_job} FROM job

@@ -42,12 +42,16 @@ def what_would_help(job: ClaimCandidate, purse: Purse, fit: Fit, supply: Supply,
     return (f"start a worker{has}: `gangline worker`", f"make a pool{has}: `gangline pools add`")
 
 
+TURN = "waits for its turn"
+"""How the reason of a job begins for which only others come first."""
+
+
 def turn_of(fit: Fit) -> str:
     """Return what a job waits for that fits nodes which work."""
     names = [node.name for node, why in zip(fit.fitting, fit.locked, strict=True) if not why]
     if len(names) > NAMED_MAX:
-        return f"waits for its turn on one of {counted(len(names), 'node')} that can take it"
-    return f"waits for its turn on {listed(names, 'or')}" if names else "waits for its turn"
+        return f"{TURN} on one of {counted(len(names), 'node')} that can take it"
+    return f"{TURN} on {listed(names, 'or')}" if names else TURN
 
 
 def what_releases(held: HeldBy) -> tuple[str, ...]:

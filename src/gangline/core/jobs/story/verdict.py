@@ -115,7 +115,7 @@ def _said(state: str, what: str, because: str) -> str:
 def _queued(job: JobStanding, now_ms: int) -> str:
     waited = f"Queued for {_since(job, now_ms)}"
     because = _cut(job.because)
-    return f"{waited}; it {because}" if because.startswith("waits ") else f"{waited}: {because}"
+    return f"{waited}; it {because}" if because.startswith("waits ") else f"{waited}; {because}"
 
 
 def _running(job: JobStanding) -> str:

@@ -22,6 +22,15 @@ def compared_jobs(deployment: Deployment, project: str, first: str, second: str,
     return compare(one, _compared(deployment, job_view(deployment, project, other, now_ms), now_ms))
 
 
+def read_report(deployment: Deployment, job: str) -> str | None:
+    """Return the report of a job's result; None if it has none of at most `REPORT_BYTES_MAX`. Raise `NotFound` if the object store has
+    lost it."""
+    for row in deployment.store.load("artifacts", job=job):
+        if row["path"] == REPORT and row["bytes"] <= REPORT_BYTES_MAX:
+            return deployment.objects.read(row["key"]).decode(errors="replace")
+    return None
+
+
 def _find(deployment: Deployment, project: str, named: str, now_ms: int) -> str:
     found = [job.id for job in page_of_jobs(deployment, project, JobFilters(named=named), now_ms, limit=2).jobs]
     if not found:
@@ -32,10 +41,4 @@ def _find(deployment: Deployment, project: str, named: str, now_ms: int) -> str:
 
 
 def _compared(deployment: Deployment, view: JobView, now_ms: int) -> ComparedJob:
-    def read_report() -> str | None:
-        for row in deployment.store.load("artifacts", job=view.id):
-            if row["path"] == REPORT and row["bytes"] <= REPORT_BYTES_MAX:
-                return deployment.objects.read(row["key"]).decode()
-        return None
-
-    return compared_job(view, load_series(deployment, view.id), read_report, now_ms)
+    return compared_job(view, load_series(deployment, view.id), lambda: read_report(deployment, view.id), now_ms)

@@ -9,6 +9,7 @@ from gangline.core.access import OwnerView
 from gangline.core.job import HELD
 from gangline.core.jobs.claim import ClaimCandidate
 from gangline.core.jobs.lists.ids import as_list
+from gangline.core.jobs.queue.helps import TURN, turn_of
 from gangline.core.jobs.supply import Supply
 from gangline.core.jobs.why import Fit, NodesHere, fit_key, fit_of, nodes_here, why_queued
 from gangline.core.money.budget import Purse
@@ -16,6 +17,7 @@ from gangline.core.money.cost import unknown_parts
 from gangline.core.specs.kinds import KINDS
 from gangline.core.views import JobSummary
 from gangline.ports.store import Row
+from gangline.service.attempts import WAITS
 from gangline.service.content.imports import why_waiting
 from gangline.service.content.inputs import checkpoints_to_resume
 from gangline.service.deployment import Deployment
@@ -121,7 +123,7 @@ class _Page:
     stored: Mapping[str, int]
     imports: Mapping[str, Row]
     held: Mapping[str, Row]
-    fits: dict[Hashable, Fit] = field(default_factory=dict)
+    fits: dict[Hashable, tuple[Fit, str]] = field(default_factory=dict)
 
     def summary(self, row: Row) -> JobSummary:
         live = row["last_state"] == "live"
@@ -171,13 +173,16 @@ class _Page:
         if row["fetching"]:
             return why_waiting(self.imports.get(row["id"]), self.now_ms)
         found, waiting = self.here(), as_candidate(row)
-        fit = self._fit(found, waiting, self.banned.get(row["id"], frozenset()))
-        policy = self.deployment.policy
-        return why_queued(waiting, row["because"], found.purse, fit, found.supply, self.now_ms, policy)
+        fit, turn = self._fit(found, waiting, self.banned.get(row["id"], frozenset()))
+        said, policy = row["because"], self.deployment.policy
+        if said == WAITS or said.startswith(TURN):
+            said = turn + said.removeprefix(WAITS).removeprefix(TURN)  # on which nodes: that was not known before
+        return why_queued(waiting, said, found.purse, fit, found.supply, self.now_ms, policy)
 
-    def _fit(self, found: _Here, waiting: ClaimCandidate, banned: frozenset[str]) -> Fit:
-        """Return how the nodes fit a job. Jobs of equal needs share it: there may be hundreds of nodes."""
+    def _fit(self, found: _Here, waiting: ClaimCandidate, banned: frozenset[str]) -> tuple[Fit, str]:
+        """Return how the nodes fit a job, and where it waits for its turn. Jobs of equal needs share it: there may be hundreds of nodes."""
         key = fit_key(waiting, banned, self.now_ms)
         if key not in self.fits:
-            self.fits[key] = fit_of(waiting, found.purse, found.nodes, banned, self.now_ms)
+            fit = fit_of(waiting, found.purse, found.nodes, banned, self.now_ms)
+            self.fits[key] = fit, turn_of(fit)
         return self.fits[key]

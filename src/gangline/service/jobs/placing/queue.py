@@ -48,6 +48,17 @@ def queue_view(deployment: Deployment, project: str | None, now_ms: int, *, limi
     )
 
 
+def place_of(deployment: Deployment, job: Row, now_ms: int) -> int | None:
+    """Return the place of a job in the queue of all projects, given its row; None if it waits for no node yet, or does not wait."""
+    if job["state"] != "queued" or job["fetching"] or job["kind"] == "sample":
+        return None
+    before = deployment.store.load("jobs_ahead", job=job["id"])[0]["jobs"]
+    statement = "queue_again" if job["fencing"] else "queue_fresh"
+    parts = _parts(deployment, deployment.store.load("queue_counts"), job["project"], now_ms)
+    ahead = next((part.ahead for part in parts if part.statement == statement), None)
+    return None if ahead is None else ahead + before + 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """Jobs that stand together in the queue, in the order of a statement. `ahead` are the jobs before them; None: they have no places."""

@@ -52,14 +52,14 @@ class PageRoute(LaneRoute):
         async def answer_html(request: Request) -> Response:
             if is_to_change and request.app.state.replay:
                 refusal = Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
-                return guarded(request, _refused(request, refusal))
+                return guarded(request, refused(request, refusal))
             try:
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
-                found = await _elsewhere(request, error) or _refused(request, error)
+                found = await _elsewhere(request, error) or refused(request, error)
             except Exception:
                 log.exception("%s %s failed", request.method, request.url.path)
-                found = _refused(request, GanglineError("the server failed; its log says why"))
+                found = refused(request, GanglineError("the server failed; its log says why"))
             return guarded(request, found)
 
         return answer_html
@@ -145,14 +145,16 @@ async def _elsewhere(request: Request, error: GanglineError | RequestValidationE
         found = await USERS.run(lambda: move_to_project(request))
     except GanglineError:  # such as a store that is unreachable
         return None
-    return _refused(request, found) if isinstance(found, NotFound) else found
+    return refused(request, found) if isinstance(found, NotFound) else found
 
 
 def _wants_problem(request: Request) -> bool:
+    """Return whether a program asks, or a script of the page: not a browser for its reader."""
     return "hx-request" in request.headers or HTML not in request.headers.get("accept", "")
 
 
-def _refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
+def refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
+    """Return what somebody is answered whom an error refuses: a page with it, or a problem where a program or a script asks."""
     if _wants_problem(request):
         return of_expected(error)
     if isinstance(error, Denied):
@@ -178,6 +180,14 @@ def error_page(request: Request, error: GanglineError) -> Response:
         if name in (headers := of_our(error).headers):
             answer.headers[name] = headers[name]
     return answer
+
+
+def error_where_no_route_is(request: Request) -> Response | None:
+    """Return the page with the error for an address that has no screen, such as one cut short; None where a program asks, or a script."""
+    if request.method not in ("GET", "HEAD") or _wants_problem(request):
+        return None
+    error = NotFound(f"there is no screen at {request.url.path}", hint="check the address, or go to the jobs")
+    return guarded(request, error_page(request, error))
 
 
 def guarded(request: Request, answer: Response) -> Response:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
+from fastapi.responses import RedirectResponse
 
 from gangline.api.jobs.filters import FilterTexts
 from gangline.api.lanes import USERS, json_response
@@ -69,6 +70,12 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
         most=COUNTED_MAX,
         kinds=[each.name for each in SUBMITTED],
     )
+
+
+@router.get("/jobs", **like("GET /v1/jobs"))
+def lead_to_jobs(request: Request, look: Looking) -> Response:
+    """Lead to the list: an address of a job that was cut short is of all of them."""
+    return RedirectResponse(f"/?{request.url.query}" if request.url.query else "/", status_code=303)
 
 
 @router.get("/jobs/more", **like("GET /v1/jobs"))

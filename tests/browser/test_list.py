@@ -153,7 +153,6 @@ def test_a_job_that_is_deleted_leaves_the_open_list(tab: Tab, cluster: Cluster) 
     cluster.act(job, "cancel")
     expect(page.locator(f"#{job}")).to_have_attribute("data-state", "canceled")
     assert cluster.service.ask("DELETE", f"/v1/jobs/{job}").is_success
-    cluster.service.wait(31)
     expect(page.locator(f"#{job}")).to_have_count(0)
 
 

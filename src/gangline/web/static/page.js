@@ -44,6 +44,7 @@ document.addEventListener("unfinished", ({ detail: { text, address, fields } }) 
 async function refused(response, source) {
   if (isStream(source)) return streamRefused(response.status);
   if (response.status === 401 && by("sign-in")) return askForKey();
+  if (response.status === 404 && source === body && response.url === location.href.split("#")[0]) return body.dispatchEvent(new Event("gone"));
   const problem = await readProblem(response);
   if (source?.matches?.("[data-preview]")) document.querySelector(source.getAttribute("hx-target"))?.replaceChildren(); // it is not so any more
   const form = source?.closest?.("form[data-problem]");
@@ -201,7 +202,7 @@ function connect() {
 }
 function streamRefused(status) {
   if (status === 401) return askForKey();
-  if (status === 403 || status === 404) return wasDeleted();
+  if (status === 403 || status === 404) return body.dispatchEvent(new Event("gone"));
   streaming("wait");
   if (!connection) setTimeout(connect, AGAIN_MS); // one that was open tries again by itself
 }

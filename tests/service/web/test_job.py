@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import NotFound
+from gangline.core.jobs.lists.together import actions_together
 from gangline.core.views import JobView
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.lists.labels import change_labels, labels_of
@@ -277,6 +278,33 @@ def test_nothing_that_is_offered_is_refused_for_the_state_of_the_job(
         steer.cancel(page.deployment, job, page.now_ms)
         page.wait(60)
         page.tick()
+
+
+def test_what_is_offered_for_several_is_what_each_of_them_allows(page: Service, signed_in: SignedIn) -> None:
+    job, node = page.submit(), page.join()
+
+    def offered() -> tuple[str, ...]:
+        return actions_together(view(page, job).summary)
+
+    assert offered() == ("pause", "cancel")
+    page.claim(node)
+    assert offered() == ("finish", "pause", "cancel")
+    steer.pause(page.deployment, job, page.now_ms)
+    assert offered() == ("finish", "resume", "cancel")
+    steer.cancel(page.deployment, job, page.now_ms)
+    assert offered() == ("delete",)
+    assert f'id="{job}"' in (shown := signed_in("member").get("/").text) and 'data-may="delete"' in shown
+    assert "data-may" not in signed_in("viewer").get("/").text
+
+
+def test_several_jobs_are_deleted_but_for_those_that_may_not_be(page: Service, signed_in: SignedIn) -> None:
+    ended, waits, theirs = page.submit(), page.submit(), page.submit(project=page.add_project("other"))
+    for job in (ended, theirs):
+        steer.cancel(page.deployment, job, page.now_ms)
+    answer = signed_in("member").post("/jobs/actions", action="delete", job=[ended, waits, theirs])
+    assert "1 job deleted; 2 jobs not:" in answer.headers["hx-trigger"]
+    assert page.ask("GET", f"/v1/jobs/{ended}").status_code == 404
+    assert (page.state(waits), page.state(theirs)) == ("queued", "canceled")
 
 
 # What follows it

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from gangline.core.display import printable
 from gangline.core.experiments.grid import setting_word
 from gangline.core.experiments.terms import MEASURES
+from gangline.core.jobs.lists.together import actions_together
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
@@ -41,6 +42,7 @@ def _environment() -> Environment:
         "coded": figures.coded,
         "size": size_words,
         "shown": printable,
+        "actions": actions_together,
         "setting": setting_word,
         "query": urlencode,
         "digest": digest_of_html,

@@ -113,9 +113,10 @@ def toast(text: str, *, bad: bool = False) -> Response:
     return _triggers("toast", {"text": text, "bad": bad})
 
 
-def to_be_continued(text: str, address: str, fields: Mapping[str, str]) -> Response:
-    """Return the answer to something of which a part was done: the page says so, and posts these fields to do the next part."""
-    return _triggers("unfinished", {"text": text, "address": address, "fields": dict(fields)})
+def to_be_continued(text: str, address: str, fields: Mapping[str, str], *, form: str = "") -> Response:
+    """Return the answer to something of which a part was done: the page says so, and posts these fields to do the next part, with those of
+    the form that has this id."""
+    return _triggers("unfinished", {"text": text, "address": address, "fields": dict(fields), "form": form})
 
 
 def said_with(answer: Response, text: str) -> Response:

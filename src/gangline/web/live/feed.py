@@ -12,7 +12,8 @@ REMOVED_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The ids of the `jobs` that changed; `listed` says that some began, ended, moved on or were deleted, so that lists may have others now."""
+    """The ids of the `jobs` that changed; `listed` says that some began, ended, moved on or were deleted, so that lists may have others
+    now."""
 
     jobs: frozenset[str] = frozenset()
     listed: bool = False

@@ -162,7 +162,9 @@ def test_two_jobs_are_compared_by_id_and_by_name(page: Service, signed_in: Signe
     by_id, by_name = (browser.get(f"/jobs/{one}/diff?with={named}").text for named in (other, "sixteen"))
     for shown in (by_id, by_name):
         assert "<code>rank</code>" in shown and "<td>8</td><td>16</td>" in shown and "sixteen" in shown
-    assert browser.get(f"/jobs/{one}/diff?with=nothing").status_code == 404
+    refused = browser.get(f"/jobs/{one}/diff?with=nothing")
+    assert refused.status_code == 404 and "There is no job nothing. Write its id, or its name." in refused.text
+    assert 'value="nothing"' in refused.text and f'<option value="{other}">' in refused.text  # to choose another one
     page.execute("UPDATE job SET name = 'sixteen'")
     assert browser.part(f"/jobs/{one}/diff?with=sixteen").json()["detail"] == "several jobs are called sixteen"
 

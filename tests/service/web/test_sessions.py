@@ -167,7 +167,7 @@ def test_an_address_without_a_screen_is_a_page_for_a_browser_and_a_problem_for_a
 ) -> None:
     shown = Browser(page).get(path)
     assert shown.status_code == 404 and shown.headers["content-type"].startswith("text/html")
-    assert f"There is no screen at {path}" in shown.text and 'href="/"' in shown.text
+    assert f"There is no screen at {path}" in shown.text and 'class="button" href="/' in shown.text
     assert "default-src" in shown.headers["content-security-policy"]
     for other in (Browser(page).part(path), page.http.get(path)):
         assert other.status_code in (404, 405) and other.headers["content-type"] == "application/problem+json"
@@ -183,3 +183,21 @@ def test_the_address_of_all_jobs_leads_to_their_list(page: Service, signed_in: C
         sent = signed_in("viewer").get(path)
         assert (sent.status_code, sent.headers["location"]) == (303, to)
     assert Browser(page).get("/jobs").headers["location"] == "/sign-in?next=%2Fjobs"
+
+
+@pytest.mark.parametrize(
+    ("path", "back"),
+    [("/fleet/none", "/fleet"), ("/nodes/x", "/fleet"), ("/experiments/none", "/experiments"), ("/jobs/none", "/")],
+)
+def test_what_is_not_there_leads_to_where_others_of_its_kind_are(
+    page: Service, signed_in: Callable[[str], Browser], path: str, back: str
+) -> None:
+    shown = signed_in("viewer").get(path)
+    assert shown.status_code == 404 and f'<a class="button" href="{back}">' in shown.text
+
+
+@pytest.mark.parametrize("role", ["viewer", "member"])
+def test_nobody_is_told_to_do_what_they_may_not(page: Service, signed_in: Callable[[str], Browser], role: str) -> None:
+    browser = signed_in(role)
+    assert ("Add an address above" in browser.get("/notices").text) == (role == "member")
+    assert ("Start one from" in browser.get("/experiments").text) == (role == "member")

@@ -39,6 +39,17 @@ HEADERS = {
     "Vary": "HX-Request",
 }
 
+WAYS_BACK: Mapping[str, tuple[str, str]] = {
+    "fleet": ("/fleet", "the fleet"),
+    "nodes": ("/fleet", "the fleet"),
+    "experiments": ("/experiments", "the experiments"),
+    "queue": ("/queue", "the queue"),
+    "cost": ("/cost", "the costs"),
+    "notices": ("/notices", "the notices"),
+    "keys": ("/keys", "the keys"),
+}
+"""Where an error leads, and how that is called, by how the address begins for which it came. Others lead to the jobs."""
+
 
 class PageRoute(LaneRoute):
     """A route whose answers, and whose errors, are HTML."""
@@ -161,7 +172,7 @@ def refused(request: Request, error: GanglineError | RequestValidationError) -> 
     if isinstance(error, Denied):
         return RedirectResponse(sign_in_address(request), status_code=303)
     if isinstance(error, RequestValidationError):
-        error = NotFound("the address of this page is not one that it understands", hint="check it, or go to the jobs")
+        error = NotFound("the address of this page is not one that it understands", hint="check it")
     return error_page(request, error)
 
 
@@ -171,6 +182,7 @@ def error_page(request: Request, error: GanglineError) -> Response:
         filled_template(
             "frame/error.html",
             problem=found,
+            back=WAYS_BACK.get(request.url.path.split("/")[1], ("/", "the jobs")),
             theme=theme if theme in THEMES else "",
             replay=replay,
             now_ms=deployment_of(request).store.now_ms() if replay else 0,
@@ -187,7 +199,7 @@ def error_where_no_route_is(request: Request) -> Response | None:
     """Return the page with the error for an address that has no screen, such as one cut short; None where a program asks, or a script."""
     if request.method not in ("GET", "HEAD") or _wants_problem(request):
         return None
-    error = NotFound(f"there is no screen at {request.url.path}", hint="check the address, or go to the jobs")
+    error = NotFound(f"there is no screen at {request.url.path}", hint="check the address")
     return guarded(request, error_page(request, error))
 
 

@@ -141,7 +141,7 @@ def test_the_strip_of_pictures_loads_small_copies_alone_and_says_which_are_on_th
     write_pictures(page, job, prompts=2, steps=[20], small=False)
     changed = screen.refresh(page.deployment, Changes(frozenset({job})))  # a heartbeat: pictures have no event
     strip = changed.partition('class="strip"')[2].partition("</a>")[0]
-    assert strip.count("<img") == 4 and strip.count("on its way") == 2
+    assert strip.count("<img") == 4 and strip.count("soon") == 2
     places = [each.place for each in look_at(page.deployment, PROJECT, job, page.now_ms).pictures]
     assert [(each.step, each.prompt) for each in places] == [(20, 0), (20, 1), (10, 0), (10, 1), (0, 0), (0, 1)]
     page.execute("UPDATE artifact SET unusable = 'is no picture' WHERE thumbnail_bytes = 0")

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from gangline.api.answers.problems import of_http
 from gangline.core.server.limits import Limits
 from gangline.core.specs.templates import Preset
 from gangline.service.deployment import Deployment
@@ -73,11 +74,10 @@ def add_page(
 
 def _answer_browsers(app: FastAPI) -> None:
     """Answer a browser with a page where no route is found; programs still get a problem."""
-    problem = app.exception_handlers[HTTPException]
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        return error_where_no_route_is(request) or await problem(request, error)
+        return error_where_no_route_is(request) or of_http(request, error)
 
 
 def _buckets(deployment: Deployment) -> tuple[str, ...]:

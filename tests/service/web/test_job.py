@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from gangline.core.errors import NotFound
-from gangline.core.jobs.lists.together import actions_together
 from gangline.core.views import JobView
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.lists.labels import change_labels, labels_of
 from gangline.service.retention.removal import remove
+from gangline.web.frame.together import actions_together
 from gangline.web.job.offered import offered_actions
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import EVENTS_SHOWN, OFTEN, PICTURES_SHOWN, SELDOM, JobScreen, look_at

@@ -23,7 +23,7 @@ from gangline.sim.replay.closed_pool import ClosedPool
 from gangline.sim.replay.objects import ROUTE, ReplayObjects, name_thumbnails
 from gangline.sim.replay.recording import Recording, Snapshot
 from gangline.sim.replay.store import ReplayStore, read_only_refusal
-from gangline.web.frame.routes import refused
+from gangline.web.frame.routes import refusal_answer
 from gangline.web.page import add_page
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Replay:
             answer = self._answer(request)
             asked_ms = _asked_ms(request)
         except GanglineError as error:
-            answer, asked_ms = refused(Request({**scope, "app": self._app}), error), None
+            answer, asked_ms = refusal_answer(Request({**scope, "app": self._app}), error), None
         if answer:
             await answer(scope, receive, send)
             return

@@ -10,11 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from gangline.core.display import printable
 from gangline.core.experiments.grid import setting_word
 from gangline.core.experiments.terms import MEASURES
-from gangline.core.jobs.lists.together import actions_together
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
 from gangline.web.frame.assets import asset_address
+from gangline.web.frame.together import actions_together
 
 REPLACES = ' hx-swap-oob="outerMorph"'
 """What a fragment of a stream has besides what it has in its page."""

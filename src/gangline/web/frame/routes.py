@@ -63,14 +63,14 @@ class PageRoute(LaneRoute):
         async def answer_html(request: Request) -> Response:
             if is_to_change and request.app.state.replay:
                 refusal = Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
-                return guarded(request, refused(request, refusal))
+                return guarded(request, refusal_answer(request, refusal))
             try:
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
-                found = await _elsewhere(request, error) or refused(request, error)
+                found = await _elsewhere(request, error) or refusal_answer(request, error)
             except Exception:
                 log.exception("%s %s failed", request.method, request.url.path)
-                found = refused(request, GanglineError("the server failed; its log says why"))
+                found = refusal_answer(request, GanglineError("the server failed; its log says why"))
             return guarded(request, found)
 
         return answer_html
@@ -157,7 +157,7 @@ async def _elsewhere(request: Request, error: GanglineError | RequestValidationE
         found = await USERS.run(lambda: move_to_project(request))
     except GanglineError:  # such as a store that is unreachable
         return None
-    return refused(request, found) if isinstance(found, NotFound) else found
+    return refusal_answer(request, found) if isinstance(found, NotFound) else found
 
 
 def _wants_problem(request: Request) -> bool:
@@ -165,7 +165,7 @@ def _wants_problem(request: Request) -> bool:
     return "hx-request" in request.headers or HTML not in request.headers.get("accept", "")
 
 
-def refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
+def refusal_answer(request: Request, error: GanglineError | RequestValidationError) -> Response:
     """Return what somebody is answered whom an error refuses: a page with it, or a problem where a program or a script asks."""
     if _wants_problem(request):
         return of_expected(error)

@@ -1,4 +1,4 @@
-"""Read what no fact tells of the jobs of a project, all at once: how far the nodes at work on them have come, and which were deleted."""
+"""Read about all jobs of a project what is in no fact: how far the nodes at work on them have come, and which were deleted."""
 
 from gangline.service.deployment import Deployment
 

@@ -105,5 +105,6 @@ def test_an_address_with_a_moment_that_is_none_is_a_page_for_a_browser(client: h
     shown = client.get("/?at=abc", headers=HTML)
     assert shown.status_code == 422 and shown.headers["content-type"].startswith("text/html")
     assert "no moment" in shown.text and 'href="/"' in shown.text and "set-cookie" not in shown.headers
+    assert "default-src" in shown.headers["content-security-policy"]
     for headers in (PART, {}):
         assert client.get("/?at=abc", headers=headers).headers["content-type"] == "application/problem+json"

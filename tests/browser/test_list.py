@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from gangline.web.jobs import routes
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.conftest import one_cluster as cluster
@@ -139,12 +140,59 @@ def test_several_jobs_are_selected_with_shift_and_canceled_after_a_question(tab:
     expect(page.locator("#bulk")).to_be_hidden()
 
 
+def offered(page: Page) -> list[str]:
+    return page.locator("#bulk [name=action]:not([hidden])").all_inner_texts()
+
+
+def test_what_is_offered_fits_what_is_selected(tab: Tab, cluster: Cluster) -> None:
+    waits, paused, ended = (cluster.submit(f"offered {name}") for name in ("waits", "paused", "ended"))
+    cluster.act(paused, "pause")
+    cluster.act(ended, "cancel")
+    page = tab.open("/?search=offered").live().page
+    page.check(f"#{ended} input")
+    assert offered(page) == ["Delete"]
+    page.check(f"#{waits} input")
+    assert offered(page) == ["Pause", "Cancel"]
+    page.check(f"#{paused} input")
+    assert offered(page) == ["Pause", "Resume", "Cancel"]
+    page.get_by_role("button", name="Resume").click()  # of the one that is paused
+    expect(page.locator("#toasts")).to_contain_text("1 job resumed")
+    page.check(f"#{waits} input")
+    cluster.begin(waits)
+    expect(page.locator("#bulk [value=finish]")).to_be_visible()
+    cluster.act(waits, "cancel")
+    expect(page.locator("#bulk [value=delete]")).to_be_visible()
+    assert offered(page) == ["Delete"]
+
+
+def test_several_jobs_are_deleted_after_a_question_that_names_them_in_parts_if_they_are_many(
+    tab: Tab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "DELETE_S", -1)  # each answer has one
+    jobs = [cluster.submit(f"not needed {number}") for number in range(3)]
+    for job in jobs:
+        cluster.act(job, "cancel")
+    page = tab.open("/?search=not+needed").live().page
+    page.check(f"#{jobs[2]} input")
+    page.locator(f"#{jobs[0]} input").click(modifiers=["Shift"])
+    page.get_by_role("button", name="Delete").click()
+    expect(page.locator("#confirm-text")).to_contain_text("Delete 3 jobs: not needed 2, not needed 1, not needed 0?")
+    page.get_by_role("button", name="Delete 3 jobs").click()
+    expect(page.locator("#toasts")).to_contain_text("3 jobs deleted")
+    expect(page.locator("#jobs > .job")).to_have_count(0)
+    expect(page.locator("#bulk")).to_be_hidden()
+
+
 def test_what_a_job_refuses_is_said(tab: Tab, cluster: Cluster) -> None:
-    page = tab.open("/?state=succeeded").live().page
+    job = cluster.submit("ends unheard of")
+    page = tab.open("/?search=unheard").live().page
+    later = cluster.submit("unheard of, too")
+    expect(page.locator(f"#{later}")).to_be_visible()  # all that is to be heard of has been
+    page.check(f"#{job} input")
+    cluster.service.execute(f"UPDATE job SET state = 'canceled' WHERE id = '{job}'")
     tab.asked.append("422")
-    page.locator("#jobs input[name=job]").first.check()
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator("#toasts .bad")).to_be_visible()
+    expect(page.locator("#toasts .bad")).to_contain_text("cannot be paused")
 
 
 def test_a_job_that_is_deleted_leaves_the_open_list(tab: Tab, cluster: Cluster) -> None:
@@ -153,7 +201,6 @@ def test_a_job_that_is_deleted_leaves_the_open_list(tab: Tab, cluster: Cluster) 
     cluster.act(job, "cancel")
     expect(page.locator(f"#{job}")).to_have_attribute("data-state", "canceled")
     assert cluster.service.ask("DELETE", f"/v1/jobs/{job}").is_success
-    cluster.service.wait(31)
     expect(page.locator(f"#{job}")).to_have_count(0)
 
 

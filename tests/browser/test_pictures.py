@@ -1,5 +1,6 @@
 """Pictures as people look through them: with the keyboard, with the mouse and with their fingers."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_arrow_keys_lead_to_other_prompts_and_other_steps(tab: Tab, job: str) ->
     page.keyboard.press("Escape")
     expect(page.locator("#viewer")).to_be_hidden()
     expect(page.locator(f'#grid a[data-path="{place(0, 0)}"]')).to_be_focused()
-    assert "picture=" not in page.url
+    expect(page).not_to_have_url(re.compile("picture="))
 
 
 def test_the_way_back_closes_the_viewer(tab: Tab, job: str) -> None:
@@ -83,7 +84,7 @@ def test_the_way_back_closes_the_viewer(tab: Tab, job: str) -> None:
     shows(page, 1, "50")
     page.go_back()
     expect(page.locator("#viewer")).to_be_hidden()
-    assert page.url.endswith(f"/jobs/{job}/pictures")
+    expect(page).to_have_url(re.compile(f"/jobs/{job}/pictures$"))
 
 
 def test_one_zooms_with_keys_and_with_the_mouse_and_drags_what_is_larger(tab: Tab, job: str) -> None:
@@ -157,7 +158,7 @@ def test_another_job_is_compared_at_the_same_prompt(tab: Tab, cluster: Cluster, 
         "button", name="Compare", exact=True
     ).click()  # Enter may be taken by the browser's list of suggestions
     expect(page.locator("[data-pane=a] figcaption")).to_have_text("another album: step 50")
-    assert f"with={other}" in page.url
+    expect(page).to_have_url(re.compile(f"with={other}"))
 
 
 def test_the_step_that_is_chosen_is_marked_and_its_weights_are_kept(tab: Tab, cluster: Cluster, job: str) -> None:

@@ -137,9 +137,10 @@ def test_a_stream_that_is_silent_is_opened_again(tab: Tab, cluster: Cluster) -> 
 def test_a_page_that_cannot_open_its_stream_tries_again(tab: Tab, cluster: Cluster) -> None:
     tab.asked += ["ERR_FAILED", "503"]
     page = tab.page
-    page.route("**/live/jobs*", lambda route: route.fulfill(status=503, body="{}"), times=1)
+    page.route("**/live/jobs*", lambda route: route.fulfill(status=503, body="{}"))
     tab.open()
     expect(page.locator("#live")).to_have_attribute("data-state", "wait")
+    page.unroute("**/live/jobs*")
     tab.live()
 
 

@@ -158,6 +158,14 @@ def test_jobs_are_counted_in_the_order_of_an_index(tmp_path: Path) -> None:
     assert steps.count("USE TEMP B-TREE FOR GROUP BY") == 1, "the few that are barred"
 
 
+def test_jobs_that_are_there_do_not_slow_the_look_for_those_that_were_deleted(tmp_path: Path) -> None:
+    """Open pages look every second."""
+    SqliteStore(tmp_path / "db.sqlite").close()
+    explained = f"EXPLAIN QUERY PLAN {statements()['removed_lately']}"
+    steps = [row[3] for row in sqlite3.connect(tmp_path / "db.sqlite").execute(explained, {"since": 0, "project": "p"})]
+    assert steps == ["SEARCH job USING INDEX job_removed (removed_ms>?)"]
+
+
 def test_every_statement_is_used_and_every_use_is_a_statement() -> None:
     sources = "".join(path.read_text() for folder in USERS for path in Path("src/gangline").glob(folder))
     used = set(re.findall(r"""(?:load|change|guard|write|_candidates)\(\s*(?:deployment, )?"(\w+)\"""", sources))

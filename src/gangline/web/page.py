@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 
+from gangline.api.answers.problems import of_http
 from gangline.core.server.limits import Limits
 from gangline.core.specs.templates import Preset
 from gangline.service.deployment import Deployment
@@ -14,6 +16,7 @@ from gangline.web.experiments import routes as experiments
 from gangline.web.fleet import acts as fleet_acts
 from gangline.web.fleet import routes as fleet
 from gangline.web.frame import assets
+from gangline.web.frame.routes import error_where_no_route_is
 from gangline.web.job import actions as job_actions
 from gangline.web.job import routes as job
 from gangline.web.jobs import routes as job_list
@@ -66,6 +69,15 @@ def add_page(
     app.state.buckets = _buckets(deployment)
     for router in ROUTERS:
         app.include_router(router)
+    _answer_browsers(app)
+
+
+def _answer_browsers(app: FastAPI) -> None:
+    """Answer a browser with a page where no route is found; programs still get a problem."""
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        return error_where_no_route_is(request) or of_http(request, error)
 
 
 def _buckets(deployment: Deployment) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class Browser:
 @pytest.fixture
 def page(service: Service) -> Service:
     add_page(service.app, service.deployment, Limits(), over_http=True, tiny=TINY)
+    service.app.middleware_stack = None  # made when it was started; the page of a server is added before
     return service
 
 

@@ -153,7 +153,7 @@ def test_an_open_experiment_follows_its_jobs_and_its_rows_stay_where_they_are(pa
 
 def test_an_open_list_gets_new_experiments_and_the_changed_one_alone(page: Service) -> None:
     first = submit(page)["id"]
-    followed = ExperimentsScreen("default", None)
+    followed = ExperimentsScreen("default", None, may=True)
     followed.refresh(page.deployment, None)
     second = submit(page, name="another")["id"]
     found = followed.refresh(page.deployment, Changes(listed=True))

@@ -13,6 +13,7 @@ from gangline.service.content.bases import bases_of
 from gangline.service.jobs import query, steer
 from gangline.service.jobs.lists.labels import change_labels, labels_of
 from gangline.service.retention.removal import remove
+from gangline.web.frame.together import actions_together
 from gangline.web.job.offered import offered_actions
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import EVENTS_SHOWN, OFTEN, PICTURES_SHOWN, SELDOM, JobScreen, look_at
@@ -164,7 +165,7 @@ def test_the_strip_of_pictures_loads_small_copies_alone_and_says_which_are_on_th
     write_pictures(page, job, prompts=2, steps=[20], small=False)
     changed = screen.refresh(page.deployment, Changes(frozenset({job})))  # a heartbeat: pictures have no event
     strip = changed.partition('class="strip"')[2].partition("</a>")[0]
-    assert strip.count("<img") == 4 and strip.count("on its way") == 2
+    assert strip.count("<img") == 4 and strip.count("soon") == 2
     places = [each.place for each in look_at(page.deployment, PROJECT, job, page.now_ms).pictures]
     assert [(each.step, each.prompt) for each in places] == [(20, 0), (20, 1), (10, 0), (10, 1), (0, 0), (0, 1)]
     page.execute("UPDATE artifact SET unusable = 'is no picture' WHERE thumbnail_bytes = 0")
@@ -185,7 +186,9 @@ def test_two_jobs_are_compared_by_id_and_by_name(page: Service, signed_in: Signe
     by_id, by_name = (browser.get(f"/jobs/{one}/diff?with={named}").text for named in (other, "sixteen"))
     for shown in (by_id, by_name):
         assert "<code>rank</code>" in shown and "<td>8</td><td>16</td>" in shown and "sixteen" in shown
-    assert browser.get(f"/jobs/{one}/diff?with=nothing").status_code == 404
+    refused = browser.get(f"/jobs/{one}/diff?with=nothing")
+    assert refused.status_code == 404 and "There is no job nothing. Write its id, or its name." in refused.text
+    assert 'value="nothing"' in refused.text and f'<option value="{other}">' in refused.text  # to choose another one
     page.execute("UPDATE job SET name = 'sixteen'")
     assert browser.part(f"/jobs/{one}/diff?with=sixteen").json()["detail"] == "several jobs are called sixteen"
 
@@ -314,6 +317,33 @@ def test_nothing_that_is_offered_is_refused_for_the_state_of_the_job(
         steer.cancel(page.deployment, job, page.now_ms)
         page.wait(60)
         page.tick()
+
+
+def test_what_is_offered_for_several_is_what_each_of_them_allows(page: Service, signed_in: SignedIn) -> None:
+    job, node = page.submit(), page.join()
+
+    def offered() -> tuple[str, ...]:
+        return actions_together(view(page, job).summary)
+
+    assert offered() == ("pause", "cancel")
+    page.claim(node)
+    assert offered() == ("finish", "pause", "cancel")
+    steer.pause(page.deployment, job, page.now_ms)
+    assert offered() == ("finish", "resume", "cancel")
+    steer.cancel(page.deployment, job, page.now_ms)
+    assert offered() == ("delete",)
+    assert f'id="{job}"' in (shown := signed_in("member").get("/").text) and 'data-may="delete"' in shown
+    assert "data-may" not in signed_in("viewer").get("/").text
+
+
+def test_several_jobs_are_deleted_but_for_those_that_may_not_be(page: Service, signed_in: SignedIn) -> None:
+    ended, waits, theirs = page.submit(), page.submit(), page.submit(project=page.add_project("other"))
+    for job in (ended, theirs):
+        steer.cancel(page.deployment, job, page.now_ms)
+    answer = signed_in("member").post("/jobs/actions", action="delete", job=[ended, waits, theirs])
+    assert "1 job deleted; 2 jobs not:" in answer.headers["hx-trigger"]
+    assert page.ask("GET", f"/v1/jobs/{ended}").status_code == 404
+    assert (page.state(waits), page.state(theirs)) == ("queued", "canceled")
 
 
 # What follows it

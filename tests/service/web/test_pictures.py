@@ -66,10 +66,20 @@ def test_the_base_is_the_first_column_and_the_result_the_last_and_seeds_stand_be
     ]
     grid = picture_grid([view(path) for path in paths])
     assert [column.name for column in grid.columns] == ["base", "100", "300", "result"]
+    assert grid.columns_told == "2 steps, the base and the result"
     first, second = grid.rows
     assert grid.seeds == 2 and second.seeds == (3, 9)
     assert [cell and cell.path for cell in first.cells] == [paths[1], None, None, None, paths[0], None, paths[2], None]
     assert [cell and cell.path for cell in second.cells] == [None, None, paths[3], paths[4], None, None, None, None]
+
+
+def test_the_column_of_the_result_says_its_step_and_not_twice_what_it_is() -> None:
+    found = replace(view("samples/prompt-00-lora-seed-7.png"), weights="result", step=300)
+    (column,) = picture_grid([found]).columns
+    assert (column.name, column.state) == ("result", "step 300")
+    assert column.told == "These are the weights of the result."
+    (column,) = picture_grid([replace(found, weights="none")]).columns
+    assert (column.name, column.state) == ("result", "no weights")
 
 
 def test_a_grid_says_how_many_pictures_it_leaves_out() -> None:
@@ -83,10 +93,10 @@ def test_prompts_are_shown_as_text_and_each_picture_has_its_place(
     album.show_all(10, 20)
     found = signed_in("viewer").get(f"/jobs/{album.job}/pictures").text
     assert ESCAPED in found and HOSTILE not in found
-    assert found.count('role="gridcell"') == 8 and found.count("on its way") == 8 and "Choose this step" not in found
+    assert found.count('role="gridcell"') == 8 and found.count(">soon<") == 8 and "Choose this step" not in found
     album.make_thumbnails()
     found = signed_in("member").get(f"/jobs/{album.job}/pictures").text
-    assert found.count("/thumbnail") == 8 and "on its way" not in found and "Choose this step" in found
+    assert found.count("/thumbnail") == 8 and ">soon<" not in found and "Choose this step" in found
 
 
 def test_a_job_without_pictures_says_how_to_get_some(album: Album, signed_in: Callable[[str], Browser]) -> None:
@@ -123,9 +133,9 @@ def test_a_stream_sends_the_cells_that_changed_alone(album: Album) -> None:
     assert followed.refresh(deployment, Changes()) == ""
     album.show(20, {picture_name(1, 1): picture(99)})
     changed = followed.refresh(deployment, Changes())
-    assert changed.count('id="cell-') == 1 and 'id="cell-1-step-20-0"' in changed and "on its way" in changed
+    assert changed.count('id="cell-') == 1 and 'id="cell-1-step-20-0"' in changed and ">soon<" in changed
     album.make_thumbnails()
-    assert "on its way" not in followed.refresh(deployment, Changes())
+    assert ">soon<" not in followed.refresh(deployment, Changes())
     album.show(30, {picture_name(1, 1): picture(97)})
     changed = followed.refresh(deployment, Changes())
     assert (

@@ -160,3 +160,45 @@ def test_a_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'") and "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy and answer.headers["cache-control"] == "no-store"
     assert "<style" not in answer.text and " style=" not in answer.text and " on" not in answer.text.split("<body")[0]
+
+
+@pytest.mark.parametrize("path", ["/pictures", "/nodes/x", "/jobs/job-1/nothing", "/sign-out", "/v1/nothing"])
+def test_an_address_without_a_screen_is_a_page_for_a_browser_and_a_problem_for_a_program(
+    page: Service, path: str
+) -> None:
+    shown = Browser(page).get(path)
+    assert shown.status_code == 404 and shown.headers["content-type"].startswith("text/html")
+    assert f"There is no screen at {path}" in shown.text and 'class="button" href="/' in shown.text
+    assert "default-src" in shown.headers["content-security-policy"]
+    for other in (Browser(page).part(path), page.http.get(path)):
+        assert other.status_code in (404, 405) and other.headers["content-type"] == "application/problem+json"
+
+
+def test_an_address_without_a_screen_is_shown_as_it_is_written(page: Service) -> None:
+    shown = Browser(page).get("/<script>alert(1)</script>")
+    assert shown.status_code == 404 and "<script>alert" not in shown.text and "&lt;script&gt;alert" in shown.text
+
+
+def test_the_address_of_all_jobs_leads_to_their_list(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    for path, to in [("/jobs", "/"), ("/jobs?state=running", "/?state=running")]:
+        sent = signed_in("viewer").get(path)
+        assert (sent.status_code, sent.headers["location"]) == (303, to)
+    assert Browser(page).get("/jobs").headers["location"] == "/sign-in?next=%2Fjobs"
+
+
+@pytest.mark.parametrize(
+    ("path", "back"),
+    [("/fleet/none", "/fleet"), ("/nodes/x", "/fleet"), ("/experiments/none", "/experiments"), ("/jobs/none", "/")],
+)
+def test_what_is_not_there_leads_to_where_others_of_its_kind_are(
+    page: Service, signed_in: Callable[[str], Browser], path: str, back: str
+) -> None:
+    shown = signed_in("viewer").get(path)
+    assert shown.status_code == 404 and f'<a class="button" href="{back}">' in shown.text
+
+
+@pytest.mark.parametrize("role", ["viewer", "member"])
+def test_nobody_is_told_to_do_what_they_may_not(page: Service, signed_in: Callable[[str], Browser], role: str) -> None:
+    browser = signed_in(role)
+    assert ("Add an address above" in browser.get("/notices").text) == (role == "member")
+    assert ("Start one from" in browser.get("/experiments").text) == (role == "member")

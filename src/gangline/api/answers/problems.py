@@ -45,9 +45,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        kind = NotFound if error.status_code == 404 else UserError
-        found = details(kind.code, f"{request.method} {request.url.path}: {error.detail}")
-        return problem(found, status=error.status_code, headers=error.headers)
+        return of_http(request, error)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -70,6 +68,13 @@ def of_expected(error: Exception) -> JSONResponse:
             return problem(of_error(InvalidSpec(problems(list(error.errors()), _of_request))))
         case _:
             raise error
+
+
+def of_http(request: Request, error: HTTPException) -> JSONResponse:
+    """Return the answer to a request that no route answers."""
+    kind = NotFound if error.status_code == 404 else UserError
+    found = details(kind.code, f"{request.method} {request.url.path}: {error.detail}")
+    return problem(found, status=error.status_code, headers=error.headers)
 
 
 def of_our(error: GanglineError) -> JSONResponse:

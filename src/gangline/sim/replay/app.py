@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.datastructures import MutableHeaders, State
 from starlette.types import Message, Receive, Scope, Send
 
-from gangline.api.answers.problems import of_our
 from gangline.api.app import make_app, over_another
 from gangline.api.lanes import json_response
 from gangline.api.object_routes import SAVED
@@ -24,6 +23,7 @@ from gangline.sim.replay.closed_pool import ClosedPool
 from gangline.sim.replay.objects import ROUTE, ReplayObjects, name_thumbnails
 from gangline.sim.replay.recording import Recording, Snapshot
 from gangline.sim.replay.store import ReplayStore, read_only_refusal
+from gangline.web.frame.routes import guarded, refusal_answer
 from gangline.web.page import add_page
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Replay:
             answer = self._answer(request)
             asked_ms = _asked_ms(request)
         except GanglineError as error:
-            answer, asked_ms = of_our(error), None
+            answer, asked_ms = self._refusal(request, error), None
         if answer:
             await answer(scope, receive, send)
             return
@@ -146,6 +146,10 @@ class Replay:
             content = self._objects.read(path.removeprefix(ROUTE))
             return Response(content, headers=SAVED, media_type="application/octet-stream")
         return None
+
+    def _refusal(self, request: Request, error: GanglineError) -> Response:
+        asked = Request({**request.scope, "app": self._app})
+        return guarded(asked, refusal_answer(asked, error))
 
     def _index(self, asked_ms: int | None) -> int:
         if asked_ms is None:

@@ -18,10 +18,11 @@ MANY_JOBS, MANY_AGAIN_MS = 200, 5_000
 class ExperimentsScreen:
     """A page of the list of experiments."""
 
-    def __init__(self, project: str, cursor: str | None) -> None:
+    def __init__(self, project: str, cursor: str | None, *, may: bool) -> None:
         self.project: str | None = project
         self._of = project
         self._cursor = cursor
+        self._may = may
         self._page = ExperimentPage(experiments=(), next=None)
         self._fragments = Fragments()
 
@@ -40,7 +41,7 @@ class ExperimentsScreen:
         return changed if same else self.whole()
 
     def whole(self) -> str:
-        return block("experiments/rows.html", "experiments", page=self._page, oob=True)
+        return block("experiments/rows.html", "experiments", page=self._page, may=self._may, oob=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ class MatrixCell:
         if self.run is None:
             return "no such job"
         if self.picture is not None:
-            return "small copy on its way"
+            return "soon"  # the server is making its small copy
         if self.run.state == "succeeded":
             return "no picture"
         return f"{self.run.state} at step {self.run.step:,}" if self.run.step else self.run.state

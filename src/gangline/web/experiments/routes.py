@@ -50,8 +50,9 @@ def show_experiments(deployment: ThisDeployment, look: Looking, cursor: Cursor =
 async def follow_experiments(following: Following, look: LookingLater, cursor: Cursor = None) -> Response:
     """Follow the list. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
+    may = seen.may("member")
     return await following.follow(
-        seen, ("experiments", seen.project, cursor), lambda: ExperimentsScreen(seen.project, cursor)
+        seen, ("experiments", seen.project, cursor, may), lambda: ExperimentsScreen(seen.project, cursor, may=may)
     )
 
 

@@ -14,6 +14,7 @@ from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
 from gangline.web.frame.assets import asset_address
+from gangline.web.frame.together import actions_together
 
 REPLACES = ' hx-swap-oob="outerMorph"'
 """What a fragment of a stream has besides what it has in its page."""
@@ -42,6 +43,7 @@ def _environment() -> Environment:
         "written": figures.value_written,
         "size": size_words,
         "shown": printable,
+        "actions": actions_together,
         "setting": setting_word,
         "query": urlencode,
         "digest": digest_of_html,

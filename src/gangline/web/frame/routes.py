@@ -40,6 +40,17 @@ HEADERS = {
     "Vary": "HX-Request",
 }
 
+WAYS_BACK: Mapping[str, tuple[str, str]] = {
+    "fleet": ("/fleet", "the fleet"),
+    "nodes": ("/fleet", "the fleet"),
+    "experiments": ("/experiments", "the experiments"),
+    "queue": ("/queue", "the queue"),
+    "cost": ("/cost", "the costs"),
+    "notices": ("/notices", "the notices"),
+    "keys": ("/keys", "the keys"),
+}
+"""Where an error leads, and how that is called, by how the address begins for which it came. Others lead to the jobs."""
+
 
 class PageRoute(LaneRoute):
     """A route whose answers, and whose errors, are HTML."""
@@ -53,14 +64,14 @@ class PageRoute(LaneRoute):
         async def answer_html(request: Request) -> Response:
             if is_to_change and request.app.state.replay:
                 refusal = Forbidden("this is a replay: nothing can be changed", hint="go back to the jobs")
-                return guarded(request, _refused(request, refusal))
+                return guarded(request, refusal_answer(request, refusal))
             try:
                 found = await answer(request)
             except (GanglineError, RequestValidationError) as error:
-                found = await _elsewhere(request, error) or _refused(request, error)
+                found = await _elsewhere(request, error) or refusal_answer(request, error)
             except Exception:
                 log.exception("%s %s failed", request.method, request.url.path)
-                found = _refused(request, GanglineError("the server failed; its log says why"))
+                found = refusal_answer(request, GanglineError("the server failed; its log says why"))
             return guarded(request, found)
 
         return answer_html
@@ -114,9 +125,10 @@ def toast(text: str, *, bad: bool = False) -> Response:
     return _triggers("toast", {"text": text, "bad": bad})
 
 
-def to_be_continued(text: str, address: str, fields: Mapping[str, str]) -> Response:
-    """Return the answer to something of which a part was done: the page says so, and posts these fields to do the next part."""
-    return _triggers("unfinished", {"text": text, "address": address, "fields": dict(fields)})
+def to_be_continued(text: str, address: str, fields: Mapping[str, str], *, form: str = "") -> Response:
+    """Return the answer to something of which a part was done: the page says so, and posts these fields to do the next part, with those of
+    the form that has this id."""
+    return _triggers("unfinished", {"text": text, "address": address, "fields": dict(fields), "form": form})
 
 
 def said_with(answer: Response, text: str) -> Response:
@@ -146,10 +158,11 @@ async def _elsewhere(request: Request, error: GanglineError | RequestValidationE
         found = await USERS.run(lambda: move_to_project(request))
     except GanglineError:  # such as a store that is unreachable
         return None
-    return _refused(request, found) if isinstance(found, NotFound) else found
+    return refusal_answer(request, found) if isinstance(found, NotFound) else found
 
 
 def _wants_problem(request: Request) -> bool:
+    """Return whether a program asks, or a script of the page: not a browser for its reader."""
     return "hx-request" in request.headers or HTML not in request.headers.get("accept", "")
 
 
@@ -159,7 +172,8 @@ def call_job(error: GanglineError, job: str, name: str) -> None:
         error.message = f"{printable(name)}{error.message.removeprefix(job)}"
 
 
-def _refused(request: Request, error: GanglineError | RequestValidationError) -> Response:
+def refusal_answer(request: Request, error: GanglineError | RequestValidationError) -> Response:
+    """Return what somebody is answered whom an error refuses: a page with it, or a problem where a program or a script asks."""
     if _wants_problem(request):
         if isinstance(error, GanglineError):
             call_job(error, request.path_params.get("job", ""), "this job")
@@ -167,7 +181,7 @@ def _refused(request: Request, error: GanglineError | RequestValidationError) ->
     if isinstance(error, Denied):
         return RedirectResponse(sign_in_address(request), status_code=303)
     if isinstance(error, RequestValidationError):
-        error = NotFound("the address of this page is not one that it understands", hint="check it, or go to the jobs")
+        error = NotFound("the address of this page is not one that it understands", hint="check it")
     return error_page(request, error)
 
 
@@ -177,6 +191,7 @@ def error_page(request: Request, error: GanglineError) -> Response:
         filled_template(
             "frame/error.html",
             problem=found,
+            back=WAYS_BACK.get(request.url.path.split("/")[1], ("/", "the jobs")),
             theme=theme if theme in THEMES else "",
             replay=replay,
             now_ms=deployment_of(request).store.now_ms() if replay else 0,
@@ -187,6 +202,14 @@ def error_page(request: Request, error: GanglineError) -> Response:
         if name in (headers := of_our(error).headers):
             answer.headers[name] = headers[name]
     return answer
+
+
+def error_where_no_route_is(request: Request) -> Response | None:
+    """Return the page with the error for an address that has no screen, such as one cut short; None where a program asks, or a script."""
+    if request.method not in ("GET", "HEAD") or _wants_problem(request):
+        return None
+    error = NotFound(f"there is no screen at {request.url.path}", hint="check the address")
+    return guarded(request, error_page(request, error))
 
 
 def guarded(request: Request, answer: Response) -> Response:

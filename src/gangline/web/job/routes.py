@@ -2,14 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from gangline.api.lanes import USERS
 from gangline.api.retention.routes import CheckpointStep
 from gangline.api.who import NUMBER_MAX, Now, ThisDeployment, ViewerOf
 from gangline.core.display import NAME_MAX
-from gangline.core.errors import NotFound
+from gangline.core.errors import NotFound, UserError
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.runs.metrics import MEANING
 from gangline.service.content.bases import bases_of
@@ -18,12 +18,13 @@ from gangline.service.jobs.lists.compared import compared_jobs
 from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.story.timeline import timeline_of
 from gangline.service.retention import storage
-from gangline.web.frame.routes import like, page_router, part, screen
+from gangline.web.frame.routes import like, page_router, part, screen, wants_part
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import JobScreen, drawn_timeline, look_at
 from gangline.web.live.following import Following
 from gangline.web.new.asked import KIND
+from gangline.wire.problem import of_error
 
 router = page_router()
 SUGGESTED = 30
@@ -106,6 +107,7 @@ def list_checkpoint_files(
     "/jobs/{job}/diff", **like("GET /v1/jobs/{job}", "GET /v1/jobs/{job}/metrics", "GET /v1/jobs/{job}/artifacts")
 )
 def open_comparison(
+    request: Request,
     deployment: ThisDeployment,
     look: Looking,
     job: str,
@@ -114,7 +116,15 @@ def open_comparison(
     """Compare a job with another one. Without one, ask which."""
     here = query.job(deployment, look.project, job, look.now_ms)
     other = other.strip()
-    found = compared_jobs(deployment, look.project, job, other, look.now_ms) if other else None
+    found, refusal = None, None
+    try:
+        found = compared_jobs(deployment, look.project, job, other, look.now_ms) if other else None
+    except UserError as error:  # of the name that was typed: the form stays
+        if wants_part(request):
+            raise
+        refusal = of_error(error)
     listed = page_of_jobs(deployment, look.project, JobFilters(), look.now_ms, limit=SUGGESTED).jobs
     suggested = [each for each in listed if each.id != job]
-    return screen(look, "job/diff.html", job=here, found=found, other=other, suggested=suggested)
+    answer = screen(look, "job/diff.html", job=here, found=found, refusal=refusal, other=other, suggested=suggested)
+    answer.status_code = refusal.status if refusal else answer.status_code
+    return answer

@@ -5,23 +5,26 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
+from fastapi.responses import RedirectResponse
 
 from gangline.api.jobs.filters import FilterTexts
 from gangline.api.lanes import USERS, json_response
-from gangline.api.who import Member, MemberOf, Now, ThisDeployment, ViewerOf
-from gangline.core.errors import BadInput, GanglineError
+from gangline.api.who import NUMBER_MAX, Member, MemberOf, Now, ThisDeployment, ViewerOf
+from gangline.core.errors import BadInput, GanglineError, NotFound
 from gangline.core.jobs.lists.cursor import CURSOR_MAX, read_cursor, write_cursor
 from gangline.core.jobs.lists.filters import JobFilters, ListPosition
 from gangline.core.specs.kinds import SUBMITTED
 from gangline.core.views import JobPage
 from gangline.core.words import counted
+from gangline.service.deployment import Deployment
 from gangline.service.jobs import query, steer, wishes
 from gangline.service.jobs.lists.curves import curves
 from gangline.service.jobs.lists.page import COUNTED_MAX, counts_by_state, page_of_jobs
 from gangline.service.pictures.last import last_pictures
+from gangline.service.retention import removal
 from gangline.web.frame.forms import SentFields
-from gangline.web.frame.routes import call_job, like, page_router, part, screen, toast
+from gangline.web.frame.routes import call_job, like, page_router, part, screen, to_be_continued, toast
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
 from gangline.web.jobs.listed import FIRST, JobsScreen
@@ -48,7 +51,10 @@ DONE = {
     "finish": "asked to finish",
     "save": "asked to save",
     "sample": "asked for pictures",
+    "delete": "deleted",
 }
+DELETE_S = 1.5
+"""How long jobs are deleted before the answer, as a thread that all users share does it: the page then asks for the others."""
 
 
 @router.get("/", **like("GET /v1/jobs"))
@@ -69,6 +75,12 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
         most=COUNTED_MAX,
         kinds=[each.name for each in SUBMITTED],
     )
+
+
+@router.get("/jobs", **like("GET /v1/jobs"))
+def lead_to_jobs(request: Request, look: Looking) -> Response:
+    """Lead to the list: an address of a job that was cut short is of all of them."""
+    return RedirectResponse(f"/?{request.url.query}" if request.url.query else "/", status_code=303)
 
 
 @router.get("/jobs/more", **like("GET /v1/jobs"))
@@ -105,28 +117,45 @@ def show_curves(
     )
 
 
-@router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause"))
+@router.post("/jobs/actions", **like("POST /v1/jobs/{job}/pause", "DELETE /v1/jobs/{job}"))
 def act_on_jobs(deployment: ThisDeployment, now: Now, project: MemberOf, member: Member, sent: SentFields) -> Response:
-    """Do one thing to each of the selected jobs. What one of them refuses is said, and the others are done."""
+    """Do one thing to each of the selected jobs. What one of them refuses is said, and the others are done.
+
+    Of many to delete, an answer has deleted some: it says how many, and the page sends the form again with that number, `before`. Those
+    that are gone by then may still be in it.
+    """
     action, jobs = sent.text("action"), tuple(dict.fromkeys(sent.texts("job")))
-    if action not in DONE or len(jobs) > ACTED_MAX:
+    before = round(sent.number("before") or 0)
+    if action not in DONE or len(jobs) > ACTED_MAX or not 0 <= before <= NUMBER_MAX:
         raise BadInput(f"at most {ACTED_MAX} jobs can be selected, and something must be done to them")
-    refused = list[GanglineError]()
-    for job in jobs:
+    refused, done = list[GanglineError](), before
+    for number, job in enumerate(jobs, 1):
         name = ""
         try:
             name = query.owned(deployment, project, job)["name"]
-            if action in STEERS:
-                STEERS[action](deployment, job, now, by=member.id)
-            else:
-                WISHES[action](deployment, job, now)
+            _act(deployment, action, job, now, member.id)
+            done += 1
         except GanglineError as error:
             call_job(error, job, name)
-            refused.append(error)
-    if refused and len(refused) == len(jobs):
+            if not (before and isinstance(error, NotFound)):
+                refused.append(error)
+        left = len(jobs) - number
+        if action == "delete" and left and done > before and deployment.store.now_ms() - now > DELETE_S * 1000:
+            text = f"{done:,} of {done + left:,} jobs deleted. Keep this page open."
+            return to_be_continued(text, "/jobs/actions", {"action": action, "before": str(done)}, form="bulk")
+    if refused and not done:
         raise refused[0]
     why = f"; {counted(len(refused), 'job')} not: {refused[0].message}" if refused else ""
-    return toast(f"{counted(len(jobs) - len(refused), 'job')} {DONE[action]}{why}")
+    return toast(f"{counted(done, 'job')} {DONE[action]}{why}")
+
+
+def _act(deployment: Deployment, action: str, job: str, now_ms: int, member: str) -> None:
+    if action == "delete":
+        removal.remove(deployment, job, now_ms)
+    elif action in STEERS:
+        STEERS[action](deployment, job, now_ms, by=member)
+    else:
+        WISHES[action](deployment, job, now_ms)
 
 
 @router.get("/live/jobs", **like("GET /v1/jobs"))

@@ -34,7 +34,7 @@ PAUSE_PER_ROUND = 3.0
 SLOW_ROUND_MS = 2_000
 """The time between two looks at a screen that shows no project's jobs, such as the fleet."""
 AGAIN_MS = 30_000
-"""The time after which a screen is read as a whole: reasons to wait change with time alone, and a deleted job has no fact."""
+"""The time after which a screen is read as a whole: reasons to wait change with time alone."""
 SCREENS_MAX = 300
 """The most screens that differ: each keeps its fragments and its last changes, and is looked up by itself."""
 KEPT_BYTES = 1_000_000

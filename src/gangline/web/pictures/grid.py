@@ -6,6 +6,7 @@ from itertools import groupby
 
 from gangline.core.pictures.names import PictureKind
 from gangline.core.pictures.views import PictureView, StoredWeights
+from gangline.core.words import counted, listed
 
 SHOWN_MAX = 2_000
 """Pictures of a grid, of the first prompts: more of them make a browser slow."""
@@ -28,7 +29,11 @@ class PictureColumn:
 
     @property
     def state(self) -> str:
-        """Return in a word or two what is stored of the step's weights."""
+        """Return in a word or two what is stored of the step's weights; of the result, which has them, at which step it was."""
+        return f"step {self.step:,}" if self.of == self._stored == "result" else self._stored
+
+    @property
+    def _stored(self) -> str:
         if self.of == "base":
             return "untrained"
         return "pinned" if self.pinned and self.weights == "checkpoint" else WEIGHTS[self.weights]
@@ -42,7 +47,7 @@ class PictureColumn:
             "pinned": "The checkpoint of this step is pinned: it stays.",
             "LoRA": "The LoRA of this step is stored.",
             "result": "These are the weights of the result.",
-        }.get(self.state, "What the base draws without training.")
+        }.get(self._stored, "What the base draws without training.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,14 @@ class PictureGrid:
     @property
     def pictures(self) -> int:
         return sum(cell is not None for row in self.rows for cell in row.cells)
+
+    @property
+    def columns_told(self) -> str:
+        """Return in words which columns there are, such as `3 steps, the base and the result`."""
+        of = {column.of for column in self.columns}
+        steps = sum(column.of not in ("base", "result") for column in self.columns)
+        told = [counted(steps, "step")] if steps else []
+        return listed([*told, *(f"the {name}" for name in ("base", "result") if name in of)])
 
     def id_of(self, row: PictureRow, at: int) -> str:
         """Return the id of a cell's element, which stays when columns come in behind it."""

@@ -3,7 +3,7 @@ import { startClock } from "./clock.js";
 import { takeTurns } from "./turns.js";
 import { by, make, marked, sentences } from "./elements.js";
 import "./focus.js";
-import "./select.js";
+import { fitting } from "./select.js";
 
 const body = document.body;
 
@@ -34,9 +34,9 @@ if (sessionStorage.getItem(TOLD)) {
   say(sessionStorage.getItem(TOLD));
   sessionStorage.removeItem(TOLD);
 }
-document.addEventListener("unfinished", ({ detail: { text, address, fields } }) => { // what takes long is done in parts
+document.addEventListener("unfinished", ({ detail: { text, address, fields, form } }) => { // what takes long is done in parts
   say(text, { goesOn: true });
-  window.htmx.ajax("POST", address, { values: fields, source: body, swap: "none" });
+  window.htmx.ajax("POST", address, { values: fields, source: by(form) ?? body, swap: "none" });
 });
 
 // Answers that refuse: said beside the form that was sent, or as a message. What was typed stays.
@@ -44,6 +44,7 @@ document.addEventListener("unfinished", ({ detail: { text, address, fields } }) 
 async function refused(response, source) {
   if (isStream(source)) return streamRefused(response.status);
   if (response.status === 401 && by("sign-in")) return askForKey();
+  if (response.status === 404 && source === body && response.url === location.href.split("#")[0]) return body.dispatchEvent(new Event("gone"));
   const problem = await readProblem(response);
   if (source?.matches?.("[data-preview]")) document.querySelector(source.getAttribute("hx-target"))?.replaceChildren(); // it is not so any more
   const form = source?.closest?.("form[data-problem]");
@@ -158,14 +159,15 @@ body.addEventListener("htmx:confirm", (event) => {
   if (!question) return;
   event.preventDefault();
   const asks = ctx?.request?.submitter ?? ctx?.sourceElement, { yes, no } = asks?.dataset ?? {};
-  const [text, sure, back] = [question, yes, no].map((each) => ofSelected(each, asks?.closest?.(".bulk")));
+  const [text, sure, back] = [question, yes, no].map((each) => ofSelected(each, asks));
   ask_first(text, { yes: sure, no: back }).then((yes) => (yes ? event.detail.issueRequest() : event.detail.dropRequest?.()));
 });
 
 // A question about what is selected in a list: {n} is how many, {them} stands for them, and {names} begins to name them.
-function ofSelected(text, bulk) {
+function ofSelected(text, button) {
+  const bulk = button?.closest?.(".bulk");
   if (!text || !bulk) return text;
-  const boxes = [...bulk.elements].filter((each) => each.checked), names = boxes.slice(0, 3).map((each) => each.closest("li").querySelector(".name b").textContent);
+  const boxes = fitting(button), names = boxes.slice(0, 3).map((each) => each.closest("li").querySelector(".name b").textContent);
   const rest = boxes.length - names.length, noun = bulk.dataset.noun;
   return text.replaceAll("{n}", `${boxes.length} ${noun}${boxes.length === 1 ? "" : "s"}`).replaceAll("{them}", boxes.length === 1 ? "it" : "them")
     .replaceAll("{names}", () => names.join(", ") + (rest ? ` and ${rest} more` : ""));
@@ -201,7 +203,7 @@ function connect() {
 }
 function streamRefused(status) {
   if (status === 401) return askForKey();
-  if (status === 403 || status === 404) return wasDeleted();
+  if (status === 403 || status === 404) return body.dispatchEvent(new Event("gone"));
   streaming("wait");
   if (!connection) setTimeout(connect, AGAIN_MS); // one that was open tries again by itself
 }

@@ -1,6 +1,26 @@
 // Rows of a list that are selected, with shift for a range, and what can be done with them. What is selected stays while the list is live.
 import { by, onNews } from "./elements.js";
 
+// Return the boxes of the selected rows with which a button may do what it says: a row may name that.
+export function fitting(button) {
+  return [...button.form.elements].filter((each) => each.checked && (each.closest("[data-may]")?.dataset.may.split(" ").includes(button.value) ?? true));
+}
+
+function offered(form, count) {
+  for (const each of form.querySelectorAll("[name=action]")) {
+    const fit = fitting(each).length;
+    each.hidden = "all" in each.dataset ? fit < count : !fit;
+  }
+}
+
+document.body.addEventListener("htmx:config:request", ({ detail: { ctx: { request } } }) => { // of what is selected, what fits is sent
+  const button = request.submitter;
+  if (!button?.closest?.(".bulk")) return;
+  const boxes = fitting(button);
+  for (const { name } of boxes) request.body.delete(name);
+  for (const { name, value } of boxes) request.body.append(name, value);
+});
+
 export function selection(boxes, bulk) {
   let last = null;
   const all = () => [...document.querySelectorAll(boxes)];
@@ -9,6 +29,7 @@ export function selection(boxes, bulk) {
     const count = all().filter((each) => each.checked).length;
     if (!by(bulk)) return;
     by(bulk).hidden = !count;
+    if (count) offered(by(bulk), count);
     by(bulk).querySelector("[data-count]").textContent = count;
   }
 

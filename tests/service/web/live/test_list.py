@@ -177,5 +177,6 @@ def test_a_list_is_read_from_the_store_as_jobs_come_move_and_leave(page: Service
     seen.receive(read())
     assert 'data-state="canceled"' in seen.rows[second]
     assert page.ask("DELETE", f"/v1/jobs/{second}").is_success
-    seen.receive(screen.refresh(page.deployment, None))
+    seen.receive(read())
     assert list(seen.rows) == [first]
+    assert not feed.look(page.deployment).jobs  # it is told once

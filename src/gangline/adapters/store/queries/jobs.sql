@@ -25,6 +25,10 @@ SELECT attempt.job, lease.phase, lease.step, lease.loss, lease.stop_kind
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
 WHERE lease.rank = 0 AND job.project = :project AND job.kind <> 'sample'
 
+-- name: removed_lately
+-- List the jobs of a project that were deleted since then.
+SELECT id FROM job WHERE removed_ms >= :since AND project = :project AND kind <> 'sample'
+
 -- name: job_of_request
 SELECT id, COALESCE(photo_import.asked, spec_hash) AS spec_hash, fingerprint FROM job LEFT JOIN photo_import ON photo_import.job = job.id
 WHERE project = :project AND request = :request

@@ -106,6 +106,21 @@ def test_an_interruption_is_seen_with_its_phases_marks_and_cost(service: Service
     )
 
 
+def test_an_attempt_ends_at_the_step_and_the_moment_that_were_heard_of_last(service: Service) -> None:
+    """Its node was lost between two heartbeats, and had stored a checkpoint since the last one."""
+    job = service.submit()
+    node, assignment = begin(service, "node-a")
+    beat(service, node, assignment.hold, "training", 6, loss=0.5, seconds_per_step=0.1, training_s=0.0)
+    service.wait(4)
+    save(service, node, assignment.hold, 53)
+    lose(service)
+    found = timeline(service, job)
+    assert phases(found)[-2:] == [("training", 4), ("silent", POLICY.lease_s + 1)]
+    silent, committed = found["segments"][-1], next(mark for mark in found["marks"] if mark["kind"] == "committed")
+    assert committed["at_ms"] <= silent["from_ms"]
+    assert [each["step"] for each in service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]] == [53]
+
+
 def test_the_cost_ends_with_what_the_job_costs(service: Service, interrupted: str) -> None:
     service.change_policy(storage_usd_per_gb_month=1000.0)
     found = timeline(service, interrupted)

@@ -141,7 +141,10 @@ class Cluster:
         """Let its trainer print plain ASCII, after so many characters."""
         for first in range(0, len(text), PRINTED):
             said = Log(first_byte=after + first, text=text[first : first + PRINTED])
-            assert append_log(self.service.deployment, self._nodes[held.job], held.hold, said, self.service.now_ms) == Done()
+            assert (
+                append_log(self.service.deployment, self._nodes[held.job], held.hold, said, self.service.now_ms)
+                == Done()
+            )
 
     def save(self, held: Assignment, step: int) -> None:
         """Store a checkpoint."""

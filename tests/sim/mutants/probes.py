@@ -157,7 +157,10 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
         "seconds_per_step": 1,
         "training_ms": 1,
     }
-    whose, heard = {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing}, {"now": 0, "step": 0, "loss": None}
+    whose, heard = (
+        {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing},
+        {"now": 0, "step": 0, "loss": None},
+    )
     for other in ({"node": "node-x"}, {"fencing": hold.fencing + 1}, {"fencing": hold.fencing - 1}, {"rank": 1}):
         assert not bench.store.apply(guard("hold_lease", **(whose | heard | other)))
         assert not bench.store.apply(guard("count_download", bytes=1, seen=0, **(whose | other)))
@@ -259,7 +262,10 @@ def a_lost_chunk_of_a_log_is_passed_over(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for first_byte, text in ((0, "step 1\n"), (7, "step 2\n")):
-        assert renew.append_log(bench.deployment, node, hold, Log(first_byte=first_byte, text=text), bench.now_ms) == Done()
+        assert (
+            renew.append_log(bench.deployment, node, hold, Log(first_byte=first_byte, text=text), bench.now_ms)
+            == Done()
+        )
     del bench.objects.objects[bench.look("SELECT key FROM log_chunk ORDER BY first_byte")[0]]
     assert query.log_page(bench.deployment, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
 

@@ -3,10 +3,18 @@
 from itertools import groupby
 
 from gangline.core.job import ENDED
-from gangline.core.runs.metrics import AttemptPoints, Measured, last_loss, pack_points, series, unpack_points, with_smoothed_loss
+from gangline.core.runs.metrics import (
+    AttemptPoints,
+    Measured,
+    last_loss,
+    pack_points,
+    series,
+    unpack_points,
+    with_smoothed_loss,
+)
 from gangline.core.views import MetricsView, TrackedView
 from gangline.ports.server import Done, Hold, Points, Stale
-from gangline.ports.store import guard, write
+from gangline.ports.store import write
 from gangline.service.attempts import LOST, holding, job_of_hold
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.query import owned

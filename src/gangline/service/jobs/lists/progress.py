@@ -1,9 +1,18 @@
 """Read how far the nodes at work on the jobs of a project have come, all at once."""
 
 from gangline.service.deployment import Deployment
+from gangline.service.outage import silences
+
+SILENCE_MS = 5000
+"""A silence is told anew this often: what is said of it counts in these steps."""
 
 
 def progress_of_project(deployment: Deployment, project: str) -> dict[str, tuple[object, ...]]:
-    """Return what the last heartbeat reported about each job that a node works on: phase, step, loss, and why it is to stop."""
+    """Return what was heard last about each job that a node works on: phase, step, loss, why it is to stop, and how long the node has been
+    silent."""
     rows = deployment.store.load("progress_of_project", project=project)
-    return {row["job"]: (row["phase"], row["step"], row["loss"], row["stop_kind"]) for row in rows}
+    silence_ms = silences(deployment, deployment.store.now_ms())
+    return {
+        row["job"]: (row["phase"], row["step"], row["loss"], row["stop_kind"], silence_ms(row["beat_ms"]) // SILENCE_MS)
+        for row in rows
+    }

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from gangline.core.charts.job_timeline import draw_job_timeline
 from gangline.core.job import ENDED
+from gangline.core.jobs.story.held_out import HeldOutChange
 from gangline.core.jobs.story.views import TimelineView
 from gangline.core.runs.contract import SAMPLES
 from gangline.core.runs.kept import CheckpointView
@@ -14,6 +15,7 @@ from gangline.core.views import ArtifactView, EventView, JobView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query
 from gangline.service.jobs.query import LogExtent
+from gangline.service.jobs.story.held_out import held_out_of
 from gangline.service.jobs.story.timeline import timeline_of
 from gangline.service.pictures.last import pictures_seen
 from gangline.service.pictures.listing import last_step
@@ -38,6 +40,7 @@ class JobGlance:
     logs: Sequence[LogExtent]
     actions: Sequence[OfferedAction]
     now_ms: int
+    held_out: HeldOutChange | None
 
     @property
     def has_ended(self) -> bool:
@@ -76,13 +79,15 @@ def drawn_timeline(timeline: TimelineView, span_ms: tuple[int, int] | None = Non
 def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) -> JobGlance:
     """Return what a heartbeat may change. Raise `NotFound`."""
     job = query.job(deployment, project, job_id, now_ms)
-    kept = storage.checkpoints(deployment, query.owned(deployment, project, job_id))
+    row = query.owned(deployment, project, job_id)
+    kept = storage.checkpoints(deployment, row)
     return JobGlance(
         job=job,
         checkpoints=kept,
         logs=query.log_extents(deployment, job_id),
         actions=offered_actions(job, keeps=bool(kept)),
         now_ms=now_ms,
+        held_out=held_out_of(deployment, row),
     )
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from gangline.core.job import Attempt, JobState
 from gangline.core.jobs.failure import FailureKind
+from gangline.core.jobs.story.held_out import HeldOutChange
 from gangline.core.money.cost import CostPart, Lost, lost, time_cost_micro_usd
 from gangline.core.words import counted, duration_words, usd_words
 
@@ -59,6 +60,7 @@ class JobStanding:
     failure: str = ""
     silent_ms: int = 0
     lease_s: float = 0.0
+    held_out: HeldOutChange | None = None
 
 
 def interruptions_of(attempts: Sequence[Attempt], paused: frozenset[str]) -> Lost:
@@ -101,7 +103,8 @@ def verdict(job: JobStanding, now_ms: int) -> str:
             return f"{_said('Paused', f' for {_since(job, now_ms)}{where}', job.because)}."
         case "succeeded":
             early = f" {_at_step(job.step, job.steps)}" if job.step < job.steps else ""
-            return f"Succeeded{early}{_took(job, 'in')}{_interruptions(job)}."
+            learned = f"; held-out loss {job.held_out.in_words}" if job.held_out else ""
+            return f"Succeeded{early}{_took(job, 'in')}{learned}{_interruptions(job)}."
         case "canceled":
             return f"{_said('Canceled', _reached(job) + _took(job, 'after'), job.because)}."
         case "failed":

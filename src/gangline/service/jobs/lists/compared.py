@@ -1,9 +1,10 @@
 """Load two jobs to compare them, as `gangline jobs diff` does."""
 
-from gangline.core.compared.outcome import REPORT_BYTES_MAX, compared_job
+from gangline.core.compared.outcome import compared_job
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.jobs.lists.diff import ComparedJob, JobsDiff, compare
 from gangline.core.jobs.lists.filters import JobFilters
+from gangline.core.jobs.story.held_out import REPORT_BYTES_MAX
 from gangline.core.runs.contract import REPORT
 from gangline.core.views import JobView
 from gangline.service.deployment import Deployment

@@ -35,8 +35,8 @@ def back_since_ms(deployment: Deployment, now_ms: int) -> int:
 
 
 def silences(deployment: Deployment, now_ms: int) -> Callable[[int], int]:
-    """Return a function that says how long a node with a job is silent, in ms, given when it was heard last. While the service was away
-    nobody was."""
+    """Return a function that says how long a node with a job is silent, in ms, given when it was heard last. While the service was
+    unreachable nobody was."""
     policy = deployment.policy
     back_ms = cache(lambda: back_since_ms(deployment, now_ms))
 

@@ -2,7 +2,7 @@
 
 -- name: renew_lease
 -- Record a heartbeat. The holder of an overdue lease may renew it as long as it was not taken away. If a trainer restarts within its
--- attempt, its first step gets the full time again, counted from when it trains. What metrics said of the loss of a step stays.
+-- attempt, its first step gets the full time again, counted from when it trains. The loss that metrics have of a step stays.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        phase_ms = CASE WHEN phase <> :phase THEN :now ELSE phase_ms END,
        loss = CASE WHEN :step = step THEN COALESCE(loss, :loss) ELSE COALESCE(:loss, loss) END,

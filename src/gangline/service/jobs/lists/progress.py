@@ -4,7 +4,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.outage import silences
 
 SILENCE_MS = 5000
-"""A silence is told anew this often: what is said of it counts in these steps."""
+"""An open page shows again how long a node is silent after each of these, in which the sentence about its job counts."""
 
 
 def progress_of_project(deployment: Deployment, project: str) -> dict[str, tuple[object, ...]]:

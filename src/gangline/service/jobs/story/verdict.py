@@ -27,11 +27,11 @@ def verdict_of(
     expenses = {(row["attempt"], row["cause"]): row["micro_usd"] for row in rows}
     lost = interruptions_of(tried, paused)
     live = next((row for row in reversed(attempts) if row["state"] == "live"), None)
-    silent = summary.phase == "silent" and live is not None
+    silent = live if summary.phase == "silent" else None
     standing = JobStanding(
         **{name: getattr(summary, name) for name in ("state", "because", "steps", "step", "committed_step")},
-        phase=live["phase"] if silent else summary.phase,
-        silent_ms=silences(deployment, now_ms)(live["beat_ms"]) if silent else 0,
+        phase=silent["phase"] if silent else summary.phase,
+        silent_ms=silences(deployment, now_ms)(silent["beat_ms"]) if silent else 0,
         lease_s=deployment.policy.lease_s,
         held_out=held_out_of(deployment, job),
         **{name: getattr(summary, name) for name in ("node_name", "eta_s", "submitted_ms", "ended_ms", "cost_lacks")},

@@ -15,7 +15,7 @@ from gangline.core.views import ArtifactView, EventView, JobView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs import query
 from gangline.service.jobs.query import LogExtent
-from gangline.service.jobs.story.held_out import held_out_of
+from gangline.service.jobs.story.held_out import reported_held_out
 from gangline.service.jobs.story.timeline import timeline_of
 from gangline.service.pictures.last import pictures_seen
 from gangline.service.pictures.listing import last_step
@@ -87,7 +87,7 @@ def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) ->
         logs=query.log_extents(deployment, job_id),
         actions=offered_actions(job, keeps=bool(kept)),
         now_ms=now_ms,
-        held_out=held_out_of(deployment, row),
+        held_out=reported_held_out(deployment, row),
     )
 
 

@@ -9,7 +9,7 @@ from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
 
-def held_out_of(deployment: Deployment, job: Row) -> HeldOutChange | None:
+def reported_held_out(deployment: Deployment, job: Row) -> HeldOutChange | None:
     """Return it for a job of which the row is given; None if it has no result, held out no photo, or the report cannot be read now. A
     report is read once: its key never gets other bytes."""
     if job["state"] != "succeeded" or not _holds_out(json.loads(job["spec"])):

@@ -8,7 +8,7 @@ from gangline.core.views import JobSummary
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.story.held_out import held_out_of
+from gangline.service.jobs.story.held_out import reported_held_out
 from gangline.service.outage import silences
 
 
@@ -33,7 +33,7 @@ def verdict_of(
         phase=silent["phase"] if silent else summary.phase,
         silent_ms=silences(deployment, now_ms)(silent["beat_ms"]) if silent else 0,
         lease_s=deployment.policy.lease_s,
-        held_out=held_out_of(deployment, job),
+        held_out=reported_held_out(deployment, job),
         **{name: getattr(summary, name) for name in ("node_name", "eta_s", "submitted_ms", "ended_ms", "cost_lacks")},
         since_ms=job["queued_ms"],
         busy_ms=sum((now_ms if row["ended_ms"] is None else row["ended_ms"]) - row["started_ms"] for row in attempts),

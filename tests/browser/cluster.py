@@ -16,9 +16,10 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.api.app import make_app
 from gangline.api.serve import ApiServer, listen
 from gangline.core.parsing import to_json
+from gangline.core.runs.contract import REPORT
 from gangline.core.runs.metrics import Point
 from gangline.core.server.limits import Limits
-from gangline.ports.server import Assignment, Beaten, Committed, Done, Failed, Log, Points
+from gangline.ports.server import Assignment, Beaten, Committed, Done, Failed, Log, Points, Succeeded
 from gangline.service.facts import number_facts
 from gangline.service.jobs import metrics
 from gangline.service.jobs.finish import finish
@@ -30,7 +31,7 @@ from gangline.web.live.hub import SLOW_ROUND_MS, LiveHub
 from gangline.web.page import add_page
 from tests.service.conftest import OPERATOR, Service, a_service
 from tests.service.datasets.conftest import InspectorHere
-from tests.service.jobs.test_samples import commit
+from tests.service.jobs.test_samples import DIFFUSERS_FILE, commit, hand_over
 from tests.service.test_rules import beat, succeed
 from tests.waiting import until
 
@@ -141,7 +142,10 @@ class Cluster:
         """Let its trainer print plain ASCII, after so many characters."""
         for first in range(0, len(text), PRINTED):
             said = Log(first_byte=after + first, text=text[first : first + PRINTED])
-            assert append_log(self.service.deployment, self._nodes[held.job], held.hold, said) == Done()
+            assert (
+                append_log(self.service.deployment, self._nodes[held.job], held.hold, said, self.service.now_ms)
+                == Done()
+            )
 
     def save(self, held: Assignment, step: int) -> None:
         """Store a checkpoint."""
@@ -149,6 +153,13 @@ class Cluster:
 
     def succeed(self, held: Assignment) -> None:
         succeed(self.service, self._nodes[held.job], held.hold)
+
+    def report(self, held: Assignment, report: str) -> None:
+        """Let it succeed with a report in its result."""
+        node, contents = self._nodes[held.job], {DIFFUSERS_FILE: b"weights", REPORT: report.encode()}
+        files = tuple(hand_over(self.service, node, held.hold, "output", *each) for each in contents.items())
+        ended = finish(self.service.deployment, node, held.hold, Succeeded(output=files), self.service.now_ms)
+        assert ended == Done()
 
     def fail(self, held: Assignment, because: str) -> None:
         said = Failed(kind="bad data", because=because)

@@ -351,7 +351,9 @@ class _Making:
     def work(self, node: str, job: str) -> None:
         """Fail at the second try, with a checkpoint that was damaged and one that is stored."""
         held, deployment = self.claim(node, job), self.service.deployment
-        renew.append_log(deployment, node, held.hold, Log(first_byte=0, text=f"{hostile('Log.text')}\n"))
+        renew.append_log(
+            deployment, node, held.hold, Log(first_byte=0, text=f"{hostile('Log.text')}\n"), self.service.now_ms
+        )
         beat(self.service, node, held.hold, 10)
         self.measure(node, held, 10)
         for step in (10, 20):

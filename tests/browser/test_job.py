@@ -1,7 +1,10 @@
 """The screen of a job as people use it: its charts, its log, what they do with it, and how it differs from another."""
 
+import json
+
 from playwright.sync_api import Locator, Page, expect
 
+from gangline.core.parsing import to_json
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab, reply
 from tests.browser.conftest import one_cluster as cluster
@@ -160,3 +163,18 @@ def test_nothing_on_the_screen_moves_while_its_job_trains(tab: Tab, cluster: Clu
         expect(page.locator("#job-head")).to_contain_text(f"step {step} of 100")
         expect(page.locator("#checkpoints")).to_contain_text(str(step))
     assert page.evaluate("window.shifts") == []
+
+
+def test_held_out_photos_stand_first_in_the_chart_of_the_loss_when_the_job_has_ended(
+    tab: Tab, cluster: Cluster
+) -> None:
+    held = cluster.begin(cluster.submit("holds out", held_out=[to_json(cluster.service.upload(b"other", "other.jpg"))]))
+    cluster.measure(held, {step: {"loss": 1 / step} for step in range(1, 101)})
+    page = tab.open(f"/jobs/{held.job}").live().page
+    loss = page.locator(CHARTS).first
+    expect(loss).to_contain_text("each step")
+    cluster.report(held, json.dumps({"held_out": [{"photo": "x", "loss_before": 0.5848, "loss_after": 0.1738}]}))
+    expect(page.locator("#job-head")).to_contain_text("held-out loss 0.5848 → 0.1738 (-70%)")
+    expect(loss.locator(".entry").first).to_have_text("held out 0.1738")
+    assert at_the_left(loss) == 0
+    expect(loss.locator(".entry").first).to_have_text("held out 0.5848")

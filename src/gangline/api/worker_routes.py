@@ -116,9 +116,9 @@ def keep_prepared(deployment: ThisDeployment, now: Now, node: Holder, hold: Held
 
 
 @of_attempts.post("logs")
-def log(deployment: ThisDeployment, node: Holder, hold: HeldLease, request: Log) -> Done:
+def log(deployment: ThisDeployment, now: Now, node: Holder, hold: HeldLease, request: Log) -> Done:
     """Append to the log what the trainer printed."""
-    return accepted(renew.append_log(deployment, node, hold, request))
+    return accepted(renew.append_log(deployment, node, hold, request, now))
 
 
 @of_attempts.post("end")

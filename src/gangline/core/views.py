@@ -49,8 +49,8 @@ class AttemptView:
 class JobSummary:
     """A job without its spec and attempts. `step` is the last step that is known to be done, and never less than `committed_step`, which no
     interruption can undo; `steps` are all, 0 if that is unknown. One that succeeded with fewer was finished early. `phase` is what
-    its node is doing, or `pausing` until it has saved. `cost_usd` is the known part of the cost, without the parts in `cost_lacks`.
-    `owner` is None for a job of an older version."""
+    its node is doing, `pausing` until it has saved, or `silent` if two of its heartbeats have not come. `cost_usd` is the known part of the
+    cost, without the parts in `cost_lacks`. `owner` is None for a job of an older version."""
 
     id: str
     name: str

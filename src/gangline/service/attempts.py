@@ -76,6 +76,11 @@ def lease_of(node: str, hold: Hold) -> dict[str, object]:
     return {"attempt": hold.attempt, "rank": hold.rank, "fencing": hold.fencing, "node": node}
 
 
+def holding(node: str, hold: Hold, now_ms: int, *, step: int = 0, loss: float | None = None) -> Write:
+    """Return the guard of what a worker writes besides heartbeats: it holds the lease, was heard now, and may have come further."""
+    return guard("hold_lease", **lease_of(node, hold), now=now_ms, step=step, loss=loss)
+
+
 def conclude(
     deployment: Deployment,
     attempt_id: str,

@@ -1,5 +1,9 @@
 """Recognise outages of the service, so that nodes are not blamed for silence, and choose which server runs the periodic work."""
 
+from collections.abc import Callable
+from functools import cache
+
+from gangline.core.jobs.lease import silent_ms
 from gangline.ports.store import guard
 from gangline.service.deployment import Deployment
 
@@ -28,3 +32,16 @@ def back_since_ms(deployment: Deployment, now_ms: int) -> int:
     if now_ms - found["ticked_ms"] > deployment.policy.outage_ms:
         return now_ms
     return max(found["back_ms"], deployment.up_since_ms)
+
+
+def silences(deployment: Deployment, now_ms: int) -> Callable[[int], int]:
+    """Return a function that says how long a node with a job is silent, in ms, given when it was heard last. While the service was
+    unreachable nobody was."""
+    policy = deployment.policy
+    back_ms = cache(lambda: back_since_ms(deployment, now_ms))
+
+    def silence_ms(heard_ms: int) -> int:
+        found = silent_ms(heard_ms=heard_ms, now_ms=now_ms, policy=policy)
+        return found and silent_ms(heard_ms=max(heard_ms, back_ms()), now_ms=now_ms, policy=policy)
+
+    return silence_ms

@@ -10,6 +10,7 @@ from threading import Lock
 
 from gangline.core.fleet.choice import History
 from gangline.core.jobs.claim import ClaimCandidate
+from gangline.core.jobs.story.held_out import HeldOutChange
 from gangline.ports.pool import Offer
 
 REAP_EVERY_MS = 1_000
@@ -19,6 +20,8 @@ TAKEN_MS = 2_000
 RIVALS_MS = 10_000
 """Claims spread over equal jobs for this long after another server was faster."""
 
+REPORTS_MAX = 1000
+"""Reports of results whose figures are remembered."""
 INTERRUPTIONS_MS = 60_000
 """How often offers are interrupted is loaded again after this long."""
 OfferHistories = Mapping[tuple[str, str], History]
@@ -51,6 +54,19 @@ class Recent:
         self._reaped_ms = -REAP_EVERY_MS
         self._lost_ms = -RIVALS_MS
         self._interruptions: tuple[int, OfferHistories] | None = None
+        self._reports: dict[str, HeldOutChange | None] = {}
+
+    def report(self, key: str, load: Callable[[], HeldOutChange | None]) -> HeldOutChange | None:
+        """Return what the report under a key says, which is loaded once."""
+        with self._lock:
+            if key in self._reports:
+                return self._reports[key]
+        found = load()
+        with self._lock:
+            self._reports[key] = found
+            if len(self._reports) > REPORTS_MAX:
+                del self._reports[next(iter(self._reports))]
+        return found
 
     def interruptions(self, now_ms: int, load: Callable[[], OfferHistories]) -> OfferHistories:
         """Return how often runs on each pool's offers were interrupted, loaded within the last minute."""

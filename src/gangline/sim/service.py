@@ -255,7 +255,9 @@ class Link:
         )
 
     def log(self, hold: Hold, request: Log) -> Done | Stale:
-        return self._send("log", hold, lambda deployment, node, _now: renew.append_log(deployment, node, hold, request))
+        return self._send(
+            "log", hold, lambda deployment, node, now: renew.append_log(deployment, node, hold, request, now)
+        )
 
     def metrics(self, hold: Hold, request: Points) -> Done | Stale:
         return self._send(

@@ -93,7 +93,7 @@ def happen(service: Service, job: str, times: int) -> None:
 def print_log(service: Service, node: str, hold: Hold, pieces: list[str]) -> None:
     first_byte = 0
     for text in pieces:
-        renew.append_log(service.deployment, node, hold, Log(first_byte=first_byte, text=text))
+        renew.append_log(service.deployment, node, hold, Log(first_byte=first_byte, text=text), service.now_ms)
         first_byte += len(text.encode())
 
 
@@ -379,7 +379,7 @@ def test_a_lost_piece_of_a_log_is_passed_over_with_a_line_that_says_so(service: 
     hold = service.claim(node).hold
     texts = ("begun\nhalf a", " line\n", "ended\n")
     for first_byte, text in zip((0, 12, 18), texts, strict=True):
-        renew.append_log(service.deployment, node, hold, Log(first_byte=first_byte, text=text))
+        renew.append_log(service.deployment, node, hold, Log(first_byte=first_byte, text=text), service.now_ms)
     (lost,) = [row["key"] for row in service.store.load("log_chunks", job=job, fencing=0, first_byte=0)][1:2]
     service.objects.delete([lost])
     expected = "begun\nhalf a\n[6 bytes of this log are lost]\nended\n"

@@ -15,9 +15,11 @@ from gangline.core.views import MetricsView
 from gangline.ports.server import Committed, Done, Failed, Hold, Points, Stale
 from gangline.service.jobs import metrics, steer
 from gangline.service.jobs.finish import finish
+from gangline.service.jobs.query import job as job_view
 from tests.service.conftest import OPERATOR, POLICY, PROJECT, Service
 from tests.service.jobs.test_one_at_a_time import commit, upload
 from tests.service.served import serving
+from tests.service.test_rules import beat, succeed
 
 
 def points(first: int, last: int, loss: float = 1.0) -> Points:
@@ -146,3 +148,21 @@ def test_a_line_of_bars_has_a_width_and_shows_what_is_flat() -> None:
     assert len(sparkline([float(number) for number in range(1000)])) == 60
     assert sparkline([2.0]) == "▁" and sparkline([1.0, 1.0, 1.0]) == "▁▁▁"
     assert sparkline([0.0, 7.0]) == "▁█"
+
+
+def test_metrics_say_more_than_the_last_heartbeat(service: Service) -> None:
+    """The loss and the step of an attempt are those that were measured last, while it is live and when it has ended."""
+    job, node = service.submit(steps=60), service.join()
+    hold = service.claim(node).hold
+    beat(service, node, hold, 6, loss=0.9, seconds_per_step=0.1)
+    service.wait(1)
+    measure(service, node, hold, 1, 53)
+    live = job_view(service.deployment, PROJECT, job, service.now_ms)
+    assert (live.summary.step, live.summary.loss) == (53, live.attempts[0].loss) == (53, 1 / 53)
+    measure(service, node, hold, 54, 60)
+    beat(service, node, hold, 60, phase="uploading", loss=0.7)  # of that step alone; the metrics may be means over some
+    measure(service, node, hold, 1, 20, loss=9.0)  # late
+    succeed(service, node, hold)
+    ended = job_view(service.deployment, PROJECT, job, service.now_ms)
+    assert (ended.summary.step, ended.summary.loss, ended.attempts[0].loss) == (60, 1 / 60, 1 / 60)
+    assert ended.summary.loss == seen(service, job).points[-1].values["loss"]

@@ -101,7 +101,7 @@ def writes(service: Service, node: str, old: Assignment) -> dict[str, Callable[[
         "rejections": lambda: checkpoint.reject_damaged(
             at, node, hold, Reject(checkpoint="checkpoint-x", because="no"), service.now_ms
         ),
-        "logs": lambda: renew.append_log(at, node, hold, Log(first_byte=0, text="late")),
+        "logs": lambda: renew.append_log(at, node, hold, Log(first_byte=0, text="late"), service.now_ms),
         "end, succeeded": lambda: finish(at, node, hold, Succeeded(output=(file,)), service.now_ms),
         "end, failed": lambda: finish(at, node, hold, Failed(kind="crashed", because="x"), service.now_ms),
         "end, released": lambda: finish(at, node, hold, Released(), service.now_ms),

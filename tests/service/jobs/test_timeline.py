@@ -16,6 +16,7 @@ from gangline.service.jobs import renew, steer
 from gangline.service.jobs.finish import finish
 from gangline.service.reports.costs import count_interruptions
 from gangline.service.reports.spending import PoolInterruptions, interruptions_of_pools
+from gangline.web.live.feed import ProjectFeed
 from tests.service.conftest import OPERATOR, POLICY, PRICE, PROJECT, Service
 from tests.service.jobs.test_metrics import lose, save
 from tests.service.served import serving
@@ -105,6 +106,57 @@ def test_an_interruption_is_seen_with_its_phases_marks_and_cost(service: Service
         "Training on node-b, step 50 of 100, about 50 seconds left; "
         f"one interruption cost 1 min {lost - 60} s and ${paid * PRICE / 3600 / 1e6:.4f} so far."
     )
+
+
+def test_an_attempt_ends_at_the_step_and_the_moment_that_were_heard_of_last(service: Service) -> None:
+    """Its node was lost between two heartbeats, and had stored a checkpoint since the last one."""
+    job = service.submit()
+    node, assignment = begin(service, "node-a")
+    beat(service, node, assignment.hold, "training", 6, loss=0.5, seconds_per_step=0.1, training_s=0.0)
+    service.wait(4)
+    save(service, node, assignment.hold, 53)
+    lose(service)
+    found = timeline(service, job)
+    assert phases(found)[-2:] == [("training", 4), ("silent", POLICY.lease_s + 1)]
+    silent, committed = found["segments"][-1], next(mark for mark in found["marks"] if mark["kind"] == "committed")
+    assert committed["at_ms"] <= silent["from_ms"]
+    assert [each["step"] for each in service.ask("GET", f"/v1/jobs/{job}").json()["attempts"]] == [53]
+
+
+def test_a_node_that_is_not_heard_any_more_is_noticed_after_two_heartbeats(service: Service) -> None:
+    job = service.submit(steps=700)
+    node, assignment = begin(service, "local-3")
+    beat(service, node, assignment.hold, "training", 53, loss=0.5, seconds_per_step=0.1, training_s=0.0)
+    service.tick()  # which numbers the facts
+    feed = ProjectFeed(PROJECT)
+    feed.look(service.deployment)
+    service.wait(2 * POLICY.heartbeat_interval_s)
+    assert timeline(service, job)["verdict"].startswith("Training on local-3, step 53 of 700, about ")
+    assert not feed.look(service.deployment).jobs
+    service.wait(1)
+    assert feed.look(service.deployment).jobs == {job}  # so that an open page says it
+    found = service.ask("GET", f"/v1/jobs/{job}").json()
+    said = "Nothing heard from local-3 for 20 s; it was training, step 53 of 700; after 45 s the job goes back to the queue."
+    assert found["verdict"] == timeline(service, job)["verdict"] == said
+    assert (found["summary"]["phase"], found["summary"]["eta_s"]) == ("silent", None)
+    assert phases(timeline(service, job))[-1] == ("silent", 21)
+    assert not feed.look(service.deployment).jobs
+    service.wait(4)
+    assert feed.look(service.deployment).jobs == {job}
+    beat(service, node, assignment.hold, "training", 60)
+    assert timeline(service, job)["verdict"].startswith("Training on local-3, step 60 of 700")
+    assert phases(timeline(service, job))[-1] == ("training", 25)
+
+
+def test_a_node_that_spoke_to_nobody_while_the_server_was_away_is_not_silent(service: Service) -> None:
+    job = service.submit()
+    node, assignment = begin(service, "node-a")
+    beat(service, node, assignment.hold, "training", 5)
+    service.tick()
+    service.store.time_ms += 600_000
+    service.tick()
+    service.wait(5)
+    assert service.ask("GET", f"/v1/jobs/{job}").json()["summary"]["phase"] == "training"
 
 
 def test_the_cost_ends_with_what_the_job_costs(service: Service, interrupted: str) -> None:

@@ -108,7 +108,7 @@ def _jobs(service: Service) -> dict[str, str]:
 def _work(service: Service, node: str, job: str) -> Hold:
     hold, deployment = service.claim(node).hold, service.deployment
     renew.renew(deployment, node, hold, Beat(phase="training", step=1, loss=0.5), service.now_ms)
-    renew.append_log(deployment, node, hold, Log(first_byte=0, text=LOG))
+    renew.append_log(deployment, node, hold, Log(first_byte=0, text=LOG), service.now_ms)
     points = Points(points=(Point(step=1, values={"loss": 0.5, "own": 1.0}),))
     metrics.take(deployment, node, hold, points, service.now_ms)
     service.store.apply(write("begin_tracking", job=job, tracker="t"))

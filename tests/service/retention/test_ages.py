@@ -31,7 +31,7 @@ def trained(service: Service, *steps: int, log: bytes = b"") -> tuple[str, str, 
         upload(service, node, hold, step, b"step %d" % step)
         commit(service, node, hold, step, b"step %d" % step)
     if log:
-        renew.append_log(service.deployment, node, hold, Log(first_byte=0, text=log.decode()))
+        renew.append_log(service.deployment, node, hold, Log(first_byte=0, text=log.decode()), service.now_ms)
     return job, node, hold
 
 
@@ -146,7 +146,7 @@ def test_logs_and_pictures_of_steps_have_an_age_and_pictures_of_the_result_stay(
     trainer, other = service.join("a"), service.join("b")
     training = train(service, trainer)
     commit_of(service, trainer, training, 10)
-    renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"))
+    renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"), service.now_ms)
     sample = service.claim(other)
     rendered(service, other, sample)
     succeed(service, trainer, training.hold)

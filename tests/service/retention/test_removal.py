@@ -34,7 +34,7 @@ def made(service: Service, **settings: Any) -> str:
     photo = service.upload(b"its own photo", "own.png")
     training = train(service, trainer, prompt=PROMPT, photos=(photo,), **settings)
     commit_of(service, trainer, training, 10)
-    renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"))
+    renew.append_log(service.deployment, trainer, training.hold, Log(first_byte=0, text="step 10"), service.now_ms)
     rendered(service, other, service.claim(other))
     succeed(service, trainer, training.hold)
     return training.job

@@ -8,9 +8,12 @@ import pytest
 
 from gangline.core.errors import NotFound
 from gangline.core.parsing import to_json
+from gangline.core.runs.contract import REPORT
 from gangline.core.views import JobView
+from gangline.ports.server import Done, Succeeded
 from gangline.service.content.bases import bases_of
 from gangline.service.jobs import query, steer
+from gangline.service.jobs.finish import finish
 from gangline.service.jobs.lists.labels import change_labels, labels_of
 from gangline.service.retention.removal import remove
 from gangline.web.frame.together import actions_together
@@ -21,7 +24,7 @@ from gangline.web.live.feed import Changes
 from tests.service.conftest import PROJECT, Service
 from tests.service.jobs.test_extend import ended
 from tests.service.jobs.test_follow import print_log
-from tests.service.jobs.test_samples import commit, train
+from tests.service.jobs.test_samples import DIFFUSERS_FILE, commit, hand_over, train
 from tests.service.jobs.test_scratch import submit_scratch
 from tests.service.pictures.many import write_pictures
 from tests.service.test_rules import beat, succeed
@@ -438,3 +441,36 @@ def test_a_base_stands_under_its_name_and_lists_are_no_json(service: Service) ->
     assert values["base"].startswith("ours: a.png (") and values["sample_prompts"] == "\n".join(prompts)
     assert values["sample_seeds"] == "1, 2"
     assert {row.name: row.value for row in spec_rows(spec)}["base"].startswith("a.png (")
+
+
+# What it learned
+
+
+def test_what_training_did_to_photos_it_never_saw_stands_in_the_sentence_and_first_of_the_losses(
+    page: Service, signed_in: SignedIn
+) -> None:
+    job, node = page.submit(held_out=(page.upload(b"another photo", "other.jpg"),)), page.join()
+    hold = page.claim(node).hold
+    beat(page, node, hold, 99)
+    assert look_at(page.deployment, PROJECT, job, page.now_ms).held_out is None
+    report = json.dumps({"held_out": [{"photo": "other.jpg", "loss_before": 0.5848, "loss_after": 0.1738}]})
+    files = tuple(
+        hand_over(page, node, hold, "output", name, content)
+        for name, content in ((DIFFUSERS_FILE, b"weights"), (REPORT, report.encode()))
+    )
+    assert finish(page.deployment, node, hold, Succeeded(output=files), page.now_ms) == Done()
+    assert "; held-out loss 0.5848 → 0.1738 (-70%)." in view(page, job).verdict
+    shown = signed_in("viewer").get(f"/jobs/{job}").text
+    assert 'data-held-out="0.5848 0.1738"' in shown  # which the chart draws
+    assert "<dt>Held-out loss</dt><dd>0.1738</dd>" in shown
+    assert shown.index("<dt>Held-out loss</dt>") < shown.index("<dt>Loss</dt>")
+
+
+def test_a_job_of_which_the_report_is_lost_is_shown_without_it(page: Service, signed_in: SignedIn) -> None:
+    job, node = page.submit(held_out=(page.upload(b"another photo", "other.jpg"),)), page.join()
+    hold = page.claim(node).hold
+    files = tuple(hand_over(page, node, hold, "output", name) for name in (DIFFUSERS_FILE, REPORT))
+    assert finish(page.deployment, node, hold, Succeeded(output=files), page.now_ms) == Done()
+    assert view(page, job).verdict.startswith("Succeeded in ") and "held-out" not in view(page, job).verdict
+    page.execute("UPDATE artifact SET key = key || '-lost'")
+    assert signed_in("viewer").get(f"/jobs/{job}").status_code == 200

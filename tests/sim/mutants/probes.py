@@ -157,12 +157,15 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
         "seconds_per_step": 1,
         "training_ms": 1,
     }
-    whose = {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing}
+    whose, heard = (
+        {"attempt": hold.attempt, "rank": 0, "node": node, "fencing": hold.fencing},
+        {"now": 0, "step": 0, "loss": None},
+    )
     for other in ({"node": "node-x"}, {"fencing": hold.fencing + 1}, {"fencing": hold.fencing - 1}, {"rank": 1}):
-        assert not bench.store.apply(guard("hold_lease", **(whose | other)))
+        assert not bench.store.apply(guard("hold_lease", **(whose | heard | other)))
         assert not bench.store.apply(guard("count_download", bytes=1, seen=0, **(whose | other)))
         assert not bench.store.change("renew_lease", **(whose | beat | other))
-    assert bench.store.apply(guard("hold_lease", **whose))
+    assert bench.store.apply(guard("hold_lease", **whose, **heard))
 
 
 @probe()
@@ -241,7 +244,7 @@ def nothing_is_rejected_after_the_lease_is_lost(bench: Bench) -> None:
 @probe()
 def nothing_is_logged_after_the_lease_is_lost(bench: Bench) -> None:
     _, node, hold = canceled_meanwhile(bench, "add_log_chunk")
-    assert is_stale(renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="late")))
+    assert is_stale(renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="late"), bench.now_ms))
     assert not bench.look("SELECT key FROM log_chunk")
 
 
@@ -250,7 +253,7 @@ def the_same_line_logged_twice_is_kept_once(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for _ in range(2):
-        assert renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="step 1")) == Done()
+        assert renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="step 1"), bench.now_ms) == Done()
     assert query.log_page(bench.deployment, PROJECT, job, None).text == "step 1"
 
 
@@ -259,7 +262,10 @@ def a_lost_chunk_of_a_log_is_passed_over(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     for first_byte, text in ((0, "step 1\n"), (7, "step 2\n")):
-        assert renew.append_log(bench.deployment, node, hold, Log(first_byte=first_byte, text=text)) == Done()
+        assert (
+            renew.append_log(bench.deployment, node, hold, Log(first_byte=first_byte, text=text), bench.now_ms)
+            == Done()
+        )
     del bench.objects.objects[bench.look("SELECT key FROM log_chunk ORDER BY first_byte")[0]]
     assert query.log_page(bench.deployment, PROJECT, job, None).text == "[7 bytes of this log are lost]\nstep 2\n"
 

@@ -138,7 +138,7 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)
     bench.commit(node, hold, 10)
-    renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="said"))
+    renew.append_log(bench.deployment, node, hold, Log(first_byte=0, text="said"), bench.now_ms)
     bench.upload(node, hold, "checkpoints", bench.manifest(hold, 20).files[0], 20)
     bench.upload(node, hold, "output", replace(bench.manifest(hold, 20).files[0], path="draft"))
     bench.objects.receive(

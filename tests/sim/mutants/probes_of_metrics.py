@@ -46,6 +46,41 @@ def nothing_is_measured_after_the_lease_is_lost(bench: Bench) -> None:
 
 
 @probe()
+def metrics_say_how_far_an_attempt_is_and_its_loss(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.beat(node, hold, phase="training", step=3)
+    bench.wait(1)
+    for first in (1, 11):
+        measure(bench, node, hold, first, first + 9)
+        assert bench.look("SELECT step, loss FROM lease") == [(first + 9, 1 / (first + 9))]
+    came_ms = bench.now_ms
+    bench.wait(1)
+    again = Points(points=(Point(step=20, values={"loss": 9.0}),))
+    for late in (again, replace(again, points=(Point(step=15, values={"loss": 9.0}),))):
+        metrics.take(bench.deployment, node, hold, late, bench.now_ms)
+    bench.beat(node, hold, phase="training", step=20, loss=0.9)  # of one step, and metrics may be means over some
+    assert bench.look("SELECT step, loss, stepped_ms FROM lease") == [(20, 1 / 20, came_ms)]
+    bench.beat(node, hold, phase="training", step=29, loss=0.9)
+    measure(bench, node, hold, 21, 25)
+    assert bench.look("SELECT step, loss FROM lease") == [(29, 0.9)]
+
+
+@probe()
+def every_word_of_a_node_says_that_it_lives(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.wait(4)
+    measure(bench, node, hold, 1, 3)
+    assert bench.look("SELECT beat_ms FROM lease") == [bench.now_ms]
+    holding_earlier = metrics.take(
+        bench.deployment, node, hold, Points(points=(Point(step=4, values={}),)), bench.now_ms - 1000
+    )  # by a server whose clock is behind
+    assert holding_earlier == Done()
+    assert bench.look("SELECT beat_ms FROM lease") == [bench.now_ms]
+
+
+@probe()
 def a_phase_is_written_once_with_the_beat_that_brought_it(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)

@@ -664,6 +664,17 @@ RULES = [
     ),
     rule("5: and not before the attempt", "renew_lease", "WHEN :training_ms < started_ms THEN started_ms", ""),
     rule(
+        "5: the loss is the metrics'",
+        "renew_lease",
+        "WHEN :step = step THEN COALESCE(loss, :loss)",
+        "WHEN FALSE THEN loss",
+    ),
+    rule("5: the newest metrics'", "hold_lease", ":step >= step AND NOT EXISTS", "NOT EXISTS"),
+    rule("5: they are steps, too", "hold_lease", "WHEN :step > step THEN :step", "WHEN FALSE THEN step"),
+    rule("5: each of which takes its time", "hold_lease", "WHEN :step > step THEN :now", "WHEN FALSE THEN 0"),
+    rule("5: and a sign of life", "hold_lease", "WHEN :now > beat_ms THEN :now", "WHEN FALSE THEN 0"),
+    rule("5: whose clock is the latest", "hold_lease", "WHEN :now > beat_ms THEN :now", "WHEN TRUE THEN :now"),
+    rule(
         "4: what drains is ended",
         "core.fleet.autoscale:reconcile",
         'elif node.state in ("draining", "quarantined") and',

@@ -86,21 +86,34 @@ def test_what_is_stored_of_them_is_read_back_as_it_was(losses: list[float]) -> N
 
 def test_a_report_has_the_held_out_loss_of_a_job_that_measured_none_on_its_way() -> None:
     found = Measurements(loss=0.5, step=100)
-    told = with_report(found, '{"held_out": [{"loss_after": 0.2}, {"loss_after": 0.4}]}')
+    told = with_report(
+        found, '{"held_out": [{"loss_before": 0.9, "loss_after": 0.2}, {"loss_before": 0.9, "loss_after": 0.4}]}'
+    )
     assert (told.held_out_loss, told.held_out_step, told.at_rungs) == (pytest.approx(0.3), 100, {})
     assert told.value("held_out_loss") == told.held_out_loss and told.loss == 0.5
-    assert with_report(replace(found, held_out_loss=0.1), '{"held_out": [{"loss_after": 0.2}]}').held_out_loss == 0.1
+    assert (
+        with_report(
+            replace(found, held_out_loss=0.1), '{"held_out": [{"loss_before": 0.9, "loss_after": 0.2}]}'
+        ).held_out_loss
+        == 0.1
+    )
 
 
 @pytest.mark.parametrize(
     "report",
     [
         *("", "{}", "[]", "7", "{", '{"held_out": null}', '{"held_out": 7}', '{"held_out": []}', "[" * 100_000),
-        *('{"held_out": [7]}', '{"held_out": [{}]}', '{"held_out": [{"loss_after": null}]}'),
-        *('{"held_out": [{"loss_after": NaN}]}', '{"held_out": [{"loss_after": 1e999}]}'),
-        *('{"held_out": [{"loss_after": 1e308}, {"loss_after": 1e308}]}', '{"held_out": {"a": 1}}'),
-        *('{"held_out": [{"loss_after": "x"}]}', '{"held_out": [{"step": 0, "held_out_psnr": 20}]}'),
-        '{"held_out": [{"loss_after": 1' + "0" * 400 + "}]}",
+        *('{"held_out": [7]}', '{"held_out": [{}]}', '{"held_out": [{"loss_before": 1, "loss_after": null}]}'),
+        *(
+            '{"held_out": [{"loss_before": 1, "loss_after": NaN}]}',
+            '{"held_out": [{"loss_before": 1, "loss_after": 1e999}]}',
+        ),
+        *(
+            '{"held_out": [{"loss_before": 1, "loss_after": 1e308}, {"loss_before": 1, "loss_after": 1e308}]}',
+            '{"held_out": {"a": 1}}',
+        ),
+        *('{"held_out": [{"loss_before": 1, "loss_after": "x"}]}', '{"held_out": [{"step": 0, "held_out_psnr": 20}]}'),
+        '{"held_out": [{"loss_before": 1, "loss_after": 1' + "0" * 400 + "}]}",
     ],
 )
 def test_a_report_that_has_none_or_is_none_changes_nothing(report: str) -> None:

@@ -80,6 +80,10 @@ BAD: dict[str, Any] = {
             WAITS | {"because": "no node can take it: node-1 has 16 GB and it needs 24; a pool starts one"},
             "Queued for 4 min; no node can take it: node-1 has 16 GB and it needs 24; a pool starts one.",
         ),
+        (
+            AT_WORK | {"silent_ms": 24_300, "lease_s": 45.0, "eta_s": None},
+            "Nothing heard from node-3 for 20 s; it was training, step 120 of 500; after 45 s the job goes back to the queue.",
+        ),
         (WAITS | {"because": "waits for a node"}, "Queued for 4 min; it waits for a node."),
         (
             WAITS | {"state": "paused", "because": "paused by its owner", "committed_step": 100},

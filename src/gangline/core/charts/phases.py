@@ -31,7 +31,7 @@ PHASES: dict[TimelinePhase, str] = {
     "rendering": "The trainer draws pictures.",
     "saving": "The trainer writes its result or its last checkpoint.",
     "uploading": "The node uploads the result.",
-    "silent": "The node was not heard any more, until the server ended the attempt.",
+    "silent": "The node was not heard any more, until the server ended the attempt or until now.",
 }
 WAITING: frozenset[str] = frozenset({"queued", "held", "fetching", "paused"})
 """The phases in which no node has the job."""

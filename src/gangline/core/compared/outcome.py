@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from gangline.core.experiments.measured import held_out_loss_of_report, sum_up
+from gangline.core.experiments.measured import sum_up
 from gangline.core.jobs.lists.diff import ComparedJob, JobOutcome
+from gangline.core.jobs.story.held_out import held_out_change
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import JobView
-
-REPORT_BYTES_MAX = 2**20
-"""A report of our own trainers is much shorter; a command's file of that name may be anything."""
 
 
 def compared_job(
@@ -48,4 +46,5 @@ def _held_out_loss_of_result(view: JobView, read_report: Callable[[], str | None
     if not view.spec.get("held_out") or view.state != "succeeded":
         return None
     report = read_report()
-    return None if report is None else held_out_loss_of_report(report)
+    change = held_out_change(report) if report is not None else None
+    return change.after if change else None

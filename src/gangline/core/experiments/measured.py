@@ -3,11 +3,10 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import isfinite
-from statistics import fmean
 
 from gangline.core.canonical import canonical_json
 from gangline.core.experiments.runs import Measurements
+from gangline.core.jobs.story.held_out import held_out_change
 from gangline.core.runs.metrics import Measured
 
 LOSS_WINDOW = 10
@@ -37,20 +36,11 @@ def _at_rungs(held_out: Sequence[tuple[int, float]], rungs: Sequence[int]) -> di
 def with_report(measured: Measurements, report: str) -> Measurements:
     """Return what a job measured with the held-out loss that its result's report has. It was measured after the last step alone, so no rung
     has one."""
-    last = held_out_loss_of_report(report)
-    if last is None or measured.held_out_loss is not None:
+    change = held_out_change(report)
+    if change is None or measured.held_out_loss is not None:
         return measured
     at = {"held_out_step": measured.step, "best_step": measured.step}
-    return replace(measured, held_out_loss=last, best_held_out_loss=last, **at)
-
-
-def held_out_loss_of_report(report: str) -> float | None:
-    """Return the mean loss of the held-out photos in a report of our trainers; None if it has none. A node may have written anything."""
-    try:
-        loss = fmean(float(each["loss_after"]) for each in json.loads(report)["held_out"])
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
-        return None
-    return loss if isfinite(loss) else None
+    return replace(measured, held_out_loss=change.after, best_held_out_loss=change.after, **at)
 
 
 def pack_measurements(measured: Measurements) -> str:

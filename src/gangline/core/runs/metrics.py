@@ -156,6 +156,11 @@ def is_ascending(points: Sequence[Point]) -> bool:
     return all(one.step < other.step for one, other in pairwise(points))
 
 
+def last_loss(points: Sequence[Point]) -> float | None:
+    """Return the training loss of the last of some points in order that has one."""
+    return next((point.values["loss"] for point in reversed(points) if "loss" in point.values), None)
+
+
 def pack_points(points: Sequence[Point]) -> str:
     """Return the points as JSON in columns: in rows, the repeated names would take most of the space."""
     names = sorted({name for point in points for name in point.values})

@@ -11,7 +11,7 @@ from gangline.core.specs.kinds import needs_prepared_files
 from gangline.core.specs.spec import SampleSpec, Spec, parse_task
 from gangline.ports.server import Done, Hold, Keep, Offered, Refused, Stale, Stored
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import LOST, event, job_of_hold, lease_of, load_node
+from gangline.service.attempts import LOST, event, holding, job_of_hold, load_node
 from gangline.service.content.upload import stored_as
 from gangline.service.deployment import Deployment
 
@@ -38,7 +38,7 @@ def record_prepared(
         return found
     maker = load_node(deployment, node)
     kept = deployment.store.apply(
-        guard("hold_lease", **lease_of(node, hold)),
+        holding(node, hold, now_ms),
         guard(
             "add_prepared",
             project=job["project"],

@@ -17,10 +17,10 @@ from gangline.ports.store import Row, Write, guard, write
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.loading import LoadedExperiment, count_states, experiment_rows, load_experiment
 from gangline.service.experiments.moves import cancel_held, holding_again, pause_run, release_runs
-from gangline.service.jobs.lists.compared import read_report
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 from gangline.service.jobs.steer import cancel
+from gangline.service.jobs.story.held_out import read_report
 
 log = logging.getLogger(__name__)
 MEASURED_AT_ONCE = 50

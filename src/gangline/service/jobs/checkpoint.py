@@ -27,7 +27,7 @@ from gangline.ports.server import (
     Urls,
 )
 from gangline.ports.store import Row, Write, guard, write
-from gangline.service.attempts import LOST, conclude, event, job_of_hold, lease_of, load_wishes, stopped
+from gangline.service.attempts import LOST, conclude, event, holding, job_of_hold, lease_of, load_wishes, stopped
 from gangline.service.content.inputs import readable_keys
 from gangline.service.content.upload import grant, grant_beginning, stored_as
 from gangline.service.deployment import Deployment
@@ -122,7 +122,7 @@ def commit_checkpoint(
     wished = saved_for(load_wishes(deployment, job["id"]), hold.attempt, manifest.step)
     because = f"step {manifest.step}" + ", as its owner had asked" * bool(wished)
     committed = deployment.store.apply(
-        guard("hold_lease", **lease_of(node, hold)),
+        holding(node, hold, now_ms, step=manifest.step),
         guard(
             "add_checkpoint",
             id=checkpoint,
@@ -167,7 +167,7 @@ def reject_damaged(deployment: Deployment, node: str, hold: Hold, request: Rejec
     if job is None:
         return LOST
     rejected = deployment.store.apply(
-        guard("hold_lease", **lease_of(node, hold)),
+        holding(node, hold, now_ms),
         guard("reject_checkpoint", id=request.checkpoint, job=job["id"], because=because),
         write("sweep_again", checkpoint=request.checkpoint),
         write("restart_attempt", attempt=hold.attempt),

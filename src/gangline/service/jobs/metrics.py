@@ -3,11 +3,19 @@
 from itertools import groupby
 
 from gangline.core.job import ENDED
-from gangline.core.runs.metrics import AttemptPoints, Measured, pack_points, series, unpack_points, with_smoothed_loss
+from gangline.core.runs.metrics import (
+    AttemptPoints,
+    Measured,
+    last_loss,
+    pack_points,
+    series,
+    unpack_points,
+    with_smoothed_loss,
+)
 from gangline.core.views import MetricsView, TrackedView
 from gangline.ports.server import Done, Hold, Points, Stale
-from gangline.ports.store import guard, write
-from gangline.service.attempts import LOST, job_of_hold, lease_of
+from gangline.ports.store import write
+from gangline.service.attempts import LOST, holding, job_of_hold
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.query import owned
 
@@ -18,7 +26,7 @@ def take(deployment: Deployment, node: str, hold: Hold, request: Points, now_ms:
     if job is None:
         return LOST
     held = deployment.store.apply(
-        guard("hold_lease", **lease_of(node, hold)),
+        holding(node, hold, now_ms, step=request.points[-1].step, loss=last_loss(request.points)),
         write(
             "add_metric",
             attempt=hold.attempt,

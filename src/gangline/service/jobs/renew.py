@@ -3,7 +3,7 @@
 from gangline.core.jobs.keys import attempt_prefix, log_key
 from gangline.ports.server import Beat, Beaten, Done, Hold, Log, Stale
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import LOST, event, job_of_hold, lease_of
+from gangline.service.attempts import LOST, event, holding, job_of_hold, lease_of
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.measured.gauges import keep_gauges
 from gangline.service.jobs import wishes
@@ -56,7 +56,7 @@ def _training_ms(beat: Beat, now_ms: int) -> int | None:
     return now_ms - round(beat.training_s * 1000)
 
 
-def append_log(deployment: Deployment, node: str, hold: Hold, request: Log) -> Done | Stale:
+def append_log(deployment: Deployment, node: str, hold: Hold, request: Log, now_ms: int) -> Done | Stale:
     job = job_of_hold(deployment, node, hold)
     if job is None:
         return LOST
@@ -65,7 +65,7 @@ def append_log(deployment: Deployment, node: str, hold: Hold, request: Log) -> D
     # The bytes come first: bytes without a row are swept, but a row without bytes would break every reader of the log.
     deployment.objects.write(key, content)
     held = deployment.store.apply(
-        guard("hold_lease", **lease_of(node, hold)),
+        holding(node, hold, now_ms),
         write("add_log_chunk", attempt=hold.attempt, first_byte=request.first_byte, bytes=len(content), key=key),
     )
     return Done() if held else LOST

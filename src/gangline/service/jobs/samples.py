@@ -28,8 +28,8 @@ from gangline.service.attempts import (
     as_job,
     ask_to_stop,
     event,
+    holding,
     job_of_hold,
-    lease_of,
     load_wishes,
     moving,
 )
@@ -267,7 +267,7 @@ def keep_samples(deployment: Deployment, node: str, hold: Hold, request: Show, n
     first = all(artifact.values["path"] not in _known(deployment, job["id"]) for artifact in writes)
     if is_shown_by(load_wishes(deployment, job["id"]), hold.attempt, request.step):
         writes.append(write("drop_wish", job=job["id"], kind="sample"))
-    held = deployment.store.apply(guard("hold_lease", **lease_of(node, hold)), *writes, *([told] if first else ()))
+    held = deployment.store.apply(holding(node, hold, now_ms), *writes, *([told] if first else ()))
     return Done() if held else LOST
 
 

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from gangline.core.charts.job_timeline import draw_timeline_parts
 from gangline.core.job import ENDED
+from gangline.core.jobs.story.held_out import HeldOutChange
 from gangline.core.jobs.story.views import TimelineView
 from gangline.core.runs.contract import SAMPLES
 from gangline.core.runs.kept import CheckpointView
@@ -15,6 +16,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs import query
 from gangline.service.jobs.placing.queue import place_of
 from gangline.service.jobs.query import LogExtent
+from gangline.service.jobs.story.held_out import reported_held_out
 from gangline.service.jobs.story.timeline import timeline_of
 from gangline.service.pictures.last import pictures_seen
 from gangline.service.pictures.listing import last_step
@@ -41,6 +43,7 @@ class JobGlance:
     actions: Sequence[OfferedAction]
     place: int | None
     now_ms: int
+    held_out: HeldOutChange | None
 
     @property
     def has_ended(self) -> bool:
@@ -90,6 +93,7 @@ def glance_at(deployment: Deployment, project: str, job_id: str, now_ms: int) ->
         actions=offered_actions(job, keeps=bool(kept)),
         place=place_of(deployment, row, now_ms),
         now_ms=now_ms,
+        held_out=reported_held_out(deployment, row),
     )
 
 

@@ -2,10 +2,11 @@
 
 -- name: renew_lease
 -- Record a heartbeat. The holder of an overdue lease may renew it as long as it was not taken away. If a trainer restarts within its
--- attempt, its first step gets the full time again, counted from when it trains.
+-- attempt, its first step gets the full time again, counted from when it trains. The loss that metrics have of a step stays.
 UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step = :step,
        phase_ms = CASE WHEN phase <> :phase THEN :now ELSE phase_ms END,
-       loss = COALESCE(:loss, loss), seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
+       loss = CASE WHEN :step = step THEN COALESCE(loss, :loss) ELSE COALESCE(:loss, loss) END,
+       seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
        training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
                           WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
        stepped_ms = CASE WHEN :step > step OR phase <> 'training' THEN :now ELSE stepped_ms END
@@ -53,8 +54,13 @@ UPDATE lease SET downloaded_bytes = downloaded_bytes + :bytes
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing AND downloaded_bytes = :seen
 
 -- name: hold_lease
--- Guard every other write of a worker: it must hold the live lease.
-UPDATE lease SET beat_ms = beat_ms
+-- Guard every other write of a worker: it must hold the live lease. Each is a sign of life, and metrics and checkpoints may be newer than
+-- the last heartbeat. Metrics that are sent again, or come too late, change nothing.
+UPDATE lease SET beat_ms = CASE WHEN :now > beat_ms THEN :now ELSE beat_ms END,
+       loss = CASE WHEN :step >= step AND NOT EXISTS (SELECT 1 FROM metric WHERE metric.attempt = lease.attempt AND metric.step >= :step)
+                   THEN COALESCE(:loss, loss) ELSE loss END,
+       stepped_ms = CASE WHEN :step > step THEN :now ELSE stepped_ms END,
+       step = CASE WHEN :step > step THEN :step ELSE step END
 WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencing
 
 -- name: lease

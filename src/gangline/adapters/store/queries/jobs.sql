@@ -21,7 +21,7 @@ WHERE job.id = :id
 
 -- name: progress_of_project
 -- Read how far the nodes at work on the jobs of a project have come.
-SELECT attempt.job, lease.phase, lease.step, lease.loss, lease.stop_kind
+SELECT attempt.job, lease.phase, lease.step, lease.loss, lease.stop_kind, lease.beat_ms
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
 WHERE lease.rank = 0 AND job.project = :project AND job.kind <> 'sample'
 

@@ -87,7 +87,7 @@ SELECT job.id, job.project, job.name, job.kind, job.wanted, job.spec_hash, job.s
        job.fencing, job.attempts_failed, job.version, job.ready_ms, job.gpu, job.gpu_memory_gb, job.pool, job.trust, job.numerics,
        job.slots, job.input_bytes + job.checkpoint_bytes AS download_bytes, job.begins_from, job.fetching, job.submitted_ms,
        job.queued_ms, job.ended_ms, job.ended_step, job.owner, credential.name AS owner_name,
-       last.state AS last_state, last.price_micro_usd_per_hour, last.started_ms, node.name AS node_name, lease.phase, lease.stop_kind,
+       last.state AS last_state, last.price_micro_usd_per_hour, last.started_ms, node.name AS node_name, lease.phase, lease.stop_kind, lease.beat_ms,
        COALESCE(lease.step, last.step, 0) AS step, COALESCE(lease.loss, last.loss) AS loss,
        COALESCE(lease.seconds_per_step, last.seconds_per_step) AS seconds_per_step,
        (SELECT COUNT(*) FROM attempt WHERE attempt.job = job.id) AS attempts,

@@ -24,9 +24,10 @@ from gangline.cli.output import (
     say,
     table,
 )
-from gangline.core.compared.outcome import REPORT_BYTES_MAX, compared_job
+from gangline.core.compared.outcome import compared_job
 from gangline.core.experiments.terms import MEASURES
 from gangline.core.jobs.lists.diff import ComparedJob, InputHas, JobOutcome, JobsDiff, compare
+from gangline.core.jobs.story.held_out import REPORT_BYTES_MAX
 from gangline.core.runs.contract import REPORT
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ AT_WORK = "at work"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedSpan:
-    """The time that one attempt had the job. `phases` are the moments at which its node was heard to go into another phase, in order."""
+    """The time that one attempt had the job. `phases` are the moments at which its node was heard to go into another phase, in order.
+    `beat_ms` is when it was heard last, and `silent` says that it is live and two heartbeats have not come."""
 
     attempt: str
     node_name: str
@@ -30,6 +31,7 @@ class TriedSpan:
     beat_ms: int
     ended_ms: int | None
     phases: tuple[tuple[int, str], ...] = ()
+    silent: bool = False
 
 
 def waits_of(events: Iterable[tuple[int, str, str]], fetching: int) -> list[tuple[int, str]]:
@@ -77,7 +79,7 @@ def _waiting(from_ms: int, to_ms: int, waits: Sequence[tuple[int, str]]) -> list
 
 def _working(from_ms: int, to_ms: int, span: TriedSpan) -> list[TimelineSegment]:
     cuts = [(from_ms, "starting"), *_heard(span)]
-    if span.state == "interrupted":
+    if span.state == "interrupted" or span.silent:
         cuts = [*(cut for cut in cuts if cut[0] < max(span.beat_ms, from_ms + 1)), (span.beat_ms, "silent")]
     of = {"attempt": span.attempt, "node_name": span.node_name, "machine": span.machine, "gpu": span.gpu}
     found = [replace(segment, **of) for segment in _spans(from_ms, to_ms, cuts)]

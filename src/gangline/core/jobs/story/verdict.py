@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from gangline.core.job import Attempt, JobState
 from gangline.core.jobs.failure import FailureKind
+from gangline.core.jobs.story.held_out import HeldOutChange
 from gangline.core.money.cost import CostPart, Lost, lost, time_cost_micro_usd
 from gangline.core.words import counted, duration_words, usd_words
 
@@ -36,7 +37,8 @@ RETRY = "Look at the reason, and retry the job"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStanding:
     """How a job stands. `step` and `committed_step` are as in its summary, `phase` is what its node is doing, `busy_ms` how long nodes have
-    had it, `failure` the kind of its last failure, `since_ms` when it came into its state. `lost_micro_usd` is what the interruptions of
+    had it, `failure` the kind of its last failure, `since_ms` when it came into its state. `silent_ms` is how long
+    nothing was heard from its node, which loses the job after `lease_s`. `lost_micro_usd` is what the interruptions of
     `lost` cost."""
 
     state: JobState
@@ -56,6 +58,9 @@ class JobStanding:
     lost: Lost
     lost_micro_usd: int
     failure: str = ""
+    silent_ms: int = 0
+    lease_s: float = 0.0
+    held_out: HeldOutChange | None = None
 
 
 def interruptions_of(attempts: Sequence[Attempt], paused: frozenset[str]) -> Lost:
@@ -91,13 +96,15 @@ def verdict(job: JobStanding, now_ms: int) -> str:
         case "queued":
             return f"{_queued(job, now_ms)}."
         case "running":
-            return f"{_running(job)}{_interruptions(job, ' so far')}."
+            doing = _silent(job) if job.silent_ms else _running(job)
+            return f"{doing}{_interruptions(job, ' so far')}."
         case "paused":
             where = f", {_at_step(job.committed_step, job.steps)}" if job.committed_step else ""
             return f"{_said('Paused', f' for {_since(job, now_ms)}{where}', job.because)}."
         case "succeeded":
             early = f" {_at_step(job.step, job.steps)}" if job.step < job.steps else ""
-            return f"Succeeded{early}{_took(job, 'in')}{_interruptions(job)}."
+            learned = f"; held-out loss {job.held_out.in_words}" if job.held_out else ""
+            return f"Succeeded{early}{_took(job, 'in')}{learned}{_interruptions(job)}."
         case "canceled":
             return f"{_said('Canceled', _reached(job) + _took(job, 'after'), job.because)}."
         case "failed":
@@ -124,6 +131,14 @@ def _running(job: JobStanding) -> str:
     step = f", step {_of(job.step, job.steps)}" if job.step else ""
     left = f", about {_roughly(job.eta_s)} left" if job.eta_s is not None else ""
     return f"{doing}{where}{step}{left}"
+
+
+def _silent(job: JobStanding) -> str:
+    """Return since when nothing was heard from the node, to five seconds, and what it did then."""
+    silence_s = 5 * (job.silent_ms // 5000)
+    at = f", step {_of(job.step, job.steps)}" if job.step else ""
+    ends = f"after {duration_words(job.lease_s)} the job goes back to the queue"
+    return f"Nothing heard from {job.node_name or 'its node'} for {duration_words(silence_s)}; it was {job.phase or 'running'}{at}; {ends}"
 
 
 def _took(job: JobStanding, preposition: str) -> str:

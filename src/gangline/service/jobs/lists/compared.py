@@ -1,15 +1,15 @@
 """Load two jobs to compare them, as `gangline jobs diff` does."""
 
-from gangline.core.compared.outcome import REPORT_BYTES_MAX, compared_job
+from gangline.core.compared.outcome import compared_job
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.jobs.lists.diff import ComparedJob, JobsDiff, compare
 from gangline.core.jobs.lists.filters import JobFilters
-from gangline.core.runs.contract import REPORT
 from gangline.core.views import JobView
 from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.page import page_of_jobs
 from gangline.service.jobs.metrics import load_series
 from gangline.service.jobs.query import job as job_view
+from gangline.service.jobs.story.held_out import read_report
 
 
 def compared_jobs(deployment: Deployment, project: str, first: str, second: str, now_ms: int) -> JobsDiff:
@@ -20,15 +20,6 @@ def compared_jobs(deployment: Deployment, project: str, first: str, second: str,
     one = _compared(deployment, job_view(deployment, project, first, now_ms), now_ms)
     other = _find(deployment, project, second, now_ms)
     return compare(one, _compared(deployment, job_view(deployment, project, other, now_ms), now_ms))
-
-
-def read_report(deployment: Deployment, job: str) -> str | None:
-    """Return the report of a job's result; None if it has none of at most `REPORT_BYTES_MAX`. Raise `NotFound` if the object store has
-    lost it."""
-    for row in deployment.store.load("artifacts", job=job):
-        if row["path"] == REPORT and row["bytes"] <= REPORT_BYTES_MAX:
-            return deployment.objects.read(row["key"]).decode(errors="replace")
-    return None
 
 
 def _find(deployment: Deployment, project: str, named: str, now_ms: int) -> str:

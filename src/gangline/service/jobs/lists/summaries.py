@@ -25,6 +25,7 @@ from gangline.service.fleet.supply import load_supply
 from gangline.service.jobs.claim import as_candidate
 from gangline.service.money.bill import load_purse, spent_so_far, stored_micro_usd
 from gangline.service.nodes_here import load_nodes_here
+from gangline.service.outage import silences
 
 SAVES_FIRST = "its node saves first"
 
@@ -44,6 +45,7 @@ def summaries(deployment: Deployment, project: str, ids: Sequence[str], now_ms: 
         stored=stored_micro_usd(deployment, listed, now_ms),
         imports=_imports(deployment, rows),
         held=_held(deployment, rows),
+        silence_ms=silences(deployment, now_ms),
     )
     return tuple(page.summary(row) for row in rows)
 
@@ -123,6 +125,7 @@ class _Page:
     stored: Mapping[str, int]
     imports: Mapping[str, Row]
     held: Mapping[str, Row]
+    silence_ms: Callable[[int], int]
     fits: dict[Hashable, tuple[Fit, str]] = field(default_factory=dict)
 
     def summary(self, row: Row) -> JobSummary:
@@ -132,6 +135,7 @@ class _Page:
         step = (row["ended_step"] or row["steps"]) if done else max(row["step"], committed)
         pausing, pace = live and row["stop_kind"] == "paused", row["seconds_per_step"]
         unpriced = row["unpriced"] > 0
+        silent = live and self.silence_ms(row["beat_ms"]) > 0
         return JobSummary(
             id=row["id"],
             name=row["name"],
@@ -141,11 +145,13 @@ class _Page:
             steps=row["steps"],
             step=step,
             committed_step=committed,
-            phase="pausing" if pausing else row["phase"] if live else None,
+            phase=("silent" if silent else "pausing" if pausing else row["phase"]) if live else None,
             node_name=row["node_name"],
             loss=row["loss"],
             seconds_per_step=pace,
-            eta_s=round(pace * (row["steps"] - step), 1) if live and pace and step < row["steps"] else None,
+            eta_s=round(pace * (row["steps"] - step), 1)
+            if live and not silent and pace and step < row["steps"]
+            else None,
             attempts=row["attempts"],
             interruptions=row["interruptions"],
             cost_usd=(spent_so_far(row, self.now_ms) + self.stored.get(row["id"], 0)) / 1e6,

@@ -31,7 +31,7 @@ def _read(deployment: Deployment, project: str, job_id: str, now_ms: int) -> Tim
     events = deployment.store.load("events", job=job_id, after=0)
     summary = summaries(deployment, project, [job_id], now_ms)[0]
     until_ms = max(job["submitted_ms"], now_ms if job["ended_ms"] is None else job["ended_ms"])
-    tried = _tried(deployment, job_id, attempts)
+    tried = _tried(deployment, job_id, attempts, silent=summary.phase == "silent")
     waits = waits_of(((row["at_ms"], row["kind"], row["state"]) for row in events), job["fetching"])
     return TimelineView(
         job=job_id,
@@ -49,13 +49,18 @@ def _read(deployment: Deployment, project: str, job_id: str, now_ms: int) -> Tim
     )
 
 
-def _tried(deployment: Deployment, job: str, attempts: Sequence[Row]) -> list[TriedSpan]:
+def _tried(deployment: Deployment, job: str, attempts: Sequence[Row], *, silent: bool) -> list[TriedSpan]:
     phases: dict[str, list[tuple[int, str]]] = {row["id"]: [] for row in attempts}
     for row in deployment.store.load("phases_of_job", job=job):
         phases.setdefault(row["attempt"], []).append((row["at_ms"], row["phase"]))
     named = ("node_name", "machine", "gpu", "state", "because", "started_ms", "training_ms", "beat_ms", "ended_ms")
     return [
-        TriedSpan(attempt=row["id"], phases=tuple(phases[row["id"]]), **{name: row[name] for name in named})
+        TriedSpan(
+            attempt=row["id"],
+            phases=tuple(phases[row["id"]]),
+            silent=silent and row["state"] == "live",
+            **{name: row[name] for name in named},
+        )
         for row in attempts
     ]
 

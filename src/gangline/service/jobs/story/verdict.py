@@ -8,6 +8,8 @@ from gangline.core.views import JobSummary
 from gangline.ports.store import Row
 from gangline.service.attempts import as_attempt
 from gangline.service.deployment import Deployment
+from gangline.service.jobs.story.held_out import reported_held_out
+from gangline.service.outage import silences
 
 
 def verdict_of(
@@ -24,8 +26,14 @@ def verdict_of(
     rows = deployment.store.load("expenses_of_attempts", job=job["id"]) if handed_back else []
     expenses = {(row["attempt"], row["cause"]): row["micro_usd"] for row in rows}
     lost = interruptions_of(tried, paused)
+    live = next((row for row in reversed(attempts) if row["state"] == "live"), None)
+    silent = live if summary.phase == "silent" else None
     standing = JobStanding(
-        **{name: getattr(summary, name) for name in ("state", "because", "steps", "step", "committed_step", "phase")},
+        **{name: getattr(summary, name) for name in ("state", "because", "steps", "step", "committed_step")},
+        phase=silent["phase"] if silent else summary.phase,
+        silent_ms=silences(deployment, now_ms)(silent["beat_ms"]) if silent else 0,
+        lease_s=deployment.policy.lease_s,
+        held_out=reported_held_out(deployment, job),
         **{name: getattr(summary, name) for name in ("node_name", "eta_s", "submitted_ms", "ended_ms", "cost_lacks")},
         since_ms=job["queued_ms"],
         busy_ms=sum((now_ms if row["ended_ms"] is None else row["ended_ms"]) - row["started_ms"] for row in attempts),

@@ -44,12 +44,20 @@ async function read() {
       const found = await metrics.json();
       points = points.filter((each) => each.step <= next).concat(found.points);
       next = found.next;
+      tellHeldOut();
       draw();
     }
   } catch { // the stream says that the server is away; the next pulse reads again
   } finally {
     busy = false;
   }
+}
+
+function tellHeldOut() { // what the result's report says of held-out photos, where nothing was measured on the way
+  const [before, after] = (by("job-pulse").dataset.heldOut ?? "").split(" ").map(Number), last = points.at(-1);
+  if (after === undefined || !last || points.some(({ values }) => "held_out_loss" in values)) return;
+  last.values.held_out_loss = after;
+  points.unshift({ step: 0, at_ms: points[0].at_ms, values: { held_out_loss: before } });
 }
 
 function pulse() {

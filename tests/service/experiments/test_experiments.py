@@ -375,7 +375,7 @@ def test_pages_of_experiments_are_in_order_and_a_foreign_cursor_is_refused(servi
         ({"spec": {"photos": "s3://a/b/"}}, "photos: the server fetches the photos of single jobs only"),
         ({"vary": {"seed": [1, 2]}, "seeds": 2}, "seeds: the seed is varied already"),
         ({"halving": {"min_steps": 10}}, "halving compares held-out losses"),
-        ({"vary": {"rank": list(range(1, 1002))}}, "1000 parts"),
+        ({"vary": {"rank": list(range(1, 1002))}}, "1,000 parts"),
         ({"seeds": 501}, "the experiment would have 1,002 jobs, and the most is 1,000"),
         ({"labels": {f"l{number}": "" for number in range(32)}}, "has 32 labels"),
         ({"labels": {"best": "of all"}}, "has the key best, which the best job of an experiment gets"),
@@ -452,7 +452,11 @@ def test_without_an_interval_jobs_are_compared_by_the_held_out_loss_of_their_res
         worked = work(service, name)
         worked.train(100)
         assert shown(service, made["id"])["state"] == "running"
-        worked.end({"held_out": [{"photo": "h.png", "loss_after": loss} for loss in losses]} if losses else None)
+        worked.end(
+            {"held_out": [{"photo": "h.png", "loss_before": 1.0, "loss_after": loss} for loss in losses]}
+            if losses
+            else None
+        )
         with monkeypatch.context() as away:
             away.setattr(service.deployment.objects, "read", _cannot_be_reached)
             tick(service)

@@ -209,7 +209,7 @@ def test_a_known_price_is_said_before_the_time_is_known(page: Service, browser: 
     token = page.join_token(price_usd_per_hour=0.3)["secret"]
     assert page.join_with(token, "at-home").is_success
     shown = send(browser, "/new/plan", {"from": page.submit(), "prompt": "x"}).text
-    assert "no price" not in shown and shown.count("$0.30") == 2, "in the plan, and in a phone's bar"
+    assert "no price" not in shown and shown.count("$0.30") == 3, "in the plan, its rows, and a phone's bar"
 
 
 def test_a_new_job_is_for_members(page: Service, signed_in: Callable[[str], Browser]) -> None:

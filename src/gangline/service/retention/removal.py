@@ -173,7 +173,7 @@ def _removing(deployment: Deployment, found: _Found, now_ms: int) -> Iterable[Wr
         yield guard("prune_checkpoint", id=row["id"], heirs=row["heirs"], because="its job was deleted by its owner")
         yield from bill.bill_storage(deployment, row, now_ms)
     for row in found.artifacts:
-        yield guard("drop_artifact", job=job, path=row["path"])
+        yield write("drop_artifact", job=job, path=row["path"])  # whoever else drops one moves the job's version on
         yield from bill.storage_since(deployment, row, row["since_ms"], now_ms)
     for row in found.prepared:
         which = {name: row[name] for name in ("project", "key", "attempt")}

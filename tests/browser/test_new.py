@@ -14,7 +14,7 @@ from tests.service.datasets.conftest import Sets, picture
 
 __all__ = ["cluster", "tab"]  # fixtures
 PHOTOS = 40
-"""More than a window shows: captions are read as they come into sight."""
+"""More photos than fit into the window: the page loads a caption when its photo becomes visible."""
 
 
 @pytest.fixture(scope="module")

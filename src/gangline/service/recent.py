@@ -56,14 +56,14 @@ class Recent:
         self._interruptions: tuple[int, OfferHistories] | None = None
         self._reports: dict[str, HeldOutChange | None] = {}
 
-    def report(self, key: str, load: Callable[[], HeldOutChange | None]) -> HeldOutChange | None:
-        """Return what the report under a key says, which is loaded once."""
+    def report(self, job: str, load: Callable[[], HeldOutChange | None]) -> HeldOutChange | None:
+        """Return what the report of a job's result says, which is loaded once."""
         with self._lock:
-            if key in self._reports:
-                return self._reports[key]
+            if job in self._reports:
+                return self._reports[job]
         found = load()
         with self._lock:
-            self._reports[key] = found
+            self._reports[job] = found
             if len(self._reports) > REPORTS_MAX:
                 del self._reports[next(iter(self._reports))]
         return found

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangline.core.experiments.best import best_so_far
-from gangline.core.experiments.measured import pack_measurements, sum_up, unpack_measurements, with_report
+from gangline.core.experiments.measured import pack_measurements, sum_up, unpack_measurements, with_held_out
 from gangline.core.experiments.runs import ExperimentRun, Measurements
+from gangline.core.jobs.story.held_out import held_out_change
 from gangline.core.runs.metrics import Measured
 from tests.unit.experiments.many import run
 
@@ -86,17 +87,11 @@ def test_what_is_stored_of_them_is_read_back_as_it_was(losses: list[float]) -> N
 
 def test_a_report_has_the_held_out_loss_of_a_job_that_measured_none_on_its_way() -> None:
     found = Measurements(loss=0.5, step=100)
-    told = with_report(
-        found, '{"held_out": [{"loss_before": 0.9, "loss_after": 0.2}, {"loss_before": 0.9, "loss_after": 0.4}]}'
-    )
+    report = '{"held_out": [{"loss_before": 0.9, "loss_after": 0.2}, {"loss_before": 0.9, "loss_after": 0.4}]}'
+    told = with_held_out(found, held_out_change(report))
     assert (told.held_out_loss, told.held_out_step, told.at_rungs) == (pytest.approx(0.3), 100, {})
     assert told.value("held_out_loss") == told.held_out_loss and told.loss == 0.5
-    assert (
-        with_report(
-            replace(found, held_out_loss=0.1), '{"held_out": [{"loss_before": 0.9, "loss_after": 0.2}]}'
-        ).held_out_loss
-        == 0.1
-    )
+    assert with_held_out(replace(found, held_out_loss=0.1), held_out_change(report)).held_out_loss == 0.1
 
 
 @pytest.mark.parametrize(
@@ -117,4 +112,4 @@ def test_a_report_has_the_held_out_loss_of_a_job_that_measured_none_on_its_way()
     ],
 )
 def test_a_report_that_has_none_or_is_none_changes_nothing(report: str) -> None:
-    assert with_report(Measurements(loss=0.5), report) == Measurements(loss=0.5)
+    assert with_held_out(Measurements(loss=0.5), held_out_change(report)) == Measurements(loss=0.5)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gangline.core.experiments.measured import sum_up
 from gangline.core.jobs.lists.diff import ComparedJob, JobOutcome
-from gangline.core.jobs.story.held_out import held_out_change
+from gangline.core.jobs.story.held_out import held_out_change, holds_out
 from gangline.core.runs.metrics import Measured
 from gangline.core.views import JobView
 
@@ -43,7 +43,7 @@ def compared_job(
 
 def _held_out_loss_of_result(view: JobView, read_report: Callable[[], str | None]) -> float | None:
     """Return the held-out loss that was measured after training alone."""
-    if not view.spec.get("held_out") or view.state != "succeeded":
+    if not holds_out(view.spec) or view.state != "succeeded":
         return None
     report = read_report()
     change = held_out_change(report) if report is not None else None

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from gangline.core.canonical import canonical_json
 from gangline.core.experiments.runs import Measurements
-from gangline.core.jobs.story.held_out import held_out_change
+from gangline.core.jobs.story.held_out import HeldOutChange
 from gangline.core.runs.metrics import Measured
 
 LOSS_WINDOW = 10
@@ -33,10 +33,9 @@ def _at_rungs(held_out: Sequence[tuple[int, float]], rungs: Sequence[int]) -> di
     return {rung: value for rung, value in firsts if value is not None}
 
 
-def with_report(measured: Measurements, report: str) -> Measurements:
+def with_held_out(measured: Measurements, change: HeldOutChange | None) -> Measurements:
     """Return what a job measured with the held-out loss that its result's report has. It was measured after the last step alone, so no rung
     has one."""
-    change = held_out_change(report)
     if change is None or measured.held_out_loss is not None:
         return measured
     at = {"held_out_step": measured.step, "best_step": measured.step}

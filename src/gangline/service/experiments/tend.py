@@ -1,14 +1,13 @@
 """Carry out what is decided for experiments: measure their jobs, halve, release, pause within the budget, and end."""
 
-import json
 import logging
 from collections.abc import Sequence
 
 from gangline.core.canonical import canonical_json
-from gangline.core.errors import NotFound, Unreachable
+from gangline.core.errors import Unreachable
 from gangline.core.experiments.best import BestView, best_so_far
 from gangline.core.experiments.halving import HalvingStep, next_step, rungs_of
-from gangline.core.experiments.measured import pack_measurements, sum_up, with_report
+from gangline.core.experiments.measured import pack_measurements, sum_up, with_held_out
 from gangline.core.experiments.release import next_release
 from gangline.core.experiments.runs import STOPPED_BEFORE, ExperimentRun, how_jobs_ended
 from gangline.core.jobs.lists.labels import BEST, LABELS_MAX, VALUE_MAX
@@ -20,7 +19,7 @@ from gangline.service.experiments.moves import cancel_held, holding_again, pause
 from gangline.service.jobs.lists.labels import labels_of
 from gangline.service.jobs.metrics import load_series
 from gangline.service.jobs.steer import cancel
-from gangline.service.jobs.story.held_out import read_report
+from gangline.service.jobs.story.held_out import held_out_of_result
 
 log = logging.getLogger(__name__)
 MEASURED_AT_ONCE = 50
@@ -91,24 +90,14 @@ def _measure(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> bo
         measured = sum_up(load_series(deployment, row["job"]), rungs)
         if row["ended_ms"] is not None and measured.held_out_loss is None:
             try:
-                measured = with_report(measured, _report_with_held_out(deployment, row["job"]))
+                jobs = deployment.store.load("job", id=row["job"])
+                measured = with_held_out(measured, held_out_of_result(deployment, jobs[0]) if jobs else None)
             except Unreachable as error:
                 log.warning("the report of %s could not be read; the next look tries again: %s", row["job"], error)
                 continue
         packed = pack_measurements(measured)
         deployment.store.apply(write("set_measured", job=row["job"], measured=packed, at_ms=row["at_ms"]))
     return bool(rows)
-
-
-def _report_with_held_out(deployment: Deployment, job: str) -> str:
-    """Return the report of a job that measured its held-out photos after its last step; empty if it has none."""
-    rows = deployment.store.load("job", id=job)
-    if not rows or rows[0]["state"] != "succeeded" or not json.loads(rows[0]["spec"]).get("held_out"):
-        return ""
-    try:
-        return read_report(deployment, job) or ""
-    except NotFound:
-        return ""
 
 
 def _to_measure(deployment: Deployment, found: LoadedExperiment, now_ms: int) -> list[Row]:

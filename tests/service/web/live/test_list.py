@@ -179,4 +179,4 @@ def test_a_list_is_read_from_the_store_as_jobs_come_move_and_leave(page: Service
     assert page.ask("DELETE", f"/v1/jobs/{second}").is_success
     seen.receive(read())
     assert list(seen.rows) == [first]
-    assert not feed.look(page.deployment).jobs  # it is told once
+    assert not feed.look(page.deployment).jobs  # a deletion is reported once

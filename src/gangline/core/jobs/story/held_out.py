@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -26,6 +27,13 @@ class HeldOutChange:
     def in_words(self) -> str:
         """The change in one phrase, such as "0.5848 → 0.1738 (-70%)"."""
         return f"{self.before:.4f} → {self.after:.4f}" + (f" ({self.percent})" if self.percent else "")
+
+
+def holds_out(spec: Mapping[str, object]) -> bool:
+    """Return whether a job with this spec holds photos out, of one of its subjects at least."""
+    subjects = spec.get("subjects")
+    named = [spec, *(subjects if isinstance(subjects, list) else [])]
+    return any(isinstance(each, Mapping) and each.get("held_out") for each in named)
 
 
 def held_out_change(report: str) -> HeldOutChange | None:

@@ -146,7 +146,7 @@ async function older() {
 
 const isAtEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 const toEnd = () => { box.scrollTop = box.scrollHeight; };
-// Blocks get their real heights as they come into view, some of them later than the scrolling to the end: the box scrolls there again.
+// A block gets its real height when it is first shown. That may be after the log was scrolled to its end, so it is scrolled there again.
 const growth = new ResizeObserver(() => { if (sticks && by("log-follow").checked) toEnd(); });
 growth.observe(box);
 let scrolls = false, top = 0;

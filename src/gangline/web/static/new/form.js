@@ -59,7 +59,7 @@ const fieldFor = (name) => (name === "base" && form.elements.base.value === "hub
 const fieldOf = (name) => form.elements[name] ?? form.elements[name.split(".")[0]];
 const placeOf = (name) => by(`s-${name.replaceAll(".", "-")}-problem`) ?? by(`s-${name.split(".")[0]}-problem`);
 
-// A plan stays where it cannot be made anew, and says so.
+// If a new plan cannot be computed, the old one stays on the screen and is marked as old.
 function age(old) {
   const stale = old && plan.querySelector(".short") !== null;
   plan.classList.toggle("stale", stale);

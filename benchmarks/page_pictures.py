@@ -16,7 +16,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 sys.path[0] = str(Path(__file__).parents[1])
@@ -25,6 +24,7 @@ sys.path[0] = str(Path(__file__).parents[1])
 import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
+from tests.browser.chromium import CHROMIUM, SWITCHES
 from tests.service.conftest import OPERATOR, Service, a_service
 from tests.service.jobs.test_samples import train
 from tests.service.pictures.many import write_pictures
@@ -156,9 +156,8 @@ def main() -> None:
             add_page(service.app, service.deployment, Limits(), over_http=True)
             answers(service, job)
             with sync_playwright() as started:
-                chromium = which("chromium") or which("chromium-browser") or which("google-chrome")
-                switches = ["--no-sandbox", "--disable-gpu"]
-                bench(service, job, prompts, steps, started.chromium.launch(executable_path=chromium, args=switches))
+                browser = started.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
+                bench(service, job, prompts, steps, browser)
             server.should_exit = True
 
 

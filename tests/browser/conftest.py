@@ -4,18 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import which
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.browser.chromium import CHROMIUM, SWITCHES
 from tests.browser.cluster import Cluster, a_cluster, stopped_scenario
 from tests.service.conftest import OPERATOR
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = next(filter(None, map(which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 ANSWER_MS = 30_000
 playwright.expect.set_options(timeout=ANSWER_MS)
 
@@ -23,7 +21,7 @@ playwright.expect.set_options(timeout=ANSWER_MS)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if CHROMIUM is None:
         lacking = pytest.mark.skip(
-            reason="the page's tests need Chromium (the package chromium), which is not installed"
+            reason="the page's tests need Chromium (the package chromium-headless-shell), which is not installed"
         )
         for item in items:
             if item.path.is_relative_to(Path(__file__).parent):

@@ -80,7 +80,7 @@ SCREENS: Mapping[str, Screen] = {
     "a search for code": Screen(
         address="/?search=%22%3E%3Cimg+src%3D%2Fhostile+onerror%3D1%3E&label=hostile&owner=me", nightly=True
     ),
-    "an address that is wrong": Screen(address="/?label=%3D", refused=True),
+    "an address that is wrong": Screen(address="/?label=%3D", nightly=True, refused=True),
     "a job": Screen(
         address="/jobs/{job}",
         dark=True,
@@ -109,6 +109,7 @@ SCREENS: Mapping[str, Screen] = {
         "LoraSpec.caption_separator LoraSpec.class_prompt LoraSpec.target_modules "
         "LoraSpec.sample_prompts SamplePrompt.negative_prompt Needs.gpu Needs.pool "
         "LoraSpec.output_name",
+        nightly=True,
     ),
     "a spec as JSON": Screen(
         address="/jobs/{job}",
@@ -220,6 +221,7 @@ SCREENS: Mapping[str, Screen] = {
         then=wait_for_captions,
         ready=".photo img",
         shows="Preset.name Preset.about Caption.text Photo.path",
+        nightly=True,
     ),
     "new job of a recipe": Screen(
         address="/new",
@@ -261,6 +263,8 @@ SCREENS: Mapping[str, Screen] = {
 """The screens of a server."""
 REPLAYED: Mapping[str, Screen] = {
     "jobs": Screen(address="/", nightly=True, shows="Scenario.title"),
-    "a job": Screen(address="/jobs/{job}", ready="#chart-list canvas", shows="Scenario.title Scenario.gpu"),
+    "a job": Screen(
+        address="/jobs/{job}", ready="#chart-list canvas", nightly=True, shows="Scenario.title Scenario.gpu"
+    ),
 }
 """The screens of a replay."""

@@ -15,9 +15,8 @@ from tests.browser.conftest import one_tab as tab
 __all__ = ["cluster", "tab"]  # fixtures
 
 
-@pytest.mark.parametrize(
-    "by", ["pool", pytest.param("day", marks=pytest.mark.nightly), pytest.param("node", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("by", ["pool", "day", "node"])
 def test_costs_are_summed_by_what_is_chosen_and_exported_as_the_api_has_them(
     tab: Tab, cluster: Cluster, by: str
 ) -> None:

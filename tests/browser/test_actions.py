@@ -34,6 +34,7 @@ def agree(page: Page, answer: str) -> None:
     page.keyboard.press("Enter")
 
 
+@pytest.mark.nightly
 def test_a_button_of_a_job_keeps_the_focus_or_gives_it_to_the_one_beside_it(tab: Tab, cluster: Cluster) -> None:
     job = cluster.submit("watched")
     page = tab.open(f"/jobs/{job}").live().page
@@ -49,6 +50,7 @@ def test_a_button_of_a_job_keeps_the_focus_or_gives_it_to_the_one_beside_it(tab:
     expect(page.locator("#job-actions button:focus")).to_have_count(1)
 
 
+@pytest.mark.nightly
 def test_the_focus_of_a_list_goes_back_to_its_rows_when_the_bar_closes(tab: Tab, cluster: Cluster) -> None:
     for number in range(3):
         cluster.submit(f"one of three {number}")
@@ -65,6 +67,7 @@ def test_the_focus_of_a_list_goes_back_to_its_rows_when_the_bar_closes(tab: Tab,
     expect(page.get_by_label("Search jobs")).to_be_focused()
 
 
+@pytest.mark.nightly
 def test_a_form_that_closes_and_a_row_that_is_done_give_the_focus_to_what_is_near(tab: Tab, cluster: Cluster) -> None:
     page = tab.open("/cost?days=all").live().page
     page.locator("#budgets summary").first.click()
@@ -82,6 +85,7 @@ def test_a_form_that_closes_and_a_row_that_is_done_give_the_focus_to_what_is_nea
     expect(page.locator("#keys tbody button:focus")).to_have_text("Revoke")
 
 
+@pytest.mark.nightly
 def test_a_question_says_how_many_and_which(tab: Tab, cluster: Cluster) -> None:
     jobs = [cluster.submit(f"named {number}") for number in range(5)]
     page = tab.open().live().page
@@ -115,6 +119,7 @@ def test_two_returns_delete_nothing_and_the_list_says_what_was_deleted(tab: Tab,
     expect(page.locator("#toasts")).to_contain_text("to be deleted is deleted.")
 
 
+@pytest.mark.nightly
 def test_a_large_group_is_paused_whole_in_parts(tab: Tab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_routes, "ACTED_S", -1.0)  # each answer has done one
     jobs = [cluster.submit(f"of a group {number}", seed=number, needs={"gpu_memory_gb": 999}) for number in range(4)]
@@ -134,6 +139,7 @@ def test_who_revokes_the_own_key_is_told_and_signed_out(person: NewPerson, clust
     expect(page.locator("#toasts")).to_contain_text("Your key is revoked")
 
 
+@pytest.mark.nightly
 def test_what_start_lacks_stays_until_something_is_typed(tab: Tab, cluster: Cluster) -> None:
     page = tab.open("/new").page
     page.get_by_label("Base", exact=True).select_option("hub")
@@ -146,6 +152,7 @@ def test_what_start_lacks_stays_until_something_is_typed(tab: Tab, cluster: Clus
     expect(page.locator("#s-photos-problem")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_the_tiny_base_is_one_press_away(tab: Tab, cluster: Cluster) -> None:
     cluster.app.state.tiny = TinyBase(folder=BASE, licence="apache-2.0", recipe="resolution = 64\nsteps = 30\n")
     page = tab.open("/new").page
@@ -159,6 +166,7 @@ def test_the_tiny_base_is_one_press_away(tab: Tab, cluster: Cluster) -> None:
     assert (added["name"], added["family"], added["licence"]) == ("tiny-sdxl", "sdxl", "apache-2.0")
 
 
+@pytest.mark.nightly
 def test_arrow_keys_mean_the_same_in_the_grid_and_in_an_open_picture(
     tab: Tab, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """The screen of costs follows what is spent, and nothing on it moves or is lost meanwhile."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.cluster import Cluster
@@ -31,6 +32,7 @@ def test_sums_and_budgets_follow_while_a_form_is_filled_in(tab: Tab, cluster: Cl
     assert page.evaluate("window.moved") == []
 
 
+@pytest.mark.nightly
 def test_other_days_are_followed_once_they_are_chosen(tab: Tab, cluster: Cluster) -> None:
     page = tab.open("/cost?days=all").live().page
     page.get_by_label("Summed by").select_option("job")

@@ -49,6 +49,7 @@ def test_the_screen_of_a_deleted_job_says_so_and_offers_nothing_more(tab: Tab, c
     expect(page.locator(f"#{job}")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_question_that_is_open_when_its_job_is_deleted_says_that_there_is_none(
     tab: Tab, cluster: Cluster, job: str
 ) -> None:
@@ -70,6 +71,7 @@ def test_pictures_of_a_deleted_job_say_so(tab: Tab, cluster: Cluster, job: str) 
     expect(page.locator("#live")).to_have_attribute("data-state", "off")
 
 
+@pytest.mark.nightly
 def test_a_picture_that_is_open_when_its_job_is_deleted_says_so_and_closes(
     tab: Tab, cluster: Cluster, job: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_the_matrix_shows_each_combination_at_the_step_that_is_chosen(tab: Tab, 
     expect(matrix.locator("thead th").nth(2)).to_have_text(PROMPTS[1])
 
 
+@pytest.mark.nightly
 def test_a_jobs_end_comes_into_the_open_table(tab: Tab, cluster: Cluster) -> None:
     made = submit(cluster.service, name="live")["id"]
     page = tab.open(f"/experiments/{made}").live().page

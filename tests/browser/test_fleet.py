@@ -31,6 +31,7 @@ def test_a_node_is_drained_and_released_on_its_own_screen(tab: Tab, cluster: Clu
     expect(page.get_by_role("button", name="Drain", exact=True)).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_to_take_the_work_of_a_node_away_is_asked_first(tab: Tab, cluster: Cluster) -> None:
     job = cluster.submit("taken away")
     cluster.begin(job, "works")
@@ -47,6 +48,7 @@ def test_to_take_the_work_of_a_node_away_is_asked_first(tab: Tab, cluster: Clust
     expect(page.locator("#node-state .node-verdict")).to_contain_text("draining")
 
 
+@pytest.mark.nightly
 def test_what_a_node_works_on_is_not_cut_and_its_name_stays_whole(tab: Tab, cluster: Cluster) -> None:
     held = cluster.begin(cluster.submit("long"), "a-node-1")
     cluster.step(held, 9000)
@@ -59,6 +61,7 @@ def test_what_a_node_works_on_is_not_cut_and_its_name_stays_whole(tab: Tab, clus
     assert names.first.evaluate("each => each.querySelector('a').getClientRects().length") == 1
 
 
+@pytest.mark.nightly
 def test_nodes_are_quarantined_and_released_together(tab: Tab, cluster: Cluster) -> None:
     nodes = [cluster.service.join(f"suspect {number}") for number in range(2)]
     page = tab.open("/fleet?search=suspect").live().page
@@ -79,6 +82,7 @@ def test_nodes_are_quarantined_and_released_together(tab: Tab, cluster: Cluster)
         expect(page.locator("#bulk-nodes")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_the_work_of_several_nodes_is_taken_away_after_a_question(tab: Tab, cluster: Cluster) -> None:
     node = cluster.service.join("one of several")
     page = tab.open("/fleet?search=several").live().page
@@ -92,6 +96,7 @@ def test_the_work_of_several_nodes_is_taken_away_after_a_question(tab: Tab, clus
     expect(page.locator(f"#{node}")).to_have_attribute("data-state", "draining")
 
 
+@pytest.mark.nightly
 def test_a_pool_is_paused_and_its_limits_are_changed(tab: Tab, cluster: Cluster) -> None:
     service = cluster.service
     answer = service.ask("POST", "/v1/pools", json={"name": "changed", "driver": "shop"})

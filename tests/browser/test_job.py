@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from gangline.core.parsing import to_json
@@ -23,6 +24,7 @@ def at_the_left(chart: Locator) -> int:
     return int(chart.locator(".where").inner_text().removeprefix("step ").replace(",", ""))
 
 
+@pytest.mark.nightly
 def test_charts_have_one_zoom(tab: Tab, cluster: Cluster) -> None:
     held = cluster.begin(cluster.submit("with charts"))
     cluster.step(held, 100)
@@ -46,6 +48,7 @@ def test_charts_have_one_zoom(tab: Tab, cluster: Cluster) -> None:
     assert {at_the_left(each) for each in several} == {1}
 
 
+@pytest.mark.nightly
 def test_the_names_of_a_timelines_lanes_and_its_legend_stay_in_sight_on_a_telephone(tab: Tab, cluster: Cluster) -> None:
     held = cluster.begin(cluster.submit("with a timeline"), "telephone-node")
     cluster.service.wait(2)
@@ -67,6 +70,7 @@ def test_the_names_of_a_timelines_lanes_and_its_legend_stay_in_sight_on_a_teleph
         page.set_viewport_size(size or {"width": 1280, "height": 720})
 
 
+@pytest.mark.nightly
 def test_a_job_whose_node_has_no_price_has_no_chart_of_dollars(tab: Tab, cluster: Cluster) -> None:
     held = cluster.begin(cluster.submit("priced"), "priced-node")
     cluster.step(held, 20)
@@ -127,6 +131,7 @@ def test_a_job_is_paused_resumed_and_canceled_after_a_question(tab: Tab, cluster
     expect(page.get_by_role("button", name="Retry…")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_the_id_of_a_job_is_copied(tab: Tab, cluster: Cluster) -> None:
     job = cluster.submit("copied")
     tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -37,6 +37,7 @@ def test_a_job_moves_on_in_the_open_list_and_focus_and_selection_stay(tab: Tab, 
     assert page.evaluate("window.untouched")
 
 
+@pytest.mark.nightly
 def test_nothing_jumps_while_jobs_move_on(tab: Tab, cluster: Cluster) -> None:
     jobs = [cluster.submit(f"watched {number}") for number in range(3)]
     held = [cluster.begin(job, f"browser-node-{job}") for job in jobs]
@@ -83,6 +84,7 @@ def test_filters_are_in_the_address_and_the_way_back_leads_to_them(tab: Tab, clu
     expect(page.get_by_label("State")).to_have_value("succeeded")
 
 
+@pytest.mark.nightly
 def test_the_page_still_works_after_the_way_back(tab: Tab, cluster: Cluster) -> None:
     page = tab.open().live().page
     page.get_by_label("State").select_option("succeeded")
@@ -144,6 +146,7 @@ def offered(page: Page) -> list[str]:
     return page.locator("#bulk [name=action]:not([hidden])").all_inner_texts()
 
 
+@pytest.mark.nightly
 def test_what_is_offered_fits_what_is_selected(tab: Tab, cluster: Cluster) -> None:
     waits, paused, ended = (cluster.submit(f"offered {name}") for name in ("waits", "paused", "ended"))
     cluster.act(paused, "pause")
@@ -165,6 +168,7 @@ def test_what_is_offered_fits_what_is_selected(tab: Tab, cluster: Cluster) -> No
     assert offered(page) == ["Delete"]
 
 
+@pytest.mark.nightly
 def test_several_jobs_are_deleted_after_a_question_that_names_them_in_parts_if_they_are_many(
     tab: Tab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +208,7 @@ def test_a_job_that_is_deleted_leaves_the_open_list(tab: Tab, cluster: Cluster) 
     expect(page.locator(f"#{job}")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_jobs_of_a_state_come_and_go_at_their_places(tab: Tab, cluster: Cluster) -> None:
     jobs = [cluster.submit(f"in order {number}", labels={"in": "order"}) for number in range(3)]
     page = tab.open("/?state=paused&label=in%3Dorder").live().page
@@ -235,6 +240,7 @@ def test_a_viewer_sees_no_actions(person: NewPerson, cluster: Cluster) -> None:
     expect(page.locator("input[name=job], #bulk")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_an_operator_changes_the_project(person: NewPerson, cluster: Cluster) -> None:
     cluster.service.add_project("other")
     tab = person(key=OPERATOR).tab()

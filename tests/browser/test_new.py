@@ -62,6 +62,7 @@ def test_values_times_values_make_an_experiment(tab: Tab, cluster: Cluster, job:
     }
 
 
+@pytest.mark.nightly
 def test_a_draft_survives_a_reload_until_it_is_started(tab: Tab, job: str) -> None:
     page = form(tab, job)
     prompt, steps = page.get_by_label("Prompt", exact=True), page.get_by_label("Steps", exact=True)
@@ -105,6 +106,7 @@ def test_what_is_wrong_is_said_at_its_field_and_has_the_focus(tab: Tab, job: str
     expect(rank).to_have_value("minus one")
 
 
+@pytest.mark.nightly
 def test_a_plan_that_cannot_be_made_anew_says_that_it_is_of_the_values_before(tab: Tab, job: str) -> None:
     tab.asked.append("422")
     page = form(tab, job)

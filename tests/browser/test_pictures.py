@@ -77,6 +77,7 @@ def test_arrow_keys_lead_to_other_prompts_and_other_steps(tab: Tab, job: str) ->
     expect(page).not_to_have_url(re.compile("picture="))
 
 
+@pytest.mark.nightly
 def test_the_way_back_closes_the_viewer(tab: Tab, job: str) -> None:
     page = tab.open(f"/jobs/{job}/pictures").live().page
     page.locator("#grid a").nth(1).click()
@@ -87,6 +88,7 @@ def test_the_way_back_closes_the_viewer(tab: Tab, job: str) -> None:
     expect(page).to_have_url(re.compile(f"/jobs/{job}/pictures$"))
 
 
+@pytest.mark.nightly
 def test_one_zooms_with_keys_and_with_the_mouse_and_drags_what_is_larger(tab: Tab, job: str) -> None:
     page = viewer(tab, job)
     now, stage = page.locator("#zoom-now"), page.locator("#stage")
@@ -149,6 +151,7 @@ def test_a_picture_that_is_pinned_stays_beside_those_that_follow(tab: Tab, job: 
     expect(page.locator("[data-pane=a] figcaption")).to_have_text("step 50")
 
 
+@pytest.mark.nightly
 def test_another_job_is_compared_at_the_same_prompt(tab: Tab, cluster: Cluster, job: str) -> None:
     other = with_pictures(cluster, "another album")
     page = viewer(tab, job)
@@ -213,6 +216,7 @@ class Fingers:
         self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
 
 
+@pytest.mark.nightly
 def test_a_finger_swipes_to_other_pictures_and_two_zoom(finger: Fingers) -> None:
     page = finger.page
     for move, prompt, step in (

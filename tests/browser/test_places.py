@@ -29,6 +29,7 @@ def columns(page: Page, table: str) -> list[tuple[float, float]]:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", [390, 768, 1280, 2560])
 def test_values_stand_under_their_headings(person: NewPerson, cluster: Cluster, width: int) -> None:
     made, (job, _) = an_experiment(cluster)
@@ -48,6 +49,7 @@ def test_values_stand_under_their_headings(person: NewPerson, cluster: Cluster, 
 LEFTS = "(all) => all.map((each) => Math.round(each.getBoundingClientRect().left))"
 
 
+@pytest.mark.nightly
 def test_rows_and_curves_of_an_open_experiment_follow_its_jobs(tab: Tab, cluster: Cluster) -> None:
     made, jobs = an_experiment(cluster)
     page = tab.open(f"/experiments/{made}").live().page
@@ -67,6 +69,7 @@ def test_rows_and_curves_of_an_open_experiment_follow_its_jobs(tab: Tab, cluster
         assert heading == value
 
 
+@pytest.mark.nightly
 def test_no_row_moves_when_the_first_one_is_ticked(person: NewPerson, cluster: Cluster) -> None:
     job = cluster.submit("ticked")
     for options in ({}, PHONE):
@@ -102,6 +105,7 @@ def test_all_screens_can_be_reached_on_a_phone(person: NewPerson, cluster: Clust
         expect(tabs.first).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.nightly
 def test_the_log_is_shown_at_its_end_and_stays_there(person: NewPerson, cluster: Cluster) -> None:
     job = cluster.submit("with a log")
     held = cluster.begin(job)
@@ -117,6 +121,7 @@ def test_the_log_is_shown_at_its_end_and_stays_there(person: NewPerson, cluster:
     page.wait_for_function(AT_END)
 
 
+@pytest.mark.nightly
 def test_the_log_that_one_reads_stays_where_it_is_when_results_come_above_it(
     person: NewPerson, cluster: Cluster
 ) -> None:

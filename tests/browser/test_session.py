@@ -78,6 +78,7 @@ def test_the_stream_of_a_revoked_key_ends_and_the_page_asks_for_another(person: 
     expect(page.locator("#live")).to_have_attribute("data-state", "off")
 
 
+@pytest.mark.nightly
 def test_signing_out_in_one_tab_ends_the_others_of_that_browser_alone(person: NewPerson, cluster: Cluster) -> None:
     somebody, other = person(), person().tab().open().live()
     left, stays = somebody.tab().open().live(), somebody.tab().open("/queue").live()
@@ -125,6 +126,7 @@ def test_a_page_recovers_from_a_stream_that_was_cut_for_ten_minutes(tab: Tab, cl
     tab.live()
 
 
+@pytest.mark.nightly
 def test_a_stream_that_is_silent_is_opened_again(tab: Tab, cluster: Cluster) -> None:
     tab.page.clock.install()
     page = tab.open().live().page
@@ -134,6 +136,7 @@ def test_a_stream_that_is_silent_is_opened_again(tab: Tab, cluster: Cluster) -> 
     tab.live()
 
 
+@pytest.mark.nightly
 def test_a_page_that_cannot_open_its_stream_tries_again(tab: Tab, cluster: Cluster) -> None:
     tab.asked += ["ERR_FAILED", "503"]
     page = tab.page
@@ -144,7 +147,8 @@ def test_a_page_that_cannot_open_its_stream_tries_again(tab: Tab, cluster: Clust
     tab.live()
 
 
-@pytest.mark.parametrize("count", [3, *(pytest.param(count, marks=pytest.mark.nightly) for count in (8, 20))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", [3, 8, 20])
 def test_a_hidden_tab_closes_its_stream_and_is_up_to_date_when_it_is_seen(
     person: NewPerson, cluster: Cluster, count: int
 ) -> None:
@@ -163,7 +167,8 @@ def test_a_hidden_tab_closes_its_stream_and_is_up_to_date_when_it_is_seen(
         each.page.evaluate("hide(true)")
 
 
-@pytest.mark.parametrize("count", [8, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("count", [8, 20])
 def test_more_windows_than_a_browser_has_connections_work_and_say_which_of_them_stand_still(
     person: NewPerson, cluster: Cluster, count: int
 ) -> None:
@@ -202,6 +207,7 @@ window.hide = (now) => { hidden = now; document.dispatchEvent(new Event("visibil
 """
 
 
+@pytest.mark.nightly
 def test_durations_are_those_of_the_servers_clock_whatever_this_machine_believes(
     person: NewPerson, cluster: Cluster
 ) -> None:
@@ -214,6 +220,7 @@ def test_durations_are_those_of_the_servers_clock_whatever_this_machine_believes
     assert shown[0].inner_text()[:5] == shown[1].inner_text()[:5]
 
 
+@pytest.mark.nightly
 def test_the_theme_that_was_chosen_is_kept(tab: Tab) -> None:
     page = tab.open().page
     page.get_by_role("button", name="Light or dark").click()
@@ -222,6 +229,7 @@ def test_the_theme_that_was_chosen_is_kept(tab: Tab) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
+@pytest.mark.nightly
 def test_times_are_in_the_readers_time_zone(person: NewPerson, cluster: Cluster) -> None:
     zone = "Asia/Kolkata"
     job = cluster.submit("timed in India")

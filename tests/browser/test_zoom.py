@@ -10,6 +10,8 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.waiting import until
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def job(cluster: Cluster) -> str:

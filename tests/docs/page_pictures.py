@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from shutil import which
 from typing import Any, Literal
 
 import httpx
 from PIL import Image
 
 from gangline.sim.replay.app import COOKIE
+from tests.browser.chromium import CHROMIUM, SWITCHES
 from tests.conftest import ROOT
 from tests.docs.page_servers import PHOTOS, a_team, draw_album, prepare_new_job, replay, run_experiment
 from tests.service.conftest import OPERATOR
@@ -23,8 +23,6 @@ FOLDER = ROOT / "docs" / "page"
 BYTES_MAX = 120_000
 PHONE, TABLET = 390, 820
 COLOURS = 256
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-SWITCHES = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 SETTLED_MS = 1_500
 """Until scripts have drawn what they ask for after the page was loaded."""
 ROUNDS = 4
@@ -69,7 +67,7 @@ def take_pictures(names: list[str]) -> None:
 
     wanted = [picture for picture in PICTURES if not names or picture.name in names]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=next(filter(None, map(which, CHROMIUM))), args=SWITCHES)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
         for of, take in TAKES.items():
             if chosen := [picture for picture in wanted if picture.of == of]:
                 take(browser, chosen)

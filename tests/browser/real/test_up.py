@@ -2,14 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import NewPerson
-from tests.browser.up import NODES, Up, an_up
+from tests.browser.real.up import NODES, Up, an_up
 from tests.conftest import SUBJECT
 from tests.waiting import until
 
@@ -41,16 +41,7 @@ def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster
     page.goto(cluster.link)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="New job").first.click()
-    expect(page.locator("#plan")).to_contain_text("Add photos")
-    drop(page, SUBJECT)
-    expect(page.locator("[data-photos] .photo")).to_have_count(len(list(SUBJECT.glob("*.png"))))
-    expect(page.locator("#photos [data-summary]")).to_contain_text("ready", timeout=TRAINS_MS)
-    fill_in(page)
-    expect(planned(page, "Memory")).to_contain_text("runs on a CPU")
-    page.get_by_role("button", name="Start", exact=True).click()
-
-    page.wait_for_url("**/jobs/*")
-    job = page.url.rsplit("/", 1)[1]
+    job = start_on_photos(page)
     page.evaluate("window.untouched = true")
     expect(page.locator("#job-head .state")).to_have_text("training", timeout=TRAINS_MS)
     expect(figure(page, "Loss")).to_have_text(re.compile(r"0\.\d+"))
@@ -70,10 +61,6 @@ def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster
     expect(figure(page, "Step")).to_have_text(f"{STEPS}/{STEPS}")
     assert page.evaluate("window.untouched"), "the page was never loaded again"
 
-    page.get_by_role("link", name="by prompt and step").click()
-    compare_pictures(page)
-    page.get_by_role("link", name="sks cat face, fluent emoji").click()
-    page.wait_for_url(f"**/jobs/{job}")
     (kept,) = (each for each in cluster.box.client.artifacts.list(job) if each.path == LORA)
     with page.expect_download() as downloading:
         page.locator("#job-files").get_by_role("link", name=LORA, exact=True).click()
@@ -84,6 +71,15 @@ def test_photos_become_a_lora_though_a_node_is_killed(person: NewPerson, cluster
     price = dollars(planned(page, "Cost"))
     page.locator("#s-steps").fill(str(10 * STEPS))
     until(lambda: dollars(planned(page, "Cost")) > 2 * price)
+
+
+@pytest.mark.nightly
+def test_pictures_of_a_lora_are_compared_and_a_winner_is_chosen(person: NewPerson, cluster: Up) -> None:
+    page = person(key=cluster.key).tab().open("/new").page
+    start_on_photos(page, PROMPTS)
+    expect(page.locator("#job-head .state")).to_have_text("succeeded", timeout=TRAINS_MS)
+    page.get_by_role("link", name="by prompt and step").click()
+    compare_pictures(page)
 
 
 @pytest.mark.nightly
@@ -181,6 +177,19 @@ def test_a_page_outlives_its_server_and_the_nodes_come_back(person: NewPerson, c
     assert page.evaluate("window.untouched")
 
 
+def start_on_photos(page: Page, prompts: Sequence[str] = ()) -> str:
+    """Fill in the form of a new job, see its plan, start it, and return its id."""
+    expect(page.locator("#plan")).to_contain_text("Add photos")
+    drop(page, SUBJECT)
+    expect(page.locator("[data-photos] .photo")).to_have_count(len(list(SUBJECT.glob("*.png"))))
+    expect(page.locator("#photos [data-summary]")).to_contain_text("ready", timeout=TRAINS_MS)
+    fill_in(page, prompts)
+    expect(planned(page, "Memory")).to_contain_text("runs on a CPU")
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.wait_for_url("**/jobs/*")
+    return page.url.rsplit("/", 1)[1]
+
+
 def compare_pictures(page: Page) -> None:
     """Look at the grid, at one picture with the arrow keys, at two with the slider, and choose a winner."""
     expect(page.locator("#grid .prow")).to_have_count(len(PROMPTS))
@@ -220,7 +229,7 @@ def drop(page: Page, folder: Path) -> None:
     expect(page.get_by_text("Drop the photos anywhere")).to_be_hidden()
 
 
-def fill_in(page: Page) -> None:
+def fill_in(page: Page, prompts: Sequence[str] = ()) -> None:
     """Say what is trained how: by a recipe what a form has in its folds, and by typing what it begins with."""
     page.get_by_text("Several jobs, name, recipe").click()
     page.get_by_label("Paste a recipe or a spec").fill(SMALL)
@@ -229,11 +238,12 @@ def fill_in(page: Page) -> None:
     page.get_by_label("Prompt", exact=True).fill("sks cat face, fluent emoji")
     page.get_by_label("Base", exact=True).select_option("tiny-sdxl")
     page.locator("#s-steps").fill(str(STEPS))
-    page.locator("#s-sample_prompts").fill("\n".join(PROMPTS))
-    folds = page.locator("details:not([open]):has(#s-sample_every_steps) > summary")
-    while folds.count():
-        folds.first.click()
-    page.locator("#s-sample_every_steps").fill(str(EVERY))
+    if prompts:
+        page.locator("#s-sample_prompts").fill("\n".join(prompts))
+        folds = page.locator("details:not([open]):has(#s-sample_every_steps) > summary")
+        while folds.count():
+            folds.first.click()
+        page.locator("#s-sample_every_steps").fill(str(EVERY))
 
 
 def planned(page: Page, name: str) -> Locator:

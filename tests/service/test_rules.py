@@ -63,7 +63,7 @@ def advance(service: Service, node: str, hold: Hold, step: int = 10, seconds_per
 
 
 def node_view(service: Service, node: str) -> NodeView:
-    return next(found for found in operating.nodes(service.deployment, None) if found.id == node)
+    return next(found for found in operating.nodes(service.deployment, None, service.now_ms) if found.id == node)
 
 
 def because(service: Service, job: str) -> str:

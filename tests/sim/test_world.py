@@ -30,7 +30,7 @@ def test_two_processes_with_other_hash_seeds_run_the_same_trace() -> None:
 def nodes_of_small(minutes: int) -> list[NodeView]:
     simulation = Simulation(load_scenario("small"), 5)
     simulation.play(until_ms=START_MS + minutes * 60_000)
-    return nodes(simulation.service.deployment, None)
+    return nodes(simulation.service.deployment, None, simulation.world.now_ms)
 
 
 def test_the_nodes_of_a_simulation_send_gauges_that_a_seed_repeats() -> None:

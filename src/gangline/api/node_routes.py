@@ -20,9 +20,9 @@ QuarantineS = Annotated[float, Query(), Gt(0), Le(365 * 86_400)]
 
 
 @router.get("/nodes")
-def list_nodes(deployment: ThisDeployment, viewer: Viewer) -> list[NodeView]:
+def list_nodes(deployment: ThisDeployment, now: Now, viewer: Viewer) -> list[NodeView]:
     """List all nodes. A node's jobs are shown only to their own project and to operators."""
-    return operating.nodes(deployment, viewer.project)
+    return operating.nodes(deployment, viewer.project, now)
 
 
 @router.get("/nodes/{node}")

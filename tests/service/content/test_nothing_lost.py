@@ -223,4 +223,4 @@ def test_a_silent_node_is_given_up_and_its_token_with_it(service: Service) -> No
     service.claim_nothing(node)
     service.wait(POLICY.node_silent_s + 1)
     service.tick()
-    assert operating.nodes(service.deployment, None) == []
+    assert operating.nodes(service.deployment, None, service.now_ms) == []

@@ -117,7 +117,7 @@ def test_a_spec_that_is_none_is_refused_with_all_that_is_wrong(service: Service)
 def test_the_nodes_of_a_plan_are_those_that_users_see(service: Service) -> None:
     for name in ("node-a", "node-b"):
         service.join(name)
-    shown = {node.name for node in operating.nodes(service.deployment, PROJECT)}
+    shown = {node.name for node in operating.nodes(service.deployment, PROJECT, service.now_ms)}
     assert {node["name"] for node in asked(service)["fitting"]} == shown
 
 

@@ -23,7 +23,11 @@ FOR_LORAS: dict[str, Any] = {"kinds": ("lora", "sample"), "problems": {"scratch"
 
 def seen(service: Service, node: str) -> tuple[str, str]:
     """As `gangline nodes ls` shows it."""
-    return next((view.state, view.because) for view in operating.nodes(service.deployment, None) if view.id == node)
+    return next(
+        (view.state, view.because)
+        for view in operating.nodes(service.deployment, None, service.now_ms)
+        if view.id == node
+    )
 
 
 def test_a_node_without_libraries_is_here_and_says_why_but_gets_no_job(service: Service) -> None:

@@ -1,6 +1,7 @@
 """The screen of a job: it shows what the job is and did, says nothing that its text could make into markup, and acts as the API does."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,13 +22,13 @@ from gangline.web.job.offered import offered_actions
 from gangline.web.job.settings import spec_rows
 from gangline.web.job.sight import EVENTS_SHOWN, OFTEN, PICTURES_SHOWN, SELDOM, JobScreen, look_at
 from gangline.web.live.feed import Changes
-from tests.service.conftest import PROJECT, Service
+from tests.service.conftest import POLICY, PROJECT, Service
 from tests.service.jobs.test_extend import ended
 from tests.service.jobs.test_follow import print_log
 from tests.service.jobs.test_samples import DIFFUSERS_FILE, commit, hand_over, train
 from tests.service.jobs.test_scratch import submit_scratch
 from tests.service.pictures.many import write_pictures
-from tests.service.test_rules import beat, succeed
+from tests.service.test_rules import advance, beat, succeed
 from tests.service.web.conftest import Browser
 
 SignedIn = Callable[[str], Browser]
@@ -474,3 +475,34 @@ def test_a_job_of_which_the_report_is_lost_is_shown_without_it(page: Service, si
     assert view(page, job).verdict.startswith("Succeeded in ") and "held-out" not in view(page, job).verdict
     page.execute("UPDATE artifact SET key = key || '-lost'")
     assert signed_in("viewer").get(f"/jobs/{job}").status_code == 200
+
+
+def test_a_node_that_is_silent_is_seen_in_the_list_on_the_job_and_on_the_fleet(
+    page: Service, signed_in: SignedIn
+) -> None:
+    job, node = page.submit(), page.join("bear")
+    held = page.claim(node).hold
+    advance(page, node, held)
+    addresses = ("/", f"/jobs/{job}", "/fleet", f"/fleet/{node}")
+    browser = signed_in("viewer")
+    for phase in ("training", "silent"):
+        for address in addresses:
+            assert (phase == "silent") is (re.search(r"[>\s]silent\b", browser.get(address).text) is not None), address
+        (found,) = page.ask("GET", "/v1/nodes").json()
+        assert [found["phase"]] == [each["phase"] for each in found["jobs"]] == [phase]
+        page.wait(2 * POLICY.heartbeat_interval_s + 1)
+    shown = browser.get(f"/jobs/{job}").text
+    assert shown.count('data-phase="silent"') == 3  # the head of the screen, its dot, and the attempt's
+
+
+def test_a_job_that_has_not_begun_has_cost_nothing_to_speak_of(page: Service, signed_in: SignedIn) -> None:
+    job = page.submit()
+    browser = signed_in("viewer")
+    assert "spent" not in row_of(browser, job)
+    advance(page, node := page.join(), page.claim(node).hold)
+    page.wait(5)
+    assert "spent" in row_of(browser, job)
+
+
+def row_of(browser: Browser, job: str) -> str:
+    return browser.get("/").text.split(f'<li id="{job}"')[1].split("</li>")[0]

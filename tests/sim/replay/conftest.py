@@ -70,7 +70,7 @@ class Live:
         deployment, now = self.simulation.service.deployment, self.simulation.world.now_ms
         answers: dict[str, Any] = {
             "/v1/jobs": page_of_jobs(deployment, "default", JobFilters(), now, limit=50),
-            "/v1/nodes": nodes(deployment, None),
+            "/v1/nodes": nodes(deployment, None, now),
             "/v1/projects": projects(deployment),
             "/v1/report": report_of_jobs(deployment, "default", JobFilters(), now, ()),
         }

@@ -7,7 +7,7 @@ from gangline.core.fleet.gauges import GaugesPoint, GaugesView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJob:
-    """A job that a node has."""
+    """A job that a node has. `phase` is what it does, or `silent` once two heartbeats of the node are missing."""
 
     job: str
     phase: str

@@ -1,6 +1,7 @@
 """What an operator does with nodes: list them, look at one, drain it, quarantine its machine, and release it."""
 
 import json
+from collections.abc import Callable
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
@@ -10,18 +11,20 @@ from gangline.service.deployment import Deployment
 from gangline.service.fleet.measured.gauges import gauges_of, newest_gauges
 from gangline.service.fleet.nodes import gone, saying
 from gangline.service.fleet.scaling import give_back
+from gangline.service.outage import silences
 
 DRAINED = "drained by an operator"
 QUARANTINED = "quarantined by an operator"
 RELEASED = "released by an operator"
 
 
-def nodes(deployment: Deployment, project: str | None) -> list[NodeView]:
+def nodes(deployment: Deployment, project: str | None, now_ms: int) -> list[NodeView]:
     """List all nodes. A node's jobs are shown to their own project, and to the operator (`project` is None)."""
     jobs: dict[str, list[NodeJob]] = {}
+    silence_ms = silences(deployment, now_ms)
     for lease in deployment.store.load("jobs_of_nodes"):
         if project in (None, lease["project"]):
-            jobs.setdefault(lease["node"], []).append(_node_job(lease))
+            jobs.setdefault(lease["node"], []).append(_node_job(lease, silence_ms))
     return [_node_view(row, tuple(jobs.get(row["id"], ()))) for row in deployment.store.load("nodes")]
 
 
@@ -57,8 +60,9 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
     known = deployment.store.load("machine", id=row["machine"])
     since_ms = now_ms - round(deployment.policy.strike_window_s * 1000)
     gauges, history = (None, ()) if row["state"] == "gone" else gauges_of(deployment, row["id"], now_ms)
+    silence_ms = silences(deployment, now_ms)
     jobs = [
-        _node_job(lease)
+        _node_job(lease, silence_ms)
         for lease in deployment.store.load("jobs_of_node", node=node)
         if project in (None, lease["project"])
     ]
@@ -123,8 +127,9 @@ def node_bill(deployment: Deployment, node: str) -> NodeBill:
     )
 
 
-def _node_job(lease: Row) -> NodeJob:
-    return NodeJob(job=lease["job"], phase=lease["phase"], step=lease["step"], slots=lease["slots"])
+def _node_job(lease: Row, silence_ms: Callable[[int], int]) -> NodeJob:
+    phase = "silent" if silence_ms(lease["beat_ms"]) else lease["phase"]
+    return NodeJob(job=lease["job"], phase=phase, step=lease["step"], slots=lease["slots"])
 
 
 def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) -> MachineView:

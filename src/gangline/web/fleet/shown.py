@@ -95,7 +95,7 @@ class ShownFleet:
 
 def shown_fleet(deployment: Deployment, project: str | None, asked: AskedNodes, now_ms: int) -> ShownFleet:
     """Load the nodes. Jobs are shown to their own project, and to operators (`project` is None)."""
-    found, speeds = nodes(deployment, project), node_speeds(deployment)
+    found, speeds = nodes(deployment, project, now_ms), node_speeds(deployment)
     shown = [_shown(node, speeds.get(node.id), now_ms) for node in found if asked.lets_through(node)]
     counted = Counter(node.state for node in found)
     pools: dict[str, Counter[str]] = {}

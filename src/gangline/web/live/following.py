@@ -21,7 +21,8 @@ class FollowedHub:
 
     async def follow(self, seen: Visit, name: Hashable, make: Callable[[], LiveScreen]) -> Response:
         """Return the stream of a screen, which ends with this session or its key. All who give the same `name` look at one."""
-        return await self.hub.follow(name, make, key=seen.identity.proof, last=self.last, shown=self.shown)
+        key, owner = seen.identity.proof, seen.identity.id
+        return await self.hub.follow(name, make, key=key, owner=owner, last=self.last, shown=self.shown)
 
 
 async def _followed(

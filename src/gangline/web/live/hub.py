@@ -37,6 +37,8 @@ AGAIN_MS = 30_000
 """The time after which a screen is read as a whole: reasons to wait change with time alone."""
 SCREENS_MAX = 300
 """The most screens that differ: each keeps its fragments and its last changes, and is looked up by itself."""
+SCREENS_PER_KEY_MAX = 60
+"""The most of them that all sessions of one key follow: nobody takes all of them from the others."""
 KEPT_BYTES = 1_000_000
 """What is kept of a screen's last changes, for browsers that reconnect."""
 PIECE_BYTES = 65_536
@@ -121,6 +123,7 @@ class LiveHub:
         self._opening: dict[Hashable, asyncio.Task[OpenScreen]] = {}
         self._feeds: dict[str, ProjectFeed] = {}
         self._keys: Counter[str] = Counter()
+        self._of_owners: dict[str, Counter[Hashable]] = {}
         self._lost_keys = set[str]()
         self._checked_ms = 0
         self._reading: asyncio.Task[None] | None = None
@@ -132,22 +135,28 @@ class LiveHub:
         return sum(self._keys.values())
 
     async def follow(
-        self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, last: str, shown: str = ""
+        self, name: Hashable, make: Callable[[], LiveScreen], *, key: str, owner: str, last: str, shown: str = ""
     ) -> StreamingResponse:
         """Return the stream of a screen. All who give the same `name` look at one, which `make` makes for the first of them.
 
         `last` is the id of the last message that the browser got, and `shown` the digest of what its page was loaded with; empty for none.
-        The stream ends once `key`, the proof of the identity that asks, is not valid any more. Raise `TooMany`, or what refuses the screen.
+        The stream ends once `key`, the proof of the identity that asks, is not valid any more; `owner` is the credential of all its
+        sessions. Raise `TooMany`, or what refuses the screen.
         """
         self._refuse()
-        found = self._screens.get(name) or await self._open(name, make)
-        self._refuse(found.screen.project)  # others came while this one waited
+        self._take(owner, name)
+        try:
+            found = self._screens.get(name) or await self._open(name, make)
+            self._refuse(found.screen.project)  # others came while this one waited
+        except BaseException:
+            self._give_back(owner, name)
+            raise
         found = self._screens.setdefault(name, found)
         found.followers += 1
         self._keys[key] += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self._keep_reading())
-        return _Stream(self._messages(found, key, last, shown), lambda: self._leave(name, found, key))
+        return _Stream(self._messages(found, key, last, shown), lambda: self._leave(name, found, key, owner))
 
     def close(self) -> None:
         """End all streams now. Browsers reconnect, to the next server."""
@@ -186,6 +195,21 @@ class LiveHub:
         of_project = sum(each.followers for each in self._screens.values() if each.screen.project == project)
         if of_project >= self._limits.followers_per_project_max:
             raise TooMany("too many pages of this project are open", wait_s=FOLLOW_AGAIN_S)
+
+    def _take(self, owner: str, name: Hashable) -> None:
+        """Note that this key follows one more stream. Raise `TooMany` if it follows too many different screens."""
+        names = self._of_owners.setdefault(owner, Counter())
+        if name not in names and len(names) >= SCREENS_PER_KEY_MAX:
+            raise TooMany("too many different pages are open with this key", wait_s=FOLLOW_AGAIN_S)
+        names[name] += 1
+
+    def _give_back(self, owner: str, name: Hashable) -> None:
+        names = self._of_owners[owner]
+        names[name] -= 1
+        if not names[name]:
+            del names[name]
+        if not names:
+            del self._of_owners[owner]
 
     async def _open(self, name: Hashable, make: Callable[[], LiveScreen]) -> OpenScreen:
         """Return a screen as it was just read: once for all who ask for it meanwhile, as browsers do together after a restart."""
@@ -231,7 +255,8 @@ class LiveHub:
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys
 
-    def _leave(self, name: Hashable, screen: OpenScreen, key: str) -> None:
+    def _leave(self, name: Hashable, screen: OpenScreen, key: str, owner: str) -> None:
+        self._give_back(owner, name)
         self._keys[key] -= 1
         if not self._keys[key]:
             del self._keys[key]

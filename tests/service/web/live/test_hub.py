@@ -109,9 +109,16 @@ class Place:
     key: str
 
     async def open(
-        self, board: Board, *, name: str = "board", key: str = "", last: str = "", shown: str = ""
+        self,
+        board: Board,
+        *,
+        name: str = "board",
+        key: str = "",
+        owner: str = "somebody's key",
+        last: str = "",
+        shown: str = "",
     ) -> Reader:
-        response = await self.hub.follow(name, lambda: board, key=key or self.key, last=last, shown=shown)
+        response = await self.hub.follow(name, lambda: board, key=key or self.key, owner=owner, last=last, shown=shown)
         reader = Reader()
         reader.reads.set()
         task = asyncio.create_task(reader.follow(response))
@@ -367,6 +374,35 @@ def test_there_are_not_more_different_screens_than_the_server_looks_up(
         with pytest.raises(TooMany):
             await place.open(Board(), name="third")
         await place.open(Board(), name="first")
+
+    play(story)
+
+
+def test_one_key_opens_a_part_of_the_different_screens_alone(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "SCREENS_PER_KEY_MAX", 2)
+
+    async def story(place: Place) -> None:
+        def come(name: str, session: str) -> Coroutine[Any, Any, Reader]:
+            return place.open(Board(), name=name, key=session, owner="many sessions")
+
+        found = await asyncio.gather(*(come(str(each), f"session {each}") for each in range(9)), return_exceptions=True)
+        readers = [each for each in found if isinstance(each, Reader)]
+        assert len(readers) == 2 and sum(isinstance(each, TooMany) for each in found) == 7
+        assert len(place.hub._screens) == 2, "what is refused is not read either"
+        again = await come("0", "session 0")
+        other = await place.open(Board(), name="of another key")
+        assert again.data == other.data == ["whole first"]
+        again.leave()
+        await again.until(lambda: again.ended)
+        with pytest.raises(TooMany, match="this key"):
+            await come("new", "session 10")
+        readers[1].leave()
+        await readers[1].until(lambda: readers[1].ended)
+        with pytest.raises(NotFound):
+            await place.open(Board(fails=NotFound("none")), name="none", owner="many sessions")
+        await come("new", "session 10")
 
     play(story)
 

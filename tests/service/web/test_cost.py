@@ -57,8 +57,10 @@ def test_days_are_those_of_the_reader(page: Service, spent: str, signed_in: Call
         "days=own&from=tomorrow",
         "days=own&from=2026-02-02&to=2026-01-01",
         "days=own&to=9999-12-31",
+        "days=own&from=0001-01-01&zone=Asia/Tokyo",
     ):
         assert browser.part(f"/cost?{wrong}").status_code == 422, wrong
+    assert "since=0001-01-01T00" in browser.get("/cost?days=own&from=0001-01-01&zone=UTC").text
     cookie = browser.service.http.request(
         "GET",
         "/cost",

@@ -1,6 +1,7 @@
 """Sign-in to the page: a session is its key's, no other site uses it, and it ends with the key."""
 
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 import pytest
 
@@ -29,10 +30,11 @@ def test_no_script_reads_the_cookie_and_no_other_site_sends_it_with_a_form(page:
 
 
 @pytest.mark.parametrize(
-    "to", ["//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example", "javascript:x", ""]
+    "to", ["//elsewhere.example", "https://elsewhere.example", "/\\elsewhere.example", "javascript:x", "//[", ""]
 )
 def test_no_link_leads_through_the_sign_in_to_another_site(page: Service, to: str) -> None:
     assert Browser(page).sign_in(OPERATOR, next=to).headers["hx-redirect"] == "/"
+    assert 'name="next" value="/"' in Browser(page).get(f"/sign-in?{urlencode({'next': to})}").text
 
 
 @pytest.mark.parametrize(("key", "status"), [("", 401), ("gl_operator_wrong", 401), (JOIN, 403)])
@@ -43,7 +45,7 @@ def test_who_has_no_key_of_people_does_not_sign_in(page: Service, key: str, stat
 
 
 def test_a_form_of_another_site_signs_nobody_in(page: Service) -> None:
-    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://elsewhere.example"}):
+    for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://elsewhere.example"}, {"Origin": "http://["}):
         assert Browser(page, headers=headers).sign_in(OPERATOR).status_code == 403
 
 
@@ -54,6 +56,17 @@ def test_a_request_of_another_site_changes_nothing(page: Service, signed_in: Cal
     assert api.status_code == 403 and page.state(job) == "queued"
     assert browser.post("/jobs/actions", job=job, action="cancel").status_code == 204
     assert page.state(job) == "canceled"
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    ['foo={"a":1}; %s', "no value; %s", "foo={; a b=1; %s", "%s; =; ;; \x7f=\xe9", "long=" + "x" * 9_000 + "; %s"],
+)
+def test_whatever_cookies_others_on_this_host_have_set_a_session_is_found(page: Service, cookies: str) -> None:
+    browser = Browser(page)
+    browser.sign_in(OPERATOR)
+    cookie = cookies.replace("%s", f"gangline={browser.session}").encode("latin-1")
+    assert page.http.get("/v1/jobs", headers={b"Cookie": cookie}).status_code == 200
 
 
 def test_a_session_opens_the_api_as_its_key_does(page: Service, signed_in: Callable[[str], Browser]) -> None:

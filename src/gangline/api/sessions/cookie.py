@@ -6,7 +6,6 @@ more than a cookie needs the session's CSRF token in a header, which no other si
 
 import hmac
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers
 
@@ -15,7 +14,6 @@ from gangline.service.access.access import SESSION_BEGINS
 
 CSRF_HEADER = "x-csrf-token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-COOKIE_BYTES_MAX = 8_192
 
 
 def cookie_name(host: str) -> str:
@@ -34,15 +32,16 @@ def token_of(headers: Headers) -> str:
 
 
 def session_of(headers: Headers) -> str:
-    """Return the secret of the session in the request's cookie; empty if it has none."""
-    text = headers.get("cookie", "")
-    if not text or len(text) > COOKIE_BYTES_MAX:
-        return ""
-    try:
-        found = SimpleCookie(text).get(cookie_name(headers.get("host", "")))
-    except CookieError:
-        return ""
-    return found.value if found is not None and found.value.startswith(SESSION_BEGINS) else ""
+    """Return the secret of the session in the request's cookie; empty if it has none.
+
+    Other programs of this host set cookies, too, and not all of them keep to RFC 6265: whatever they look like, ours is found.
+    """
+    ours = cookie_name(headers.get("host", ""))
+    for each in headers.get("cookie", "").split(";"):
+        name, _, value = each.partition("=")
+        if name.strip() == ours and value.strip().startswith(SESSION_BEGINS):
+            return value.strip()
+    return ""
 
 
 def csrf_token(session: str) -> str:

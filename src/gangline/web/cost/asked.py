@@ -62,7 +62,7 @@ class AskedCosts:
 
 def as_moment(at_ms: int) -> str:
     """Return a moment as the API reads it."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _day(text: str, field: str) -> date:
@@ -77,7 +77,8 @@ def _midnight_ms(day: date | None, zone: ZoneInfo, after: int = 0) -> int | None
     if day is None:
         return None
     try:
-        return round(datetime.combine(day + timedelta(days=after), time(), zone).timestamp() * 1000)
+        midnight = datetime.combine(day + timedelta(days=after), time(), zone)
+        return round(midnight.astimezone(UTC).timestamp() * 1000)  # which fails where UTC has no such day
     except (OverflowError, ValueError, OSError):
         raise BadInput(f"{day} is not a day that costs are known of", hint="give a day of this century") from None
 

@@ -1,6 +1,6 @@
 """Sign in with a key. The answer has a cookie that no script reads and no other site's form sends."""
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -89,9 +89,18 @@ def _is_valid(deployment: Deployment, session: str, now_ms: int) -> bool:
 
 def _local(address: str) -> str:
     """Return the address if it is of this server, and else that of the first screen: no link leads through our sign-in elsewhere."""
-    parts = urlsplit(address.replace("\\", "/"))
-    ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc and not parts.scheme
+    parts = _parts(address.replace("\\", "/"))
+    here = parts is not None and not parts.netloc and not parts.scheme
+    ours = here and address.startswith("/") and not address.startswith(("//", "/\\"))
     return address if ours and address.isprintable() else "/"
+
+
+def _parts(address: str) -> SplitResult | None:
+    """Return the parts of an address that somebody sent; None if it is none."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return None
 
 
 def _is_secure(request: Request, deployment: Deployment) -> bool:
@@ -112,10 +121,11 @@ def _why_not_here(request: Request, deployment: Deployment) -> str:
 def _refuse_other_sites(request: Request) -> None:
     """Raise `Forbidden` for a form of another site (Fetch Metadata; for browsers without it, the Origin)."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    parts = _parts(origin or "")
     same = (
         site in ("same-origin", "none")
         if site
-        else origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        else origin is None or (parts is not None and parts.netloc == request.headers.get("host"))
     )
     if not same:
         raise Forbidden("this form is of another site", hint="open the page of this server, and sign in there")

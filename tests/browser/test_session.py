@@ -110,6 +110,45 @@ def test_a_page_says_that_its_server_is_gone_and_recovers_when_it_is_back(tab: T
 
 
 @pytest.mark.nightly
+def test_a_page_stays_with_the_project_that_it_names_when_another_one_looks_elsewhere(
+    person: NewPerson, cluster: Cluster
+) -> None:
+    for project in ("ours", "theirs"):
+        cluster.service.add_project(project)
+    ours, theirs = (cluster.submit(f"a job of {project}", project=project) for project in ("ours", "theirs"))
+    somebody = person()
+    keys, jobs, form, other = (somebody.tab() for _ in range(4))
+    other.open().page.get_by_label("Project", exact=True).select_option("ours")
+    expect(other.page.locator(f"#{ours}")).to_be_visible()
+    for each in somebody.tabs:
+        each.asked += ["ERR_CONNECTION", "htmx:sse:error"]
+    keys.open("/keys")
+    jobs.open().live()
+    form.open(f"/new?from={ours}")
+    other.open(f"/jobs/{theirs}").live()
+    expect(other.page.get_by_label("Project", exact=True)).to_have_value("theirs")
+
+    keys.page.locator("#keys").get_by_label("Name").fill("a colleague")
+    keys.page.get_by_role("button", name="Add key of ours").click()
+    expect(keys.page.locator("#new-key")).to_be_visible()
+    assert cluster.service.look("SELECT project FROM credential WHERE name = 'a colleague'") == [{"project": "ours"}]
+
+    with jobs.page.expect_request("**/live/jobs*") as asked:
+        cluster.stop()
+        cluster.start()
+    assert asked.value.headers["gangline-project"] == "ours"
+    came = cluster.submit("one more of ours", project="ours")
+    expect(jobs.page.locator(f"#{came}")).to_be_visible()
+    expect(jobs.page.locator(f"#{theirs}")).to_have_count(0)
+
+    form.page.get_by_role("button", name="Start", exact=True).click()
+    form.page.wait_for_url("**/jobs/job-*")
+    made = form.page.url.rsplit("/", 1)[-1]
+    assert cluster.service.look(f"SELECT project FROM job WHERE id = '{made}'") == [{"project": "ours"}]
+    expect(form.page.get_by_label("Project", exact=True)).to_have_value("ours")
+
+
+@pytest.mark.nightly
 def test_a_page_recovers_from_a_stream_that_was_cut_for_ten_minutes(tab: Tab, cluster: Cluster) -> None:
     tab.page.clock.install()
     page = tab.open().live().page

@@ -98,12 +98,17 @@ def _reach(needed: Role):
         identity: Annotated[Later[Identity], Depends(_has_role(needed))],
         gangline_project: Annotated[str | None, Header(max_length=40)] = None,
     ) -> Later[str | None]:
-        """Return the project. `Gangline-Project` selects one for operators; all other keys belong to one project."""
+        """Return the project. `Gangline-Project` selects one for operators; all other keys belong to one project.
+
+        Without it, it is the one that the session has chosen; an empty one says that none was chosen when the page was made that asks.
+        """
         deployment = deployment_of(request)
 
         def find() -> str | None:
             found = identity.get()
-            return reachable_project(deployment, found, gangline_project or found.chosen)
+            return reachable_project(
+                deployment, found, found.chosen if gangline_project is None else gangline_project or None
+            )
 
         return Later(cache(find))
 
@@ -174,6 +179,7 @@ MemberOf = Annotated[str, Depends(_project("member"))]
 MemberOfLater = Annotated[Later[str], Depends(_project("member"))]
 AdminOf = Annotated[str, Depends(_project("admin"))]
 ViewerReach = Annotated[str | None, Depends(_reach("viewer"))]
+ViewerReachLater = Annotated[Later[str | None], Depends(_reach("viewer"))]
 MemberReach = Annotated[str | None, Depends(_reach("member"))]
 AdminReach = Annotated[str | None, Depends(_reach("admin"))]
 Viewer = Annotated[Identity, Depends(_has_role("viewer"))]

@@ -1,8 +1,12 @@
 """Sign-in to the page: a session is its key's, no other site uses it, and it ends with the key."""
 
+import json
+import re
 from collections.abc import Callable
+from html import unescape
 from urllib.parse import urlencode
 
+import httpx
 import pytest
 
 from gangline.api.sessions.cookie import csrf_token
@@ -154,6 +158,53 @@ def test_a_link_takes_an_operator_to_the_project_of_its_job_and_nobody_else(
     assert operator.get("/jobs/job-of-nobody", **{"Sec-Fetch-Site": "same-origin"}).status_code == 404
     operator.post("/session/project", project="default")
     assert operator.part(f"/jobs/{job}").status_code == 404  # a script's request moves nobody
+
+
+def sent_by(shown: httpx.Response) -> dict[str, str]:
+    """Return the headers that an open page sends with whatever it asks."""
+    return json.loads(unescape(re.findall(r"hx-headers:inherited='([^']*)'", shown.text)[0]))
+
+
+@pytest.mark.parametrize("chosen", ["first", "default", ""])
+def test_an_open_page_acts_on_the_project_that_it_names_whichever_its_session_looks_at_by_then(
+    page: Service, signed_in: Callable[..., Browser], chosen: str
+) -> None:
+    for project in ("first", "other"):
+        page.add_project(project)
+    operator, project = signed_in("operator"), chosen or "default"
+    job = page.submit(project=project)
+    if chosen:
+        operator.post("/session/project", project=chosen)
+    shown = operator.get("/keys")
+    title = re.findall(r'id="keys-title">(.*?)<', shown.text)[0]
+    assert f"Add key of {project}" in shown.text and ("all projects" in title) == (not chosen)
+    operator.headers = sent_by(shown)
+    assert Browser(page, session=operator.session).post("/session/project", project="other").status_code == 204
+    after = operator.post("/keys", name="new one", role="member").text
+    assert f'id="keys-title">{title}<' in after and f"Add key of {project}" in after
+    assert operator.post("/secrets", secret="HF_TOKEN", value="hf_abcdefgh").status_code == 200
+    made = operator.post("/new", **{"from": job, "count": "1", "prompt": "a new one"})
+    found = page.look(f"SELECT project FROM job WHERE id = '{made.headers['HX-Redirect'].rsplit('/', 1)[-1]}'")
+    (key,) = [each for each in page.ask("GET", "/v1/keys").json() if each["name"] == "new one"]
+    assert found[0]["project"] == key["project"] == project
+    for each, has in ((project, True), ("other", False)):
+        assert ("HF_TOKEN" in page.ask("GET", "/v1/secrets", page.key("member", each)).text) == has
+    assert f'aria-current="true">{project}</a>' in operator.get("/cost?of=project").text
+    assert ('aria-current="true">all projects</a>' in operator.get("/cost").text) == (not chosen)
+    assert operator.post("/session/project", project="first").status_code == 204
+    assert "Add key of first" in Browser(page, session=operator.session).get("/keys").text
+
+
+@pytest.mark.parametrize("role", ["viewer", "member", "admin"])
+def test_the_page_of_a_key_of_one_project_names_that(
+    page: Service, signed_in: Callable[..., Browser], role: str
+) -> None:
+    page.add_project("other")
+    browser = signed_in(role, "other")
+    browser.headers = sent_by(browser.get("/"))
+    assert browser.headers["Gangline-Project"] == "other"
+    for path in ("/", "/queue", "/cost", "/fleet", "/experiments", "/v1/jobs"):
+        assert browser.part(path).status_code == 200, path
 
 
 def test_a_page_over_plain_http_from_another_machine_takes_no_key(page: Service) -> None:

@@ -1,6 +1,6 @@
 """Who looks at the page: the role and the project of the session, and what is shown around every screen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 from urllib.parse import quote
 
@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from gangline.api.lanes import Later
 from gangline.api.sessions.cookie import csrf_token, session_of
-from gangline.api.who import ViewerLater, ViewerOfLater, deployment_of
+from gangline.api.who import ViewerLater, ViewerReachLater, deployment_of
 from gangline.core.access import KeyRole, permits
-from gangline.service.access.access import Identity
+from gangline.service.access.access import DEFAULT_PROJECT, Identity
 from gangline.service.access.projects import projects
 from gangline.service.deployment import Deployment
 
@@ -24,6 +24,7 @@ SHOWN_PROJECTS_MAX = 200
 class Visit:
     """One look at the page: of a session with this `identity`, at this `project`, at `now_ms`. `screen` is the address that is open.
 
+    The identity has `chosen` what the page shows that asks: another page of an operator may have chosen another project since.
     `projects` are those that an operator may choose. `replay` names the simulated scenario that is shown; nothing can be changed in it.
     """
 
@@ -48,6 +49,11 @@ class Visit:
         """Return whether the session may read what needs this role."""
         return permits(self.role, needed)
 
+    @property
+    def reach(self) -> str:
+        """What the page sends as `Gangline-Project`, so that it stays with the project that it names; empty if none was chosen."""
+        return self.identity.project or self.identity.chosen or ""
+
     def stream(self, address: str, shown: str = "") -> Markup:
         """Return the attributes of the element whose screen follows the stream at an address; none in a replay, which stands still.
 
@@ -63,14 +69,14 @@ def sign_in_address(request: Request) -> str:
     return "/sign-in" if screen == "/" else f"/sign-in?next={quote(screen, safe='')}"
 
 
-async def _look(request: Request, viewer: ViewerLater, project: ViewerOfLater) -> Later[Visit]:
+async def _look(request: Request, viewer: ViewerLater, reach: ViewerReachLater) -> Later[Visit]:
     deployment, session, theme = deployment_of(request), session_of(request.headers), request.cookies.get(THEME_COOKIE)
 
     def find() -> Visit:
-        identity = viewer.get()
+        identity, reached = viewer.get(), reach.get()
         return Visit(
-            identity=identity,
-            project=project.get(),
+            identity=replace(identity, chosen=reached) if identity.project is None else identity,
+            project=reached or DEFAULT_PROJECT,
             projects=_projects(deployment) if identity.project is None else (),
             csrf=csrf_token(session) if session else "",
             theme=theme if theme in THEMES else "",

@@ -40,5 +40,8 @@ export function onTheme(does) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", does);
 }
 
-export const part = (address) => fetch(address, { headers: { "HX-Request": "true" } });
+// What whatever a page asks has: the session's token, and the project that the page names, as the session may look at another one by now.
+export const sentHeaders = () => ({ ...JSON.parse(document.body.getAttribute("hx-headers:inherited") || "{}"), "HX-Request": "true" });
+
+export const part = (address) => fetch(address, { headers: sentHeaders() });
 export const listed = (name, values) => values.map((value) => `${name}=${encodeURIComponent(value)}`).join("&");

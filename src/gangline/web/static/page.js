@@ -1,7 +1,7 @@
 // What every screen has: errors that are said, a clock, the state of the stream, the theme, questions before something is lost.
 import { startClock } from "./clock.js";
 import { takeTurns } from "./turns.js";
-import { by, make, marked, sentences } from "./elements.js";
+import { by, make, marked, sentHeaders, sentences } from "./elements.js";
 import "./focus.js";
 import { fitting } from "./select.js";
 
@@ -95,14 +95,10 @@ body.addEventListener("htmx:error", (event) => {
   say("The server does not answer.", { hint: "Nothing was changed; try again when it is back.", bad: true });
 });
 
-// A request of our own scripts, with the session's token
-
-export function csrf() {
-  return JSON.parse(body.getAttribute("hx-headers:inherited") || "{}")["X-CSRF-Token"] || "";
-}
+// A request of our own scripts
 
 export async function ask(method, url, value) {
-  const headers = { "X-CSRF-Token": csrf(), "HX-Request": "true" };
+  const headers = sentHeaders();
   if (value !== undefined) headers["Content-Type"] = "application/json";
   const response = await fetch(url, { method, headers, body: value === undefined ? undefined : JSON.stringify(value), credentials: "same-origin" });
   if (response.status === 401) {
@@ -124,14 +120,14 @@ export function askForKey() {
     form.onsubmit = async (event) => {
       event.preventDefault();
       const sent = new URLSearchParams({ key: form.elements.key.value, stay: "1" });
-      const response = await fetch("/sign-in", { method: "POST", headers: { "X-CSRF-Token": csrf(), "HX-Request": "true" }, body: sent });
+      const response = await fetch("/sign-in", { method: "POST", headers: sentHeaders(), body: sent });
       if (!response.ok) {
         alert.textContent = sentences((await readProblem(response)).detail);
         alert.hidden = false;
         return;
       }
       const { csrf: token } = await response.json();
-      body.setAttribute("hx-headers:inherited", JSON.stringify({ "X-CSRF-Token": token }));
+      body.setAttribute("hx-headers:inherited", JSON.stringify({ ...sentHeaders(), "X-CSRF-Token": token }));
       form.elements.key.value = "";
       alert.hidden = true;
       dialog.close();

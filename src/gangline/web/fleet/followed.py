@@ -59,9 +59,8 @@ class FleetScreen:
         """Return what brings the list to these nodes: new ones at its top, until it is loaded again and sorted; others stay in place."""
         known, before = self._known, self._rows
         now = {each.node.id: each for each in nodes}
-        new = (
-            [] if known is None else [node for node in now if node not in known]
-        )  # pages are loaded with the first ones
+        # Pages were loaded with those that are read first.
+        new = [] if known is None else [node for node in now if node not in known]
         gone = [node for node in before if node not in now]
         for node in gone:
             self._fragments.forget(node)

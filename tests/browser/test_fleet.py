@@ -62,6 +62,16 @@ def test_what_a_node_works_on_is_not_cut_and_its_name_stays_whole(tab: Tab, clus
 
 
 @pytest.mark.nightly
+def test_a_node_that_joins_an_empty_list_is_seen_and_what_the_list_said_goes(tab: Tab, cluster: Cluster) -> None:
+    page = tab.open("/fleet?search=joins-late").live().page
+    expect(page.locator("#found .empty")).to_be_visible()
+    node = cluster.service.join("joins-late")
+    cluster.look_again()
+    expect(page.locator(f"#{node}")).to_be_visible()
+    expect(page.locator("#found .empty")).to_be_hidden()
+
+
+@pytest.mark.nightly
 def test_nodes_are_quarantined_and_released_together(tab: Tab, cluster: Cluster) -> None:
     nodes = [cluster.service.join(f"suspect {number}") for number in range(2)]
     page = tab.open("/fleet?search=suspect").live().page

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from gangline.core.experiments.views import ExperimentRunView, ExperimentView
 from gangline.service.experiments.query import experiment_view, runs_view
 from gangline.service.pictures.together import pictures_of_jobs
 from gangline.web.experiments.compared import compared
-from gangline.web.experiments.followed import ExperimentScreen, ExperimentsScreen
+from gangline.web.experiments.followed import MANY_AGAIN_MS, ExperimentScreen, ExperimentsScreen
 from gangline.web.experiments.matrix import PROMPT, SEED, MatrixAsked, PictureMatrix, picture_matrix
 from gangline.web.live.feed import Changes
 from tests.service.conftest import Service
@@ -161,3 +163,39 @@ def test_an_open_list_gets_new_experiments_and_the_changed_one_alone(page: Servi
     page.ask("POST", f"/v1/experiments/{first}/stop")
     changed = followed.refresh(page.deployment, Changes(listed=True))
     assert f'id="{first}"' in changed and f'id="{second}"' not in changed
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_what_has_many_jobs_at_work_is_read_every_few_seconds_and_no_change_is_lost(
+    page: Service, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    monkeypatch.setattr("gangline.web.experiments.followed.MANY_JOBS", 3)
+    made = submit(page, seeds=2)["id"]
+    screen = (
+        ExperimentsScreen("default", None, may=True)
+        if listed
+        else ExperimentScreen("default", made, by_job=False, may=True)
+    )
+    screen.refresh(page.deployment, None)
+    changes, none = Changes(frozenset({work(page, "a").job}), listed=True), Changes()
+    assert not screen.is_about(none) and screen.is_about(changes)
+    assert screen.refresh(page.deployment, changes) == ""
+    assert screen.is_about(none) and screen.refresh(page.deployment, none) == ""
+    page.wait(MANY_AGAIN_MS / 1000)
+    assert "1 running" in screen.refresh(page.deployment, none) and not screen.is_about(none)
+
+
+def test_jobs_of_experiments_that_have_ended_do_not_count_as_many(
+    page: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gangline.web.experiments.followed.MANY_JOBS", 3)
+    trained(page)
+    last = work(page, "node-3")
+    last.train(100)
+    last.end()
+    tick(page)
+    submit(page, name="another")
+    screen = ExperimentsScreen("default", None, may=True)
+    screen.refresh(page.deployment, None)
+    changes = Changes(frozenset({work(page, "a").job}))
+    assert "1 running" in screen.refresh(page.deployment, changes)

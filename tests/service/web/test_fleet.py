@@ -229,6 +229,21 @@ def test_only_what_changed_is_sent_to_open_pages(page: Service) -> None:
     assert rows(only.whole()) == [third]
 
 
+def test_a_node_that_joins_an_empty_list_is_added_to_it(page: Service, signed_in: Callable[[str], Browser]) -> None:
+    screen, waits = fleet(page), fleet(page, AskedNodes(search="wolf"))
+    for name in ("bear", "wolf"):
+        node = page.join(name)
+        sent = screen.refresh(page.deployment, None)
+        assert rows(sent.split('<ol id="nodes" hx-swap-oob="afterbegin">')[1].split("</ol>")[0]) == [node]
+        assert (f'<ol id="nodes" hx-swap-oob="afterbegin"><li id="{node}"' in waits.refresh(page.deployment, None)) is (
+            name == "wolf"
+        )
+        # What a list says as it is empty is in it from the beginning, for when its last node is gone.
+        assert "No node is here" in signed_in("viewer").get("/fleet").text
+        page.execute("UPDATE node SET state = 'gone'")
+        assert f'<li id="{node}" hx-swap-oob="delete">' in screen.refresh(page.deployment, None)
+
+
 def test_a_node_is_followed_until_it_is_gone(page: Service) -> None:
     node = page.join("bear")
     screen = NodeScreen(node, None, may=True)

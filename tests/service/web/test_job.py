@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -506,3 +508,23 @@ def test_a_job_that_has_not_begun_has_cost_nothing_to_speak_of(page: Service, si
 
 def row_of(browser: Browser, job: str) -> str:
     return browser.get("/").text.split(f'<li id="{job}"')[1].split("</li>")[0]
+
+
+@pytest.mark.parametrize("value", ["round two", 'o\'brien says "so"', "a=b", "  "])
+def test_a_label_leads_to_the_jobs_that_have_it_whatever_is_in_it(
+    page: Service, signed_in: SignedIn, value: str
+) -> None:
+    job, other, browser = page.submit(), page.submit(), signed_in("viewer")
+    change_labels(page.deployment, job, {"about": value, "two": ""})
+    change_labels(page.deployment, other, {"about": "round", "two": ""})
+    (link,) = re.findall(r'class="label" href="([^"]*about[^"]*)"', browser.get(f"/jobs/{job}").text)
+    answer = browser.get(unescape(link))
+    assert answer.status_code == 200 and f'id="{job}"' in answer.text and f'id="{other}"' not in answer.text
+    (line,) = re.findall(r'<input name="labels" value="([^"]*)"', answer.text)
+    again = browser.get(f"/?{urlencode({'labels': unescape(line)})}").text
+    assert f'id="{job}"' in again and f'id="{other}"' not in again
+    assert f'<input name="labels" value="{line}"' in again
+    both = browser.get(f"/?{urlencode({'labels': unescape(line) + ' two'})}").text
+    assert f'id="{job}"' in both and f'id="{other}"' not in both
+    refused = browser.get("/?labels='about")
+    assert refused.status_code == 422 and "a quote is not closed" in refused.text

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gangline.core.experiments.views import ExperimentPage, ExperimentView
+from gangline.core.experiments.views import ExperimentPage
 from gangline.service.deployment import Deployment
 from gangline.service.experiments.query import experiment_view, page_of_experiments, runs_view
 from gangline.web.experiments.compared import compared
@@ -12,7 +12,24 @@ from gangline.web.live.screens import Fragments
 
 LISTED = 20
 MANY_JOBS, MANY_AGAIN_MS = 200, 5_000
-"""An experiment of more jobs is read again at most every so often: each look reads all of them."""
+"""A screen of more jobs that are not at rest is read again at most every so often: each look reads all of them."""
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How many jobs the last look read, and when it was; `late`: something has changed since that was not read."""
+
+    jobs: int = 0
+    at_ms: int = 0
+    late: bool = False
+
+    def is_due(self, changes: Changes | None, now_ms: int) -> bool:
+        many = changes is not None and self.jobs > MANY_JOBS
+        self.late = many and 0 <= now_ms - self.at_ms < MANY_AGAIN_MS
+        return not self.late
+
+    def was_read(self, jobs: int, now_ms: int) -> None:
+        self.jobs, self.at_ms = jobs, now_ms
 
 
 class ExperimentsScreen:
@@ -24,16 +41,18 @@ class ExperimentsScreen:
         self._cursor = cursor
         self._may = may
         self._page = ExperimentPage(experiments=(), next=None)
+        self._pace = _Pace()
         self._fragments = Fragments()
 
     def is_about(self, changes: Changes) -> bool:
-        return changes.listed or bool(changes.jobs)
+        return self._pace.late or changes.listed or bool(changes.jobs)
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
-        before = self._page
-        self._page = page_of_experiments(
-            deployment, self._of, deployment.store.now_ms(), limit=LISTED, cursor=self._cursor
-        )
+        before, now_ms = self._page, deployment.store.now_ms()
+        if not self._pace.is_due(changes, now_ms):
+            return ""
+        self._page = page_of_experiments(deployment, self._of, now_ms, limit=LISTED, cursor=self._cursor)
+        self._pace.was_read(sum(each.jobs for each in self._page.experiments if each.ended_ms is None), now_ms)
         changed = self._fragments.changed(
             {each.id: block("experiments/rows.html", "row", found=each, oob=True) for each in self._page.experiments}
         )
@@ -42,12 +61,6 @@ class ExperimentsScreen:
 
     def whole(self) -> str:
         return block("experiments/rows.html", "experiments", page=self._page, may=self._may, oob=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    view: ExperimentView
-    at_ms: int
 
 
 class ExperimentScreen:
@@ -60,23 +73,19 @@ class ExperimentScreen:
         self._by_job = by_job
         self._may = may
         self._jobs = frozenset[str]()
-        self._late = False
-        self._last: _Read | None = None
+        self._pace = _Pace()
         self._fragments = Fragments()
 
     def is_about(self, changes: Changes) -> bool:
-        return self._late or not changes.jobs.isdisjoint(self._jobs)
+        return self._pace.late or not changes.jobs.isdisjoint(self._jobs)
 
     def refresh(self, deployment: Deployment, changes: Changes | None) -> str:
         now_ms = deployment.store.now_ms()
-        last = self._last
-        if changes is not None and last is not None and last.view.jobs > MANY_JOBS:
-            self._late = 0 <= now_ms - last.at_ms < MANY_AGAIN_MS
-            if self._late:
-                return ""
+        if not self._pace.is_due(changes, now_ms):
+            return ""
         found = experiment_view(deployment, self._of, self._experiment, now_ms)
         runs = runs_view(deployment, self._of, self._experiment, now_ms)
-        self._last = _Read(view=found, at_ms=now_ms)
+        self._pace.was_read(found.jobs, now_ms)
         self._jobs = frozenset(run.job for run in runs)
         table = compared(found, runs, by_job=self._by_job)
         filled_template = {

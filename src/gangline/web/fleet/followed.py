@@ -26,7 +26,7 @@ class FleetScreen:
         self._asked = asked
         self._operates = operates
         self._may = may
-        self._known = set[str]()
+        self._known: set[str] | None = None
         self._rows: dict[str, ShownNode] = {}
         self._pools: tuple[str, ...] = ()
         self._fragments = Fragments()
@@ -57,9 +57,10 @@ class FleetScreen:
 
     def _moved(self, nodes: Sequence[ShownNode]) -> str:
         """Return what brings the list to these nodes: new ones at its top, until it is loaded again and sorted; others stay in place."""
-        first, before = not self._known, self._rows
+        known, before = self._known, self._rows
         now = {each.node.id: each for each in nodes}
-        new = [node for node in now if node not in self._known] if not first else []
+        # Pages were loaded with those that are read first.
+        new = [] if known is None else [node for node in now if node not in known]
         gone = [node for node in before if node not in now]
         for node in gone:
             self._fragments.forget(node)

@@ -1,5 +1,9 @@
-"""The filters of the list as a form of the page sends them: a field that is empty is none."""
+"""The filters of the list as a form of the page sends them: a field that is empty is none.
 
+A `label` of an address is one, whatever it has in it; `labels` is the line that somebody has typed.
+"""
+
+from collections.abc import Iterator
 from typing import Annotated, get_args
 
 from fastapi import Depends, Request
@@ -7,6 +11,7 @@ from fastapi import Depends, Request
 from gangline.api.jobs.filters import FILTER_TEXTS_MAX, FilterTexts
 from gangline.core.display import NAME_MAX
 from gangline.core.job import JobState
+from gangline.web.new.labels import texts_of_line
 
 STATES: tuple[JobState, ...] = get_args(JobState)
 
@@ -19,12 +24,20 @@ async def _asked(request: Request) -> FilterTexts:
         state=tuple(state for state in STATES if state in states),
         kind=texts.get("kind"),
         owner=texts.get("owner"),
-        label=tuple(text for name, value in given if name == "label" for text in value.split())[:FILTER_TEXTS_MAX],
+        label=tuple(_labels(request))[:FILTER_TEXTS_MAX],
         since=texts.get("since"),
         until=texts.get("until"),
         named=texts.get("named"),
         search=texts.get("search"),
     )
+
+
+def _labels(request: Request) -> Iterator[str]:
+    for name, value in request.query_params.multi_items():
+        if name == "label" and value.strip():
+            yield value
+        elif name == "labels":
+            yield from texts_of_line(value)
 
 
 def as_pairs(asked: FilterTexts) -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """The list of jobs as an open page follows it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gangline.core.jobs.lists.cursor import read_cursor
 from gangline.core.jobs.lists.filters import JobFilters, ListPosition
 from gangline.core.views import JobPage, JobSummary
 from gangline.service.deployment import Deployment
@@ -20,10 +21,11 @@ FOLLOWED_MAX = 250
 
 @dataclass(frozen=True, slots=True)
 class ListedJobs:
-    """The jobs of a list, and whether there are no others below them."""
+    """The jobs of a list, and whether there are no others below them. Others begin at `next`, if that is elsewhere than below the last."""
 
     ids: tuple[str, ...]
     complete: bool
+    next: ListPosition | None = None
 
 
 class FollowedList:
@@ -31,10 +33,10 @@ class FollowedList:
 
     A page shows the beginning of the list, as far as its reader has scrolled. So a row comes in before the one that stands below it, or
     before the element `end`, which a page has that shows all: where the page has neither, it loads the row as it is scrolled.
-    `more` returns the address of what stands below a job.
+    `more` returns the address of what stands below a position, "" for None.
     """
 
-    def __init__(self, more: Callable[[JobSummary | None], str], *, may: bool, first: int = FIRST) -> None:
+    def __init__(self, more: Callable[[ListPosition | None], str], *, may: bool, first: int = FIRST) -> None:
         self._more = more
         self._may = may
         self._first = first
@@ -52,7 +54,7 @@ class FollowedList:
         before, known = self._listed, {**self.jobs, **found}
         ids = tuple(job for job in listed.ids if job in known)  # one may have been deleted since the list was read
         moved = [found[job] for job in ids if job in found and job in self.jobs and found[job] != self.jobs[job]]
-        self.jobs, self._listed = {job: known[job] for job in ids}, ListedJobs(ids, listed.complete)
+        self.jobs, self._listed = {job: known[job] for job in ids}, replace(listed, ids=ids)
         for job in known.keys() - self.jobs.keys():
             self._fragments.forget(job)
         changed = self._fragments.changed({job.id: self._row(job, oob=True) for job in moved})
@@ -62,13 +64,17 @@ class FollowedList:
             return self.whole()  # more have come at once than are followed, or none is left
         if listed.complete and not before.complete:
             return self.whole()  # pages may show jobs that have left while they stood below those that are followed
+        if not listed.complete and ids[-1] not in before.ids and (before.complete or not before.ids):
+            return self.whole()  # pages may have no row that new ones stand above, and load none
         left = [known[job] for job in before.ids if job not in self.jobs]
         return _gone(left, self.jobs[ids[-1]], self._listed) + self._come(before.ids, self._listed) + changed
 
     def whole(self) -> str:
         """Return the beginning of the list, as a page has it that was just loaded."""
-        first, complete = tuple(self.jobs.values())[: self._first], self._listed is None or self._listed.complete
-        below = first[-1] if first and (len(first) < len(self.jobs) or not complete) else None
+        first, listed = tuple(self.jobs.values())[: self._first], self._listed or ListedJobs((), complete=True)
+        below = listed.next
+        if first and (len(first) < len(self.jobs) or (below is None and not listed.complete)):
+            below = list_position(first[-1])
         rows = filled_template(
             "jobs/rows.html", page=JobPage(jobs=first, next=None), may=self._may, next=self._more(below)
         )
@@ -106,7 +112,7 @@ class JobsScreen:
         self.project: str | None = project
         self._of = project
         self._filters = filters
-        self._list = FollowedList(lambda below: more(below and list_position(below)), may=may)
+        self._list = FollowedList(more, may=may)
 
     def is_about(self, changes: Changes) -> bool:
         return changes.listed or not changes.jobs.isdisjoint(self._list.jobs)
@@ -133,7 +139,8 @@ class JobsScreen:
     def _read(self, deployment: Deployment, now_ms: int) -> ListedJobs:
         if self._filters.search:  # which compares a few hundred jobs at a time
             page = page_of_jobs(deployment, self._of, self._filters, now_ms, limit=FIRST)
-            return ListedJobs(tuple(job.id for job in page.jobs), page.next is None)
+            following = read_cursor(page.next, self._filters) if page.next else None
+            return ListedJobs(tuple(job.id for job in page.jobs), page.next is None, following)
         ids = ids_of_jobs(deployment, self._of, self._filters, limit=FOLLOWED_MAX + 1)
         return ListedJobs(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
 

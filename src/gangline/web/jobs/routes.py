@@ -29,6 +29,7 @@ from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
 from gangline.web.jobs.listed import FIRST, JobsScreen
 from gangline.web.live.following import Following
+from gangline.web.new.labels import line_of_texts
 
 router = page_router()
 MORE = 100
@@ -67,6 +68,7 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
         "jobs/list.html",
         page=page,
         asked=asked,
+        labels=line_of_texts(asked.label),
         filters=as_pairs(asked),
         may=look.may("member"),
         next=_next(asked, filters, page),

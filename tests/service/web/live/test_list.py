@@ -1,18 +1,22 @@
 """An open list of jobs ends as one that is loaded again, whatever has happened to the jobs and whenever it was opened and scrolled."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gangline.core.jobs.lists.filters import JobFilters
 from gangline.core.views import JobPage, JobSummary
+from gangline.service.jobs.lists import page as lists_page
 from gangline.web.frame.rendering import filled_template
 from gangline.web.jobs.listed import FollowedList, JobsScreen, ListedJobs
-from gangline.web.live.feed import ProjectFeed
+from gangline.web.live.feed import Changes, ProjectFeed
 from tests.service.conftest import PROJECT, Service
 from tests.service.test_rules import beat
+from tests.service.web.conftest import Browser
 from tests.service.web.live.pages import ListPage, elements, row_text
 
 FIRST, MORE, JOBS = 2, 3, 9
@@ -49,7 +53,7 @@ class Server:
     now: Mapping[str, JobSummary] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.list = FollowedList(lambda below: f"/more/{below.id}" if below else "", may=True, first=FIRST)
+        self.list = FollowedList(lambda below: f"/more?below={below.id}" if below else "", may=True, first=FIRST)
         self.round()
 
     def change(self, steps: Mapping[int, int]) -> None:
@@ -117,6 +121,7 @@ def test_an_open_list_ends_as_one_that_is_loaded_anew(acts: list[object]) -> Non
 @example(
     [{3: 0, 5: 0}, "open", "round", dict.fromkeys(range(3, 10), 0), "round", {2: 0, 8: 0}, "round", {2: 0, 3: 1}], 6
 )
+@example(["open", dict.fromkeys(range(1, 8), 0)], 6)
 @given(ACTS, st.integers(3, 6))
 def test_what_is_followed_of_a_longer_list_is_up_to_date(acts: list[object], followed: int) -> None:
     server, pages = played(acts, followed)
@@ -124,6 +129,7 @@ def test_what_is_followed_of_a_longer_list_is_up_to_date(acts: list[object], fol
     for page in pages:
         shown = {each: row for each, row in page.rows.items() if each in first}
         assert shown == fresh(server, len(server.now), shown)
+        assert list(shown)[:1] == first[:1] or (not page.rows and page.end == "more")
 
 
 def fresh(server: Server, count: int, of: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -180,3 +186,28 @@ def test_a_list_is_read_from_the_store_as_jobs_come_move_and_leave(page: Service
     seen.receive(read())
     assert list(seen.rows) == [first]
     assert not feed.look(page.deployment).jobs  # a deletion is reported once
+
+
+def test_a_search_goes_on_below_what_was_compared_as_the_page_does(
+    page: Service, signed_in: Callable[[str], Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists_page, "SEARCHED_MAX", 3)
+    wanted = page.submit(prompt="wanted")
+    for _ in range(4):
+        page.wait(1)
+        page.submit(prompt="another")
+    screen = JobsScreen(
+        PROJECT, JobFilters(search="wanted"), may=True, more=lambda at: f"/more?below={at.at_ms}.{at.id}" if at else ""
+    )
+    browser, seen = signed_in("viewer"), ListPage()
+    screen.refresh(page.deployment, None)
+    seen.show(elements(screen.whole())[0].inner)
+    assert seen.end == "more" and not seen.rows
+    below = re.compile(r"below=([0-9.a-z-]+)")
+    assert below.findall(screen.whole()) == below.findall(browser.get("/?search=wanted").text)
+    assert wanted in browser.part(f"/jobs/more?search=wanted&below={below.findall(screen.whole())[0]}").text
+    page.wait(1)
+    came = page.submit(prompt="wanted, too")
+    seen.receive(screen.refresh(page.deployment, Changes(listed=True)))
+    assert list(seen.rows) == [came] and seen.end == "more"
+    assert below.findall(screen.whole()) == below.findall(browser.get("/?search=wanted").text)

@@ -25,6 +25,7 @@ TERMS = ("seeds", "at_once", "budget_usd")
 FILES = ("photos", "captions", "masks", "held_out", "subjects")
 """What comes with photos: other photos have their own."""
 OF_BASE = ("base", "vae")
+"""What comes with a base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,13 @@ def all_fields(form: SettingsForm) -> tuple[FormField, ...]:
 def read_asked(
     form: SettingsForm, sent: SentForm, presets: Mapping[str, Preset], foundation: Mapping[str, Any]
 ) -> AskedJob:
-    """Return what the form asks for. `foundation` are the parts of a spec that it has no fields for: files, and lists of tables.
+    """Return what the form asks for. `foundation` are the parts of the spec of the job that it began from, for which it has no fields:
+    files, and lists of tables.
 
     Raise `BadInput` or `InvalidSpec`.
     """
     of_presets = settings_of_presets(presets, sent.texts("preset"))
-    spec, vary = dict(foundation) | of_presets, dict[str, list[Any]]()
+    spec, vary = _with_rest(foundation, rest_of(sent)) | of_presets, dict[str, list[Any]]()
     for field in all_fields(form):
         if not (text := sent.text(field.name)):
             continue
@@ -154,10 +156,17 @@ def _whole(text: str) -> int | None:
     return int(digits) if len(digits) < 20 and digits.removeprefix("-").isdecimal() else None
 
 
+def _with_rest(foundation: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a recipe over those of a job: its photos and its base take the place of all that came with those of the job."""
+    replaced = [name for names in (FILES, OF_BASE) if names[0] in rest for name in names]
+    return {name: value for name, value in foundation.items() if name not in replaced} | dict(rest)
+
+
 def _with_inputs(spec: dict[str, Any], sent: SentForm) -> dict[str, Any]:
     """Return the spec with the base and the photos that were chosen in place of those of its foundation."""
     if base := sent.text(HUB) if sent.text("base") == HUB else sent.text("base"):
-        spec = {name: value for name, value in spec.items() if name not in OF_BASE} | {"base": base}
+        replaced = OF_BASE if spec.get("base") else ()
+        spec = {name: value for name, value in spec.items() if name not in replaced} | {"base": base}
     if photos := sent.text("photos"):
         spec = {name: value for name, value in spec.items() if name not in FILES} | {"photos": photos}
     held_out = hidden_json(sent, "held_out")

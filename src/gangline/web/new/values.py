@@ -65,7 +65,8 @@ def form_of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
         if text and value != _plain_default(each):
             texts[each.name] = text
     labels = rest.get("labels")
-    base = rest.pop("base") if isinstance(rest.get("base"), str) else ""
+    # A base with a VAE of its own stays with it in the rest: the form chooses a base alone.
+    base = rest.pop("base") if isinstance(rest.get("base"), str) and not rest.get("vae") else ""
     photos = rest.pop("photos") if isinstance(rest.get("photos"), str) else ""
     return FilledForm(
         texts=texts,

@@ -293,3 +293,29 @@ def test_a_recipe_in_the_form_of_a_job_brings_its_own_files_or_says_what_it_leav
     shown = browser.post("/new/recipe", recipe=recipe, photos="dogs@1", **{"from": first}).text
     assert "Left out, as the form&#39;s photos have their own: captions, photos." in shown
     assert filled_in(shown)["more"] == ""
+
+
+def test_a_recipe_that_no_form_can_have_is_refused_with_what_is_wrong(browser: Browser) -> None:
+    deep = "[" * 90_000
+    for recipe, because in {
+        'needs = "A100"': "recipe: needs must be a table",
+        '{"needs": ["A100"]}': "recipe: needs must be a table",
+        f'{{"a": {deep}': "nested more than 50 deep",
+        f"a = {deep}": "nested more than 50 deep",
+        f'{{"a": {"[" * 60}{"]" * 60}}}': "nested more than 50 deep",
+        "sample_prompts = [2026-01-01]": "no setting is a date or a time",
+        '{"prompt": "\\ud800"}': "neither JSON nor TOML",
+    }.items():
+        answer = browser.post("/new/recipe", recipe=recipe)
+        assert answer.status_code == 422 and because in answer.json()["detail"], recipe[:100]
+
+
+@pytest.mark.parametrize("path", ["/new", "/new/plan", "/new/tiny"])
+def test_hidden_fields_that_the_page_cannot_have_made_are_refused(page: Service, browser: Browser, path: str) -> None:
+    first = page.submit()
+    sent = {"from": first, "prompt": "x", "needs.gpu": "L4"}
+    answer = browser.post(path, **sent | {"more": f'{{"a": {"[" * 90_000}'})
+    assert answer.status_code == 422 and answer.json()["detail"] == "more is not JSON"
+    if path != "/new/tiny":
+        answer = browser.post(path, **sent | {"more": '{"needs": "A100"}'})
+        assert answer.json()["problems"] == [{"field": "needs", "message": "must be a table"}]

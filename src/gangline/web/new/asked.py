@@ -4,7 +4,7 @@ What cannot be read as a number stays a text, so that the spec's own parser says
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ FILES = ("photos", "captions", "masks", "held_out", "subjects")
 """What comes with photos: other photos have their own."""
 OF_BASE = ("base", "vae")
 """What comes with a base."""
+DEPTH_MAX = 50
+TOO_DEEP = f"it is nested more than {DEPTH_MAX} deep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +84,44 @@ def read_asked(
 
 
 def _put(spec: dict[str, Any], name: str, value: Any) -> None:
-    """Set a setting by its dotted name."""
+    """Set a setting by its dotted name. Raise `InvalidSpec` if what it belongs to is no table."""
     *above, last = name.split(".")
     for each in above:
+        if not isinstance(spec.get(each) or {}, dict):
+            raise InvalidSpec((Problem(each, "must be a table"),))
         spec[each] = dict(spec.get(each) or {})
         spec = spec[each]
     spec[last] = value
 
 
+def read_nested(load: Callable[[str], Any], text: str) -> Any:
+    """Return what `load` finds in a text. Raise `ValueError` for what the form cannot send on: too deep, a date, or half a character."""
+    try:
+        found = load(text)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    level = [found]
+    for _ in range(DEPTH_MAX):
+        level = [part for each in level for part in _parts(each)]
+    if level:
+        raise ValueError(TOO_DEEP)
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except TypeError:
+        raise ValueError("no setting is a date or a time") from None
+    return found
+
+
+def _parts(of: Any) -> Iterable[Any]:
+    if isinstance(of, dict):
+        return of.values()
+    return of if isinstance(of, list) else ()
+
+
 def hidden_json(sent: SentForm, name: str) -> Any:
     """Return the JSON of a hidden field; None if it is empty. Raise `BadInput`."""
     try:
-        return json.loads(sent.text(name) or "null")
+        return read_nested(json.loads, sent.text(name) or "null")
     except ValueError:
         raise BadInput(f"{name} is not JSON", hint="load the page again") from None
 

@@ -266,6 +266,8 @@ def test_the_base_of_a_pasted_spec_is_the_one_that_is_trained_on(page: Service, 
     assert (made["base"], made["photos"]) == (before["base"], before["photos"])
     named = filled_in(browser.post("/new/recipe", recipe='prompt = "x"\nbase = "ours"').text)
     assert named["base"] == "ours" and named["more"] == ""
+    other = filled_in(browser.post("/new/recipe", base="", recipe='prompt = "x"').text)
+    assert other["base"] == "ours", "the base of a recipe before is not this one's"
 
 
 def test_the_vae_of_a_recipe_stays_with_its_base(page: Service, browser: Browser) -> None:
@@ -285,12 +287,12 @@ def test_a_recipe_in_the_form_of_a_job_brings_its_own_files_or_says_what_it_leav
     other = to_json(page.upload(b"another photo", "other.png"))
     text = to_json(page.upload(b"a caption", "other.txt"))
     recipe = json.dumps({"prompt": "sks dog", "photos": [other], "captions": [text], "rank": 4})
-    shown = browser.post("/new/recipe", recipe=recipe, **{"from": first}).text
+    shown = send(browser, "/new/recipe", {"recipe": recipe, "from": first}).text
     assert "these count, too: captions, photos." in shown and f"as {first}</option>" in shown
     assert send(browser, "/new", filled_in(shown) | {"from": first}).status_code == 204
     made, before = specs_of(page)
     assert (made["photos"], made["captions"], made["base"]) == ([other], [text], before["base"])
-    shown = browser.post("/new/recipe", recipe=recipe, photos="dogs@1", **{"from": first}).text
+    shown = send(browser, "/new/recipe", {"recipe": recipe, "photos": "dogs@1", "from": first}).text
     assert "Left out, as the form&#39;s photos have their own: captions, photos." in shown
     assert filled_in(shown)["more"] == ""
 
@@ -314,8 +316,8 @@ def test_a_recipe_that_no_form_can_have_is_refused_with_what_is_wrong(browser: B
 def test_hidden_fields_that_the_page_cannot_have_made_are_refused(page: Service, browser: Browser, path: str) -> None:
     first = page.submit()
     sent = {"from": first, "prompt": "x", "needs.gpu": "L4"}
-    answer = browser.post(path, **sent | {"more": f'{{"a": {"[" * 90_000}'})
+    answer = send(browser, path, sent | {"more": f'{{"a": {"[" * 90_000}'})
     assert answer.status_code == 422 and answer.json()["detail"] == "more is not JSON"
     if path != "/new/tiny":
-        answer = browser.post(path, **sent | {"more": '{"needs": "A100"}'})
+        answer = send(browser, path, sent | {"more": '{"needs": "A100"}'})
         assert answer.json()["problems"] == [{"field": "needs", "message": "must be a table"}]

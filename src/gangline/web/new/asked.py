@@ -185,7 +185,7 @@ def _whole(text: str) -> int | None:
 
 
 def _with_rest(foundation: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a recipe over those of a job: its photos and its base take the place of all that came with those of the job."""
+    """Return the parts of a recipe over those of a job: its photos and its base replace all that came with the job's."""
     replaced = [name for names in (FILES, OF_BASE) if names[0] in rest for name in names]
     return {name: value for name, value in foundation.items() if name not in replaced} | dict(rest)
 

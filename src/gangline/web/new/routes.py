@@ -117,8 +117,10 @@ def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, s
     """Show the settings of a recipe or a spec in the form. Photos that are chosen stay, and so does the base, unless the recipe has one."""
     found = form_of_recipe(form_of_settings(KIND), sent.text("recipe"))
     filled, told = _beside_photos(replace(found, job=sent.text("from")), sent)
-    base = filled.base or ("" if "base" in filled.rest else _chosen(sent))
-    return part("new/settings.html", **_settings(request, filled, bases_of(deployment, project), base, told))
+    bases = bases_of(deployment, project)
+    chosen = _chosen(sent) or ("" if filled.job else _first(bases))
+    base = filled.base or ("" if "base" in filled.rest else chosen)
+    return part("new/settings.html", **_settings(request, filled, bases, base, told))
 
 
 @router.post("/new/tiny", **like("POST /v1/bases"))
@@ -229,7 +231,7 @@ def _settings(
 
 
 def _beside_photos(filled: FilledForm, sent: SentForm) -> tuple[FilledForm, str]:
-    """Return the form of a recipe without the files that photos of the form take the place of, and what is said about that."""
+    """Return the form of a recipe without the files that photos of the form replace, and what is said about that."""
     told, files = "The form has the settings of the recipe.", sorted(name for name in FILES if name in filled.rest)
     if not files:
         return filled, told

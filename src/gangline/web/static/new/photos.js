@@ -235,9 +235,7 @@ function notes() {
   part("notes").replaceChildren(...[noted, ...(version?.findings?.notes ?? [])].filter(Boolean).map((text) => make("li", {}, text)));
 }
 
-// What a recipe brought that has no field
-
-export function more() {
+export function more() { // what a recipe brought that has no field
   try { return JSON.parse(form.elements.more.value || "{}"); } catch { return {}; }
 }
 

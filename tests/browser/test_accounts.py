@@ -96,3 +96,17 @@ def test_a_wrong_address_is_said_beside_it_and_what_was_typed_stays(tab: Tab) ->
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator("section[aria-labelledby=add-title] .error")).to_be_visible()
     expect(page.get_by_role("textbox", name="Address")).to_have_value("no address")
+
+
+@pytest.mark.nightly
+def test_an_endpoint_without_any_kind_is_refused_beside_its_kinds(tab: Tab, cluster: Cluster) -> None:
+    tab.asked.append("422")
+    body = {"channel": "webhook", "address": "https://hooks.invalid/y", "name": "kinds", "kinds": ["failed"]}
+    made = cluster.service.ask("POST", "/v1/notices/endpoints", json=body).json()["endpoint"]["id"]
+    page = tab.open("/notices").page
+    endpoint = page.locator(f"#{made}")
+    endpoint.locator("summary").click()
+    endpoint.get_by_role("checkbox", name="failed", exact=False).first.uncheck()
+    endpoint.get_by_role("button", name="Save").click()
+    expect(endpoint.get_by_role("alert")).to_contain_text("one kind of news at least")
+    assert cluster.service.ask("GET", f"/v1/notices/endpoints/{made}").json()["kinds"] == ["failed"]

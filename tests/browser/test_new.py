@@ -1,5 +1,6 @@
 """The form of a new job as people fill it in: the plan follows what they type, which is not lost, and several values make an experiment."""
 
+import json
 import re
 
 import pytest
@@ -124,3 +125,24 @@ def test_a_plan_that_cannot_be_made_anew_says_that_it_is_of_the_values_before(ta
         page.get_by_label(name, exact=True).fill(right)
         expect(says).to_be_hidden()
         expect(plan).not_to_have_class(re.compile("stale"))
+
+
+@pytest.mark.nightly
+def test_a_pasted_recipe_has_its_base_and_its_photos_also_after_a_reload(tab: Tab, cluster: Cluster, job: str) -> None:
+    spec = cluster.service.ask("GET", f"/v1/jobs/{job}").json()["spec"]
+    page = tab.open("/new").page
+    base, says = page.locator("#s-base"), page.locator("#photos [data-summary]")
+    expect(base).to_have_value("ours")
+    page.get_by_text("Several jobs, name, recipe").click()
+    page.locator("#recipe").fill(json.dumps(spec))
+    page.get_by_role("button", name="Fill in the form").click()
+    expect(base.locator("option:checked")).to_have_text("as in the recipe")
+    expect(says).to_have_text(f"the {len(spec['photos'])} photos of the recipe")
+    expect(page.locator("#plan .figures")).to_be_visible()
+    page.reload()
+    expect(base.locator("option:checked")).to_have_text("as in the recipe")
+    expect(says).to_have_text(f"the {len(spec['photos'])} photos of the recipe")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/*")
+    made = cluster.service.ask("GET", f"/v1/jobs/{page.url.rsplit('/', 1)[-1]}").json()["spec"]
+    assert (made["base"], made["photos"]) == (spec["base"], spec["photos"])

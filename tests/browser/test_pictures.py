@@ -231,3 +231,13 @@ def test_a_finger_swipes_to_other_pictures_and_two_zoom(finger: Fingers) -> None
     expect(page.locator("#zoom-now")).to_have_text("3.0 ×")
     finger.move(((0.3, 0), (-0.3, 0)))  # moves the picture, and leads to no other
     shows(page, 0, "50")
+
+
+@pytest.mark.nightly
+def test_pictures_are_asked_for_until_the_job_has_ended(tab: Tab, cluster: Cluster) -> None:
+    ending = with_pictures(cluster, "an album that ends")
+    page = tab.open(f"/jobs/{ending}/pictures").live().page
+    ask = page.get_by_role("button", name="Sample now")
+    expect(ask).to_be_visible()
+    cluster.service.ask("POST", f"/v1/jobs/{ending}/cancel")
+    expect(ask).to_have_count(0)

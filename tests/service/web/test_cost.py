@@ -125,6 +125,15 @@ def test_a_chart_has_every_day_and_its_pieces_have_the_height_of_their_sum() -> 
     assert [(piece.cause, piece.length) for piece in pieces] == [("training", 25)]
 
 
+def test_a_share_is_of_what_was_spent_and_credits_make_it_no_larger(
+    page: Service, spent: str, signed_in: Callable[[str], Browser]
+) -> None:
+    write_lines(page, ("correction", NOON_MS, NOON_MS + 1000, -900_000), job=f"{spent}-credit", project=PROJECT)
+    html = signed_in("viewer").get("/cost?by=cause&days=all").text
+    assert re.findall(r">([\d.]+)%<", html).count("88.9") == 1 and "11.1%" in html
+    assert "148.1" not in html
+
+
 def test_without_a_price_a_sentence_stands_in_place_of_the_chart(
     page: Service, signed_in: Callable[[str], Browser]
 ) -> None:

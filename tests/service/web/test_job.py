@@ -30,7 +30,7 @@ from tests.service.jobs.test_follow import print_log
 from tests.service.jobs.test_samples import DIFFUSERS_FILE, commit, hand_over, train
 from tests.service.jobs.test_scratch import submit_scratch
 from tests.service.pictures.many import write_pictures
-from tests.service.test_rules import advance, beat, succeed
+from tests.service.test_rules import advance, beat, release, succeed
 from tests.service.web.conftest import Browser
 
 SignedIn = Callable[[str], Browser]
@@ -504,6 +504,25 @@ def test_a_job_that_has_not_begun_has_cost_nothing_to_speak_of(page: Service, si
     advance(page, node := page.join(), page.claim(node).hold)
     page.wait(5)
     assert "spent" in row_of(browser, job)
+
+
+def test_a_cost_that_is_known_in_part_gives_no_cost_of_a_step(page: Service, signed_in: SignedIn) -> None:
+    job, browser = page.submit(), signed_in("viewer")
+    node = page.join("bear")
+    hold = page.claim(node).hold
+    page.wait(5)
+    advance(page, node, hold)
+    per_step = re.compile(r"<dt>1,000 steps</dt><dd>([^<]*)")
+    assert "for 1,000 steps" in row_of(browser, job)
+    assert per_step.findall(browser.get(f"/jobs/{job}").text)[0].startswith("$")
+    release(page, node, hold)
+    page.wait(60)
+    other = page.join("wolf")
+    page.claim(other)
+    page.execute(f"UPDATE attempt SET price_known = 0 WHERE node = '{other}'")
+    page.wait(5)
+    assert "over $" in row_of(browser, job) and "for 1,000 steps" not in row_of(browser, job)
+    assert per_step.findall(browser.get(f"/jobs/{job}").text) == ["–"]
 
 
 def row_of(browser: Browser, job: str) -> str:

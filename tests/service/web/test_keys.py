@@ -80,6 +80,10 @@ def test_an_endpoint_is_added_changed_disabled_and_removed(page: Service, signed
         "22:00-07:00 Europe/Berlin",
         300,
     )
+    assert 'name="states" value="kinds"' in browser.get("/notices").text
+    none = browser.post(f"/notices/{id}/change", states="kinds", quiet="", minutes="10")
+    assert none.status_code == 422 and "one kind of news at least" in none.json()["detail"]
+    assert page.ask("GET", f"/v1/notices/endpoints/{id}").json() == found, "nothing of it is changed"
     browser.post(f"/notices/{id}/change", state="disabled")
     assert "Enable" in browser.get("/notices").text
     assert browser.get(f"/notices/{id}/log").status_code == 200

@@ -13,7 +13,8 @@ import pytest
 from gangline.core.parsing import to_json
 from gangline.core.specs.form import form_of_settings
 from gangline.core.specs.templates import Preset
-from gangline.web.new.asked import KIND, all_fields
+from gangline.web.frame.forms import SentForm
+from gangline.web.new.asked import KIND, all_fields, read_asked
 from gangline.web.new.tiny import TinyBase
 from tests.conftest import BASE
 from tests.service.conftest import Service
@@ -237,3 +238,86 @@ def test_captions_can_be_written_as_soon_as_the_project_has_a_model_for_them(pag
     assert f'data-write="{job}"' in browser.get("/new").text, "one that waits has a model, too"
     page.ask("POST", f"/v1/jobs/{job}/cancel")
     assert 'data-write=""' in browser.get("/new").text
+
+
+def filled_in(html: str) -> dict[str, str]:
+    """What a form sends that a recipe has filled in and nobody has touched, without empty fields."""
+    shown = html[html.index('id="settings"') :]
+    more = unescape(re.findall(r'name="more" value="([^"]*)"', shown)[0])
+    base = re.findall(r'<option value="([^"]*)" selected', shown[shown.index('id="s-base"') : shown.index("</select>")])
+    prompt = unescape(re.findall(r'name="prompt" value="([^"]*)"', shown)[0])
+    return {"more": more, "base": base[0] if base else "", "prompt": prompt}
+
+
+def test_the_base_of_a_pasted_spec_is_the_one_that_is_trained_on(page: Service, browser: Browser) -> None:
+    ours = {"name": "ours", "base": to_json(page.upload_base()), "family": "sdxl"}
+    assert page.ask("POST", "/v1/bases", json=ours).is_success
+    first = page.submit()
+    copied = page.ask("GET", f"/v1/jobs/{first}").json()["spec"]
+    hub = {"source": "hub", "repo": "somebody/something", "revision": "0" * 40}
+    for base in (copied["base"], hub):
+        shown = browser.post("/new/recipe", base="ours", recipe=json.dumps(copied | {"base": base})).text
+        assert '<option value="" selected>as in the recipe</option>' in shown
+        sent = filled_in(shown)
+        assert sent["base"] == "" and json.loads(sent["more"])["base"] == base
+    sent = filled_in(browser.post("/new/recipe", base="ours", recipe=json.dumps(copied)).text)
+    assert send(browser, "/new", sent).status_code == 204
+    made, before = specs_of(page)
+    assert (made["base"], made["photos"]) == (before["base"], before["photos"])
+    named = filled_in(browser.post("/new/recipe", recipe='prompt = "x"\nbase = "ours"').text)
+    assert named["base"] == "ours" and named["more"] == ""
+    other = filled_in(browser.post("/new/recipe", base="", recipe='prompt = "x"').text)
+    assert other["base"] == "ours", "the base of a recipe before is not this one's"
+
+
+def test_the_vae_of_a_recipe_stays_with_its_base(page: Service, browser: Browser) -> None:
+    vae = {"source": "files", "files": [to_json(page.photo)]}
+    sent = filled_in(browser.post("/new/recipe", recipe=json.dumps({"prompt": "x", "base": "ours", "vae": vae})).text)
+    asked = read_asked(form_of_settings(KIND), SentForm(tuple(sent.items())), {}, {"base": "theirs"}).spec
+    assert (asked["base"], asked["vae"]) == ("ours", vae)
+    sent = filled_in(browser.post("/new/recipe", base="theirs", recipe=json.dumps({"prompt": "x", "vae": vae})).text)
+    asked = read_asked(form_of_settings(KIND), SentForm((*sent.items(), ("base", "theirs"))), {}, {}).spec
+    assert (asked["base"], asked["vae"]) == ("theirs", vae)
+
+
+def test_a_recipe_in_the_form_of_a_job_brings_its_own_files_or_says_what_it_leaves_out(
+    page: Service, browser: Browser
+) -> None:
+    first = page.submit()
+    other = to_json(page.upload(b"another photo", "other.png"))
+    text = to_json(page.upload(b"a caption", "other.txt"))
+    recipe = json.dumps({"prompt": "sks dog", "photos": [other], "captions": [text], "rank": 4})
+    shown = send(browser, "/new/recipe", {"recipe": recipe, "from": first}).text
+    assert "these count, too: captions, photos." in shown and f"as {first}</option>" in shown
+    assert send(browser, "/new", filled_in(shown) | {"from": first}).status_code == 204
+    made, before = specs_of(page)
+    assert (made["photos"], made["captions"], made["base"]) == ([other], [text], before["base"])
+    shown = send(browser, "/new/recipe", {"recipe": recipe, "photos": "dogs@1", "from": first}).text
+    assert "Left out, as the form&#39;s photos have their own: captions, photos." in shown
+    assert filled_in(shown)["more"] == ""
+
+
+def test_a_recipe_that_no_form_can_have_is_refused_with_what_is_wrong(browser: Browser) -> None:
+    deep = "[" * 90_000
+    for recipe, because in {
+        'needs = "A100"': "recipe: needs must be a table",
+        '{"needs": ["A100"]}': "recipe: needs must be a table",
+        f'{{"a": {deep}': "nested more than 50 deep",
+        f"a = {deep}": "nested more than 50 deep",
+        f'{{"a": {"[" * 60}{"]" * 60}}}': "nested more than 50 deep",
+        "sample_prompts = [2026-01-01]": "no setting is a date or a time",
+        '{"prompt": "\\ud800"}': "neither JSON nor TOML",
+    }.items():
+        answer = browser.post("/new/recipe", recipe=recipe)
+        assert answer.status_code == 422 and because in answer.json()["detail"], recipe[:100]
+
+
+@pytest.mark.parametrize("path", ["/new", "/new/plan", "/new/tiny"])
+def test_hidden_fields_that_the_page_cannot_have_made_are_refused(page: Service, browser: Browser, path: str) -> None:
+    first = page.submit()
+    sent = {"from": first, "prompt": "x", "needs.gpu": "L4"}
+    answer = send(browser, path, sent | {"more": f'{{"a": {"[" * 90_000}'})
+    assert answer.status_code == 422 and answer.json()["detail"] == "more is not JSON"
+    if path != "/new/tiny":
+        answer = send(browser, path, sent | {"more": '{"needs": "A100"}'})
+        assert answer.json()["problems"] == [{"field": "needs", "message": "must be a table"}]

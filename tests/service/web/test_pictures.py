@@ -128,7 +128,7 @@ def test_a_stream_sends_the_cells_that_changed_alone(album: Album) -> None:
     album.show_all(10)
     album.show(20, {picture_name(0, 1): picture(98)})
     album.make_thumbnails()
-    followed, deployment = PicturesScreen("default", album.job), album.service.deployment
+    followed, deployment = PicturesScreen("default", album.job, may=False), album.service.deployment
     followed.refresh(deployment, None)
     assert followed.refresh(deployment, Changes()) == ""
     album.show(20, {picture_name(1, 1): picture(99)})
@@ -146,7 +146,7 @@ def test_a_stream_sends_the_cells_that_changed_alone(album: Album) -> None:
 def test_a_page_says_what_its_stream_does_not_need_to_send(album: Album, signed_in: Callable[[str], Browser]) -> None:
     album.show_all(10)
     album.make_thumbnails()
-    deployment, followed = album.service.deployment, PicturesScreen("default", album.job)
+    deployment, followed = album.service.deployment, PicturesScreen("default", album.job, may=False)
     followed.refresh(deployment, None)
     address = f"/jobs/{album.job}/pictures"
     assert f'data-shown="{digest_of_html(followed.whole())}"' in signed_in("viewer").get(address).text
@@ -158,7 +158,7 @@ def test_a_page_says_what_its_stream_does_not_need_to_send(album: Album, signed_
 def test_a_stream_shows_the_choice_of_a_step_and_a_prompt_that_is_new(album: Album) -> None:
     album.save(10)
     album.show(10, {picture_name(0, 1): picture(1)})
-    deployment, followed = album.service.deployment, PicturesScreen("default", album.job)
+    deployment, followed = album.service.deployment, PicturesScreen("default", album.job, may=False)
     followed.refresh(deployment, None)
     album.choose(10)
     assert "data-winner" in followed.refresh(deployment, Changes())
@@ -166,6 +166,25 @@ def test_a_stream_shows_the_choice_of_a_step_and_a_prompt_that_is_new(album: Alb
     assert 'id="album"' in followed.refresh(deployment, Changes())
     album.undo()
     assert "data-winner" not in followed.whole() or "data-winner" not in followed.refresh(deployment, Changes())
+
+
+def test_pictures_are_asked_for_where_the_screen_of_the_job_offers_it_as_long_as_it_does(
+    album: Album, signed_in: Callable[[str], Browser]
+) -> None:
+    service, offers = album.service, 'value="sample"'
+
+    def shown(job: str, role: str = "member") -> str:
+        return signed_in(role).get(f"/jobs/{job}/pictures").text
+
+    assert offers in shown(album.job) and offers not in shown(album.job, "viewer")
+    assert offers not in shown(service.submit()), "it has nothing to show yet"
+    followed = PicturesScreen("default", album.job, may=True)
+    assert offers in followed.refresh(service.deployment, None)
+    assert f'data-shown="{digest_of_html(followed.whole())}"' in shown(album.job)
+    album.succeed()
+    changed = followed.refresh(service.deployment, Changes(jobs=frozenset({album.job})))
+    assert 'id="pictures-sampling"' in changed and offers not in changed
+    assert offers not in shown(album.job)
 
 
 def test_the_list_of_jobs_shows_the_newest_picture_of_each_job_that_has_a_small_copy(

@@ -159,3 +159,13 @@ def test_names_of_jobs_are_escaped(page: Service, signed_in: Callable[[str], Bro
     page.execute(f"UPDATE job SET name = '<script>alert(1)</script>\"' WHERE id = '{job}'")
     html = signed_in("member").get("/queue").text
     assert "<script>alert" not in html and "&lt;script&gt;alert" in html
+
+
+@pytest.mark.parametrize("before", ["nan", "inf", "-1", "1e300", "x"])
+def test_a_count_of_jobs_that_is_no_number_is_refused(
+    page: Service, signed_in: Callable[[str], Browser], before: str
+) -> None:
+    job, member = page.submit(), signed_in("member")
+    for path in ("/queue/actions", "/jobs/actions"):
+        assert member.post(path, job=job, action="pause", before=before).status_code == 422
+    assert page.state(job) == "queued"

@@ -51,8 +51,9 @@ class ShownCosts:
     causes: tuple[Cause, ...]
 
     def share(self, cause: Cause) -> float:
-        """Return the share of a cause in all costs."""
-        return self.found.parts.get(cause, 0.0) / self.found.usd if self.found.usd else 0.0
+        """Return the share of a cause in all costs, without the credits among them."""
+        whole = sum(usd for usd in self.found.parts.values() if usd > 0)
+        return self.found.parts.get(cause, 0.0) / whole if whole else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

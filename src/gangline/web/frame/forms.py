@@ -1,5 +1,6 @@
 """Read what a form of the page sends: names and values, URL-encoded (WHATWG URL Standard, 5.1)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -30,14 +31,17 @@ class SentForm:
         return tuple(value for given, value in self.fields if given == name)
 
     def number(self, name: str) -> float | None:
-        """Return a number; None for an empty field. Raise `BadInput`."""
+        """Return a finite number; None for an empty field. Raise `BadInput`."""
         text = self.text(name)
         if not text:
             return None
         try:
-            return float(text)
+            number = float(text)
         except ValueError:
-            raise BadInput(f"{name}: {text!r} is not a number") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise BadInput(f"{name}: {text!r} is not a number")
+        return number
 
     def given(self) -> Mapping[str, str]:
         """Return the fields that are not empty, each with its last value."""

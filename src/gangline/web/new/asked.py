@@ -4,7 +4,7 @@ What cannot be read as a number stays a text, so that the spec's own parser says
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,9 @@ TERMS = ("seeds", "at_once", "budget_usd")
 FILES = ("photos", "captions", "masks", "held_out", "subjects")
 """What comes with photos: other photos have their own."""
 OF_BASE = ("base", "vae")
+"""What comes with a base."""
+DEPTH_MAX = 50
+TOO_DEEP = f"it is nested more than {DEPTH_MAX} deep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +58,13 @@ def all_fields(form: SettingsForm) -> tuple[FormField, ...]:
 def read_asked(
     form: SettingsForm, sent: SentForm, presets: Mapping[str, Preset], foundation: Mapping[str, Any]
 ) -> AskedJob:
-    """Return what the form asks for. `foundation` are the parts of a spec that it has no fields for: files, and lists of tables.
+    """Return what the form asks for. `foundation` are the parts of the spec of the job that it began from, for which it has no fields:
+    files, and lists of tables.
 
     Raise `BadInput` or `InvalidSpec`.
     """
     of_presets = settings_of_presets(presets, sent.texts("preset"))
-    spec, vary = dict(foundation) | of_presets, dict[str, list[Any]]()
+    spec, vary = _with_rest(foundation, rest_of(sent)) | of_presets, dict[str, list[Any]]()
     for field in all_fields(form):
         if not (text := sent.text(field.name)):
             continue
@@ -80,18 +84,44 @@ def read_asked(
 
 
 def _put(spec: dict[str, Any], name: str, value: Any) -> None:
-    """Set a setting by its dotted name."""
+    """Set a setting by its dotted name. Raise `InvalidSpec` if what it belongs to is no table."""
     *above, last = name.split(".")
     for each in above:
+        if not isinstance(spec.get(each) or {}, dict):
+            raise InvalidSpec((Problem(each, "must be a table"),))
         spec[each] = dict(spec.get(each) or {})
         spec = spec[each]
     spec[last] = value
 
 
+def read_nested(load: Callable[[str], Any], text: str) -> Any:
+    """Return what `load` finds in a text. Raise `ValueError` for what the form cannot send on: too deep, a date, or half a character."""
+    try:
+        found = load(text)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    level = [found]
+    for _ in range(DEPTH_MAX):
+        level = [part for each in level for part in _parts(each)]
+    if level:
+        raise ValueError(TOO_DEEP)
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except TypeError:
+        raise ValueError("no setting is a date or a time") from None
+    return found
+
+
+def _parts(of: Any) -> Iterable[Any]:
+    if isinstance(of, dict):
+        return of.values()
+    return of if isinstance(of, list) else ()
+
+
 def hidden_json(sent: SentForm, name: str) -> Any:
     """Return the JSON of a hidden field; None if it is empty. Raise `BadInput`."""
     try:
-        return json.loads(sent.text(name) or "null")
+        return read_nested(json.loads, sent.text(name) or "null")
     except ValueError:
         raise BadInput(f"{name} is not JSON", hint="load the page again") from None
 
@@ -154,10 +184,17 @@ def _whole(text: str) -> int | None:
     return int(digits) if len(digits) < 20 and digits.removeprefix("-").isdecimal() else None
 
 
+def _with_rest(foundation: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a recipe over those of a job: its photos and its base replace all that came with the job's."""
+    replaced = [name for names in (FILES, OF_BASE) if names[0] in rest for name in names]
+    return {name: value for name, value in foundation.items() if name not in replaced} | dict(rest)
+
+
 def _with_inputs(spec: dict[str, Any], sent: SentForm) -> dict[str, Any]:
     """Return the spec with the base and the photos that were chosen in place of those of its foundation."""
     if base := sent.text(HUB) if sent.text("base") == HUB else sent.text("base"):
-        spec = {name: value for name, value in spec.items() if name not in OF_BASE} | {"base": base}
+        replaced = OF_BASE if spec.get("base") else ()
+        spec = {name: value for name, value in spec.items() if name not in replaced} | {"base": base}
     if photos := sent.text("photos"):
         spec = {name: value for name, value in spec.items() if name not in FILES} | {"photos": photos}
     held_out = hidden_json(sent, "held_out")

@@ -33,7 +33,7 @@ from gangline.service.jobs.submit import Asker
 from gangline.web.frame.forms import SentFields, SentForm
 from gangline.web.frame.routes import like, moved_to, page_router, part, screen
 from gangline.web.frame.visitor import Looking
-from gangline.web.new.asked import HUB, KIND, AskedJob, read_asked, rest_of
+from gangline.web.new.asked import FILES, HUB, KIND, AskedJob, read_asked
 from gangline.web.new.tiny import NAME, add_tiny_base, tiny_of, with_settings_of_tiny
 from gangline.web.new.values import (
     FilledForm,
@@ -114,11 +114,13 @@ def plan_form(request: Request, deployment: ThisDeployment, now: Now, project: V
 
 @router.post("/new/recipe", **like("POST /v1/jobs/plan"))
 def fill_form(request: Request, deployment: ThisDeployment, project: ViewerOf, sent: SentFields) -> Response:
-    """Show the settings of a recipe or a spec in the form. The base stays the one that is chosen, unless it names another."""
-    filled = replace(form_of_recipe(form_of_settings(KIND), sent.text("recipe")), job=sent.text("from"))
+    """Show the settings of a recipe or a spec in the form. Photos that are chosen stay, and so does the base, unless the recipe has one."""
+    found = form_of_recipe(form_of_settings(KIND), sent.text("recipe"))
+    filled, told = _beside_photos(replace(found, job=sent.text("from")), sent)
     bases = bases_of(deployment, project)
-    told = "The form has the settings of the recipe."
-    return part("new/settings.html", **_settings(request, filled, bases, filled.base or _chosen(sent), told))
+    chosen = _chosen(sent) or ("" if filled.job else _first(bases))
+    base = filled.base or ("" if "base" in filled.rest else chosen)
+    return part("new/settings.html", **_settings(request, filled, bases, base, told))
 
 
 @router.post("/new/tiny", **like("POST /v1/bases"))
@@ -176,7 +178,7 @@ def submit_form(
 def _asked(request: Request, deployment: Deployment, project: str, sent: SentForm) -> AskedJob:
     form, job = form_of_settings(KIND), sent.text("from")
     foundation = foundation_of_job(deployment, project, form, job) if job else {}
-    return read_asked(form, sent, presets_of(request), foundation | rest_of(sent))
+    return read_asked(form, sent, presets_of(request), foundation)
 
 
 def _complete(spec: Mapping[str, Any], count: int) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -226,6 +228,17 @@ def _settings(
         "told": told,
         "tiny": tiny_of(request) is not None and NAME not in names,
     }
+
+
+def _beside_photos(filled: FilledForm, sent: SentForm) -> tuple[FilledForm, str]:
+    """Return the form of a recipe without the files that photos of the form replace, and what is said about that."""
+    told, files = "The form has the settings of the recipe.", sorted(name for name in FILES if name in filled.rest)
+    if not files:
+        return filled, told
+    if not (filled.photos or sent.text("photos")):
+        return filled, f"{told} Until photos are chosen here, these count, too: {', '.join(files)}."
+    rest = {name: value for name, value in filled.rest.items() if name not in FILES}
+    return replace(filled, rest=rest), f"{told} Left out, as the form's photos have their own: {', '.join(files)}."
 
 
 def _writer(deployment: Deployment, project: str, now_ms: int) -> str:

@@ -19,7 +19,7 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.query import artifacts_of, owned
 from gangline.web.frame.forms import SentForm
-from gangline.web.new.asked import KIND, all_fields, rest_of
+from gangline.web.new.asked import KIND, all_fields, read_nested, rest_of
 from gangline.web.new.labels import line_of_labels
 
 RECIPE_MAX = 200_000
@@ -57,15 +57,18 @@ def form_of_spec(form: SettingsForm, spec: Mapping[str, Any]) -> FilledForm:
     rest: dict[str, Any] = {name: value for name, value in spec.items() if name not in SERVERS_OWN}
     for each in all_fields(form):
         above, _, last = each.name.rpartition(".")
-        table: Any = rest.get(above) if above else rest
-        if not isinstance(table, dict) or last not in table or (text := _text(each, value := table[last])) is None:
+        table: Any = (rest.get(above) or {}) if above else rest
+        if not isinstance(table, dict):
+            raise BadInput(f"recipe: {above} must be a table")
+        if last not in table or (text := _text(each, value := table[last])) is None:
             continue
         table = {name: other for name, other in table.items() if name != last}
         rest = rest | {above: table} if above else table
         if text and value != _plain_default(each):
             texts[each.name] = text
     labels = rest.get("labels")
-    base = rest.pop("base") if isinstance(rest.get("base"), str) else ""
+    # A base with a VAE of its own stays with it in the rest: the form chooses a base alone.
+    base = rest.pop("base") if isinstance(rest.get("base"), str) and not rest.get("vae") else ""
     photos = rest.pop("photos") if isinstance(rest.get("photos"), str) else ""
     return FilledForm(
         texts=texts,
@@ -112,7 +115,7 @@ def form_of_recipe(form: SettingsForm, text: str) -> FilledForm:
     if len(text) > RECIPE_MAX:
         raise BadInput(f"recipe: it has more than {RECIPE_MAX:,} characters")
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        found = read_nested(json.loads if text.lstrip().startswith("{") else tomllib.loads, text)
     except ValueError as error:
         raise BadInput(f"recipe: it is neither JSON nor TOML ({error})", hint="paste the whole file") from None
     if isinstance(found.get("spec"), dict):

@@ -8,6 +8,7 @@ from gangline.api.lanes import USERS
 from gangline.api.notices.notice_routes import EndpointChange, WantedEndpoint, WantedReplay
 from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.who import NUMBER_MAX, MemberLater, MemberOf, MemberOfLater, Now, ThisDeployment, ViewerOf
+from gangline.core.errors import BadInput
 from gangline.core.notices.kinds import NOTICES
 from gangline.core.notices.pacing import INTERVAL_S
 from gangline.core.notices.views import NewEndpoint, NoticeChannel
@@ -123,7 +124,11 @@ def send_again(deployment: ThisDeployment, now: Now, project: MemberOf, sent: Se
 
 
 def _chosen(sent: SentForm) -> dict[str, Any]:
+    """Return the kinds that are chosen: without any, they stay, or are the channel's. Raise `BadInput` if the form `states` that they are
+    none."""
     kinds = sent.texts("kind")
+    if not kinds and sent.text("states") == "kinds":
+        raise BadInput("an endpoint hears of one kind of news at least", hint="choose one, or disable the endpoint")
     return {"kinds": kinds} if kinds else {}
 
 

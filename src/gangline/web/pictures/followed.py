@@ -1,10 +1,12 @@
 """The grid of a job's pictures as an open page follows it."""
 
 from gangline.service.deployment import Deployment
-from gangline.service.jobs.query import owned
+from gangline.service.jobs import query
 from gangline.service.pictures.last import pictures_seen
 from gangline.service.pictures.listing import pictures_of_job
+from gangline.service.retention import storage
 from gangline.web.frame.rendering import block
+from gangline.web.job.offered import SAMPLE, OfferedAction, offered_actions
 from gangline.web.live.feed import Changes
 from gangline.web.live.screens import Fragments
 from gangline.web.pictures.grid import SHOWN_MAX, PictureGrid, picture_grid
@@ -13,10 +15,12 @@ from gangline.web.pictures.grid import SHOWN_MAX, PictureGrid, picture_grid
 class PicturesScreen:
     """The pictures of a job. Pictures and their thumbnails come without an event, so each round asks whether some have."""
 
-    def __init__(self, project: str, job: str) -> None:
+    def __init__(self, project: str, job: str, *, may: bool) -> None:
         self.project: str | None = project
         self._of = project
         self._job = job
+        self._may = may
+        self._offered: OfferedAction | None = None
         self._seen: object = None
         self._grid = picture_grid(())
         self._fragments = Fragments()
@@ -30,6 +34,7 @@ class PicturesScreen:
             return ""
         before, self._grid = self._grid, grid_of_job(deployment, self._of, self._job)
         self._seen = seen
+        self._offered = offered_sampling(deployment, self._of, self._job) if self._may else None
         grid, new = self._grid, self._grid.places_after(before)
         cells = {
             grid.id_of(row, at): self._part("cell", row=row, at=at, oob=True)
@@ -46,17 +51,27 @@ class PicturesScreen:
         return self._fragments.changed(self._heads() | cells) + inserted
 
     def whole(self) -> str:
-        return self._part("summary", oob=True) + self._part("album", oob=True)
+        return self._part("summary", oob=True) + self._sampling() + self._part("album", oob=True)
 
     def _heads(self) -> dict[str, str]:
-        return {name: self._part(name, oob=True) for name in ("summary", "steps")}
+        return {name: self._part(name, oob=True) for name in ("summary", "steps")} | {"sampling": self._sampling()}
+
+    def _sampling(self) -> str:
+        return block("pictures/parts.html", "sampling", job=self._job, offered=self._offered, oob=True)
 
     def _part(self, name: str, **values: object) -> str:
         return block("pictures/parts.html", name, job=self._job, grid=self._grid, **values)
 
 
+def offered_sampling(deployment: Deployment, project: str, job: str) -> OfferedAction | None:
+    """Return the action that has pictures made of what a job has now, if its own screen offers that. Raise `NotFound`."""
+    found = query.job(deployment, project, job, deployment.store.now_ms())
+    keeps = bool(storage.checkpoints(deployment, query.owned(deployment, project, job)))
+    return next((each for each in offered_actions(found, keeps=keeps) if each == SAMPLE), None)
+
+
 def grid_of_job(deployment: Deployment, project: str, job: str) -> PictureGrid:
     """Return the pictures of a job as a grid. Raise `NotFound`."""
-    row = owned(deployment, project, job)
+    row = query.owned(deployment, project, job)
     found = pictures_of_job(deployment, row, None, 2 * SHOWN_MAX, deployment.store.now_ms())
     return picture_grid(found)

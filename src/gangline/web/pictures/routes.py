@@ -13,7 +13,7 @@ from gangline.service.pictures.weights import files_of_step, signed_picture
 from gangline.web.frame.routes import like, page_router, part, screen
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.live.following import Following
-from gangline.web.pictures.followed import PicturesScreen, grid_of_job
+from gangline.web.pictures.followed import PicturesScreen, grid_of_job, offered_sampling
 
 router = page_router()
 
@@ -21,14 +21,15 @@ router = page_router()
 @router.get("/jobs/{job}/pictures", **like("GET /v1/jobs/{job}/pictures", "GET /v1/jobs/{job}"))
 def show_pictures(deployment: ThisDeployment, look: Looking, job: str) -> Response:
     """Show the pictures of a job. Which one is open is in the address, and the page's scripts open it."""
-    found = query.summary_of(deployment, look.project, job, look.now_ms)
+    found, may = query.summary_of(deployment, look.project, job, look.now_ms), look.may("member")
     return screen(
         look,
         "pictures/screen.html",
         job=found,
         grid=grid_of_job(deployment, look.project, job),
         experiment=experiment_of_job(deployment, job),
-        may=look.may("member"),
+        offered=offered_sampling(deployment, look.project, job) if may else None,
+        may=may,
     )
 
 
@@ -37,7 +38,9 @@ async def follow_pictures(following: Following, deployment: ThisDeployment, look
     """Follow the pictures of a job. The stream ends with the key of its session."""
     seen = await USERS.run(look.get)
     await USERS.run(lambda: query.owned(deployment, seen.project, job))
-    return await following.follow(seen, ("pictures", seen.project, job), lambda: PicturesScreen(seen.project, job))
+    may = seen.may("member")
+    key = ("pictures", seen.project, job, may)
+    return await following.follow(seen, key, lambda: PicturesScreen(seen.project, job, may=may))
 
 
 @router.get("/jobs/{job}/pictures/{sha256}", **like("GET /v1/jobs/{job}/pictures/{sha256}/thumbnail"))

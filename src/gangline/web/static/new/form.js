@@ -123,20 +123,16 @@ document.addEventListener("submit", (event) => {
   const stop = () => { event.preventDefault(); event.stopImmediatePropagation(); };
   if (waits) { stop(); return wait(false); }
   const lacks = [];
-  if (!form.elements.from.value && !Number(form.elements.count.value) && !form.elements.photos.value && !more().photos) lacks.push({ field: "photos", message: "Add photos to train on" });
+  if (!form.elements.from.value && !Number(form.elements.count.value) && !form.elements.photos.value && !photos.more().photos) lacks.push({ field: "photos", message: "Add photos to train on" });
   if (form.elements.base.value === "hub" && !form.elements.hub.value.trim()) lacks.push({ field: "hub", message: "Name a repository on the hub, such as ORGANISATION/NAME" });
-  if (!form.elements.base.value && !form.elements.from.value && !more().base) lacks.push({ field: "base", message: "Choose a base" });
-  if (!form.elements.prompt.value.trim() && !more().subjects) lacks.push({ field: "prompt", message: "Say what is in the photos" });
+  if (!form.elements.base.value && !form.elements.from.value && !photos.more().base) lacks.push({ field: "base", message: "Choose a base" });
+  if (!form.elements.prompt.value.trim() && !photos.more().subjects) lacks.push({ field: "prompt", message: "Say what is in the photos" });
   if (lacks.length) { stop(); return show({ detail: "", hint: "", problems: lacks }, { focus: true }); }
   if (photos.settled()) return;
   stop();
   if (photos.trouble()) return say(photos.trouble(), { bad: true });
   wait(true);
 }, true);
-
-function more() {
-  try { return JSON.parse(form.elements.more.value || "{}"); } catch { return {}; }
-}
 
 form.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
   if (ctx.sourceElement === form) ctx.request.headers["Idempotency-Key"] = form.getAttribute("data-key");
@@ -161,6 +157,14 @@ function showPresets() {
 function showHub() {
   const on = form.elements.base.value === "hub";
   form.querySelector("[data-hub]").hidden = !on;
+}
+
+// A draft brings back the recipe, whose base no page offers that is loaded again.
+function offerBaseOfRecipe() {
+  const { base } = form.elements;
+  if (!photos.more().base) return;
+  if (base.options[0].value) base.prepend(new Option("", ""));
+  base.options[0].textContent = "as in the recipe";
 }
 
 function mark(field) {
@@ -199,6 +203,7 @@ document.body.addEventListener("htmx:after:swap", () => {
   say(told);
   showPresets();
   showHub();
+  photos.summary();
   changed();
 });
 by("settings").seen = true;
@@ -220,6 +225,7 @@ function restore() {
     if (name === "preset") { const box = form.querySelector(`[name=preset][value="${CSS.escape(value)}"]`); if (box) box.checked = true; continue; }
     const field = form.elements[name];
     if (field && name !== "from") field.value = value;
+    if (name === "more") offerBaseOfRecipe();
   }
   form.querySelectorAll(".group").forEach((group) => mark(group.querySelector("[data-default]")));
   if (before.photos.photos.length || before.photos.left) { photos.restore(before.photos); return true; }
@@ -249,3 +255,4 @@ if (!drafted && form.elements.photos.value) photos.open(form.elements.photos.val
 if (form.getAttribute("data-lora") && !form.elements.init_lora.value) bringLora();
 showPresets();
 showHub();
+photos.summary();

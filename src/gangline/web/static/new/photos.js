@@ -235,14 +235,25 @@ function notes() {
   part("notes").replaceChildren(...[noted, ...(version?.findings?.notes ?? [])].filter(Boolean).map((text) => make("li", {}, text)));
 }
 
-function summary() {
+export function more() { // what a recipe brought that has no field
+  try { return JSON.parse(form.elements.more.value || "{}"); } catch { return {}; }
+}
+
+// Without photos here, those of the recipe count, or those of the job that the form began from.
+function countElsewhere() {
+  const ofRecipe = more().photos, ofJob = form.elements.from.value && Number(form.elements.count.value);
+  if (Array.isArray(ofRecipe)) return `the ${ofRecipe.length} photos of the recipe`;
+  return ofJob ? `the ${ofJob} photos of that job` : "";
+}
+
+export function summary() {
   const bytes = photos.reduce((sum, photo) => sum + photo.bytes, 0), sent = photos.reduce((sum, photo) => sum + (photo.sent || 0), 0);
   const captioned = photos.filter((photo) => photo.caption.trim() || photo.text?.unread).length, unhashed = photos.filter((photo) => !photo.sha256).length;
   const [unit, name_of_unit] = bytes < 1e6 ? [1e3, "kB"] : [1e6, "MB"], amount = (value) => (value / unit).toFixed(unit === 1e3 ? 0 : 1);
   const count = `${photos.length} ${photos.length === 1 ? "photo" : "photos"}${captioned ? `, ${captioned} with a caption` : ""}`;
   const ready = dataset();
   const doing = problem ? "" : unhashed ? "reading" : sent < bytes ? "sending" : version?.state === "checking" || running || timer ? "checking" : "";
-  part("summary").textContent = !photos.length ? (form.elements.from.value && Number(form.elements.count.value) ? `the ${form.elements.count.value} photos of that job` : "") : `${count}${ready ? ` · ${ready} · ready` : doing ? ` · ${doing}…` : ""}`;
+  part("summary").textContent = !photos.length ? countElsewhere() : `${count}${ready ? ` · ${ready} · ready` : doing ? ` · ${doing}…` : ""}`;
   const place = part("sending");
   place.hidden = !photos.length || (!problem && sent >= bytes && !unhashed);
   place.querySelector("progress").value = bytes ? sent / bytes : 0;

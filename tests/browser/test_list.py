@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from gangline.service.jobs.lists import page as lists_page
 from gangline.web.jobs import routes
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
@@ -120,6 +121,30 @@ def test_typing_searches_names_and_labels_and_is_not_disturbed(tab: Tab, cluster
     tab.live()
     another = cluster.submit("another", labels={"hay": "stack"})
     expect(page.locator(f"#{another}")).to_be_visible()
+
+
+@pytest.mark.nightly
+def test_a_search_finds_what_is_further_down_than_one_look_compares(
+    tab: Tab, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists_page, "SEARCHED_MAX", 3)
+    job = cluster.submit("far below", labels={"about": "round two"})
+    for number in range(4):
+        cluster.submit(f"on top {number}")
+    page = tab.open("/?search=far+below").live().page
+    expect(page.locator(f"#{job}")).to_be_visible()
+    cluster.submit("yet another")
+    another = cluster.submit("far below, too")
+    expect(page.locator(f"#{another}")).to_be_visible()
+    expect(page.locator(f"#{job}")).to_be_visible()
+    page.goto(f"{cluster.url}/jobs/{job}")
+    page.locator("#job-head a.label").click()
+    expect(page.get_by_label("Label")).to_have_value("'about=round two'")
+    expect(page.locator("#jobs > .job")).to_have_count(1)
+    page.get_by_label("Label").fill("about='round two'")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?labels=*")
+    expect(page.locator(f"#{job}")).to_be_visible()
 
 
 def test_several_jobs_are_selected_with_shift_and_canceled_after_a_question(tab: Tab, cluster: Cluster) -> None:

@@ -1,8 +1,9 @@
 """The list of jobs as an open page follows it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gangline.core.job import JobState
 from gangline.core.jobs.lists.cursor import read_cursor
 from gangline.core.jobs.lists.filters import JobFilters, ListPosition
 from gangline.core.views import JobPage, JobSummary
@@ -64,7 +65,10 @@ class FollowedList:
             return self.whole()  # more have come at once than are followed, or none is left
         if listed.complete and not before.complete:
             return self.whole()  # pages may show jobs that have left while they stood below those that are followed
-        if not listed.complete and ids[-1] not in before.ids and (before.complete or not before.ids):
+        if not (before.ids or before.complete):  # of a search: what pages have is what they found further down
+            rows = "".join(self._row(job, oob=False) for job in self.jobs.values())
+            return f'{_deleted(ids)}<ol id="jobs" hx-swap-oob="afterbegin">{rows}</ol>'
+        if not listed.complete and ids[-1] not in before.ids and before.complete:
             return self.whole()  # pages may have no row that new ones stand above, and load none
         left = [known[job] for job in before.ids if job not in self.jobs]
         return _gone(left, self.jobs[ids[-1]], self._listed) + self._come(before.ids, self._listed) + changed
@@ -75,10 +79,7 @@ class FollowedList:
         below = listed.next
         if first and (len(first) < len(self.jobs) or (below is None and not listed.complete)):
             below = list_position(first[-1])
-        rows = filled_template(
-            "jobs/rows.html", page=JobPage(jobs=first, next=None), may=self._may, next=self._more(below)
-        )
-        return f'<ol id="jobs" hx-swap-oob="innerMorph">{rows}</ol>'
+        return whole_list(first, self._more(below), may=self._may)
 
     def _come(self, before: Sequence[str], listed: ListedJobs) -> str:
         """Return the message that inserts the jobs that are new, each run of them before the job below it."""
@@ -133,8 +134,7 @@ class JobsScreen:
         return self._list.whole() + self._counts.whole()
 
     def _counted(self, deployment: Deployment) -> str:
-        counts, states = counts_by_state(deployment, self._of), self._filters.states
-        return block("jobs/row.html", "counts", counts=counts, most=COUNTED_MAX, states=states, oob=True)
+        return counted_jobs(counts_by_state(deployment, self._of), self._filters.states)
 
     def _read(self, deployment: Deployment, now_ms: int) -> ListedJobs:
         if self._filters.search:  # which compares a few hundred jobs at a time
@@ -145,6 +145,11 @@ class JobsScreen:
         return ListedJobs(ids[:FOLLOWED_MAX], len(ids) <= FOLLOWED_MAX)
 
 
+def counted_jobs(counts: Mapping[JobState, int], states: Sequence[JobState]) -> str:
+    """Return the message that replaces the counts of a page."""
+    return block("jobs/row.html", "counts", counts=counts, most=COUNTED_MAX, states=states, oob=True)
+
+
 def list_position(job: JobSummary) -> ListPosition:
     return ListPosition(job.submitted_ms, job.id)
 
@@ -152,4 +157,14 @@ def list_position(job: JobSummary) -> ListPosition:
 def _gone(left: Sequence[JobSummary], last: JobSummary, listed: ListedJobs) -> str:
     """Return the message that takes away the jobs that have left. Those below the `last` that is followed may be in the list still."""
     gone = [each.id for each in left if listed.complete or list_position(each) > list_position(last)]
-    return "".join(f'<li id="{job}" hx-swap-oob="delete"></li>' for job in gone)
+    return _deleted(gone)
+
+
+def _deleted(jobs: Iterable[str]) -> str:
+    return "".join(f'<li id="{job}" hx-swap-oob="delete"></li>' for job in jobs)
+
+
+def whole_list(jobs: Sequence[JobSummary], more: str, *, may: bool) -> str:
+    """Return the message that replaces the list of a page; `more` is the address of what stands below these jobs."""
+    rows = filled_template("jobs/rows.html", page=JobPage(jobs=tuple(jobs), next=None), may=may, next=more)
+    return f'<ol id="jobs" hx-swap-oob="innerMorph">{rows}</ol>'

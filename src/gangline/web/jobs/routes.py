@@ -24,10 +24,11 @@ from gangline.service.jobs.lists.page import COUNTED_MAX, counts_by_state, page_
 from gangline.service.pictures.last import last_pictures
 from gangline.service.retention import removal
 from gangline.web.frame.forms import SentFields
+from gangline.web.frame.rendering import digest_of_html
 from gangline.web.frame.routes import call_job, like, page_router, part, screen, to_be_continued, toast
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
-from gangline.web.jobs.listed import FIRST, JobsScreen
+from gangline.web.jobs.listed import FIRST, JobsScreen, counted_jobs, whole_list
 from gangline.web.live.following import Following
 from gangline.web.new.labels import line_of_texts
 
@@ -63,6 +64,8 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
     """Show the newest jobs that the filters let through."""
     filters = asked.read(look.identity)
     page = page_of_jobs(deployment, look.project, filters, look.now_ms, limit=FIRST)
+    counts, more, may = counts_by_state(deployment, look.project), _next(asked, filters, page), look.may("member")
+    first = whole_list(page.jobs, more, may=may) + counted_jobs(counts, asked.state) if asked.search else ""
     return screen(
         look,
         "jobs/list.html",
@@ -70,10 +73,12 @@ def show_jobs(deployment: ThisDeployment, look: Looking, asked: AskedFilters) ->
         asked=asked,
         labels=line_of_texts(asked.label),
         filters=as_pairs(asked),
-        may=look.may("member"),
-        next=_next(asked, filters, page),
+        may=may,
+        next=more,
+        # A search loads what is further down at once: the stream does not begin it again.
+        shown=digest_of_html(first) if first else "",
         states=STATES,
-        counts=counts_by_state(deployment, look.project),
+        counts=counts,
         most=COUNTED_MAX,
         kinds=[each.name for each in SUBMITTED],
     )

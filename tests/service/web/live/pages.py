@@ -89,6 +89,8 @@ class ListPage:
                 del self.rows[each.id]
             case "outerMorph":
                 self.rows[each.id] = row_text(each)
+            case "afterbegin":
+                self.rows = {row.id: row_text(row) for row in elements(each.inner)} | self.rows
             case "innerMorph":
                 self.rows = {}
                 self.show(each.inner)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gangline.core.jobs.lists.filters import JobFilters
+from gangline.core.jobs.lists.filters import JobFilters, ListPosition
 from gangline.core.views import JobPage, JobSummary
 from gangline.service.jobs.lists import page as lists_page
-from gangline.web.frame.rendering import filled_template
+from gangline.web.frame.rendering import digest_of_html, filled_template
 from gangline.web.jobs.listed import FollowedList, JobsScreen, ListedJobs
 from gangline.web.live.feed import Changes, ProjectFeed
 from tests.service.conftest import PROJECT, Service
@@ -200,6 +200,10 @@ def test_a_search_goes_on_below_what_was_compared_as_the_page_does(
         PROJECT, JobFilters(search="wanted"), may=True, more=lambda at: f"/more?below={at.at_ms}.{at.id}" if at else ""
     )
     browser, seen = signed_in("viewer"), ListPage()
+
+    def more_of_page(at: ListPosition | None) -> str:
+        return f"/jobs/more?search=wanted&below={at.at_ms}.{at.id}" if at else ""
+
     screen.refresh(page.deployment, None)
     seen.show(elements(screen.whole())[0].inner)
     assert seen.end == "more" and not seen.rows
@@ -211,3 +215,7 @@ def test_a_search_goes_on_below_what_was_compared_as_the_page_does(
     seen.receive(screen.refresh(page.deployment, Changes(listed=True)))
     assert list(seen.rows) == [came] and seen.end == "more"
     assert below.findall(screen.whole()) == below.findall(browser.get("/?search=wanted").text)
+    # A page was loaded with what the stream of another begins with: it is not sent again.
+    fresh_screen = JobsScreen(PROJECT, JobFilters(search="wanted"), may=False, more=more_of_page)
+    fresh_screen.refresh(page.deployment, None)
+    assert f'data-shown="{digest_of_html(fresh_screen.whole())}"' in browser.get("/?search=wanted").text

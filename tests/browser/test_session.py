@@ -200,6 +200,23 @@ def assert_still(page: Page) -> None:
     expect(page.locator("#live")).to_have_attribute("title", re.compile("this one does again when you use it"))
 
 
+@pytest.mark.nightly
+def test_tabs_that_are_opened_in_the_background_take_no_connections(person: NewPerson, cluster: Cluster) -> None:
+    """However many: each loads, and follows the server once it is seen."""
+    somebody = person()
+    tabs = [somebody.tab() for _ in range(8)]
+    for each in tabs:
+        each.page.add_init_script(HIDING.replace("hidden = false", "hidden = true"))
+        each.open()
+        expect(each.page.locator("#jobs > .job").first).to_be_visible()
+        expect(each.page.locator("#live")).to_have_attribute("data-state", "off")
+    assert cluster.hub.followers == 0
+    for each in tabs[:2]:
+        each.page.evaluate("hide(false)")
+        each.live()
+    assert cluster.hub.followers == 2
+
+
 HIDING = """
 let hidden = false;
 Object.defineProperty(document, "hidden", { get: () => hidden });

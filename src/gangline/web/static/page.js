@@ -186,7 +186,7 @@ export function ask_first(question, { yes, no } = {}) {
 // The stream of the screen. It says something at least every 15 seconds: one that is silent for longer is cut, whatever the browser believes.
 
 const SILENT_MS = 40000, AGAIN_MS = 3000;
-let connection = null, heard = 0, gone = false, aside = false, asLoaded = true;
+let connection = null, heard = 0, gone = false, aside = false, asLoaded = true, unseen = false;
 
 function isStream(element) {
   return Boolean(element?.hasAttribute?.("hx-sse:connect"));
@@ -216,16 +216,21 @@ function wasDeleted() {
 // A page that is as it was loaded says so with its first request for the stream, which then does not send the same again.
 const SHOWN = "Gangline-Shown";
 let sent = {};
-body.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
+body.addEventListener("htmx:config:request", (event) => {
+  const { ctx } = event.detail;
   if (!isStream(ctx.sourceElement)) return;
+  if (isUnseen()) return event.preventDefault();
   sent = ctx.request.headers;
   if (asLoaded && ctx.sourceElement.dataset.shown) sent[SHOWN] = ctx.sourceElement.dataset.shown;
 });
 body.addEventListener("htmx:after:swap", () => (asLoaded = false));
 body.addEventListener("htmx:sse:after:connection", () => { asLoaded = false; delete sent[SHOWN]; }); // to reconnect takes the same headers
 body.addEventListener("htmx:sse:before:connection", (event) => {
-  if (asking || gone || aside) event.preventDefault();
+  if (asking || gone || aside || isUnseen()) event.preventDefault();
 });
+// A page that was opened in the background, and that nobody has seen yet, takes no connection.
+const isUnseen = () => (unseen = document.hidden);
+document.addEventListener("visibilitychange", () => unseen && connect());
 body.addEventListener("htmx:sse:after:connection", (event) => {
   ({ connection } = event.detail);
   heard = performance.now();

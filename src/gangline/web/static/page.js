@@ -43,6 +43,7 @@ document.addEventListener("unfinished", ({ detail: { text, address, fields, form
 
 async function refused(response, source) {
   if (isStream(source)) return streamRefused(response.status);
+  lacksMore(source);
   if (response.status === 401 && by("sign-in")) return askForKey();
   if (response.status === 404 && source === body && response.url === location.href.split("#")[0]) return body.dispatchEvent(new Event("gone"));
   const problem = await readProblem(response);
@@ -92,7 +93,17 @@ body.addEventListener("htmx:error", (event) => {
   const source = event.detail?.ctx?.sourceElement;
   if (event.detail?.ctx?.response) return; // it was said above
   if (isStream(source)) return streamRefused(0);
+  lacksMore(source);
   say("The server does not answer.", { hint: "Nothing was changed; try again when it is back.", bad: true });
+});
+
+// The rest of a list that could not be loaded is asked for again when it comes into view again, or the server is back.
+
+let lacking = null;
+const lacksMore = (source) => source?.id === "more" && (lacking = source);
+body.addEventListener("htmx:sse:after:connection", () => {
+  if (lacking?.isConnected) window.htmx.trigger(lacking, "intersect");
+  lacking = null;
 });
 
 // A request of our own scripts, with the session's token

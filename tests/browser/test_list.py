@@ -8,8 +8,10 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.browser.test_session import HIDING
 from tests.service.conftest import OPERATOR
 from tests.service.pictures.many import write_pictures
+from tests.waiting import until
 
 __all__ = ["cluster", "tab"]  # fixtures
 
@@ -233,6 +235,29 @@ def test_a_list_is_loaded_as_it_is_scrolled_and_has_each_job_once(tab: Tab, clus
         page.evaluate("new Promise(requestAnimationFrame)")
     found = rows(page)
     assert len(found) == len(set(found)) and set(jobs) < set(found)
+
+
+@pytest.mark.nightly
+def test_who_comes_back_to_the_list_finds_it_scrolled_and_selected_as_it_was_left(tab: Tab, cluster: Cluster) -> None:
+    for number in range(100):
+        cluster.service.submit(seed=number)
+    page = tab.page
+    page.add_init_script(HIDING)
+    tab.open().live()
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#jobs > .job").nth(80)).to_be_attached()
+    far = rows(page)[80]
+    page.check(f"#{far} input")
+    scrolled, shown = page.evaluate("scrollY"), len(rows(page))
+    page.evaluate("hide(true)")
+    until(lambda: cluster.hub.followers == 0)
+    job = cluster.submit("came while nobody looked")
+    cluster.act(far, "pause")
+    page.evaluate("hide(false)")
+    expect(page.locator(f"#{job}")).to_be_attached()
+    expect(page.locator(f"#{far}")).to_have_attribute("data-state", "paused")
+    expect(page.locator(f"#{far} input")).to_be_checked()
+    assert len(rows(page)) > shown and page.evaluate("scrollY") >= scrolled > 0
 
 
 @pytest.mark.nightly

@@ -224,6 +224,24 @@ window.hide = (now) => { hidden = now; document.dispatchEvent(new Event("visibil
 """
 
 
+RELOADS = """
+addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+  if (ctx.select === "#screen") document.documentElement.dataset.reloaded = "";
+});
+"""
+
+
+def load_again(tab: Tab, cluster: Cluster) -> None:
+    """Let another server answer, which knows nothing of the open page: the page loads its screen again."""
+    tab.asked += ["ERR_CONNECTION", "htmx:sse:error"]
+    tab.page.evaluate(RELOADS)
+    cluster.stop()
+    expect(tab.page.locator("#live")).to_have_attribute("data-state", "wait")
+    cluster.start()
+    expect(tab.page.locator("html")).to_have_attribute("data-reloaded", "")
+    tab.live()
+
+
 @pytest.mark.nightly
 def test_durations_are_those_of_the_servers_clock_whatever_this_machine_believes(
     person: NewPerson, cluster: Cluster

@@ -25,6 +25,7 @@ from gangline.service.access.access import lost_credentials
 from gangline.service.deployment import Deployment
 from gangline.web.frame.rendering import digest_of_html
 from gangline.web.live.feed import Changes, ProjectFeed
+from gangline.web.live.left import LeftScreens
 from gangline.web.live.screens import LiveScreen
 
 LIVE = Lane("live", threads=1, waiting_max=2_000, wait_s=30)
@@ -119,6 +120,7 @@ class LiveHub:
         self._round_s = round_s
         self._screens: dict[Hashable, OpenScreen] = {}
         self._opening: dict[Hashable, asyncio.Task[OpenScreen]] = {}
+        self._left = LeftScreens[OpenScreen]()
         self._feeds: dict[str, ProjectFeed] = {}
         self._keys: Counter[str] = Counter()
         self._lost_keys = set[str]()
@@ -193,13 +195,22 @@ class LiveHub:
         if opening is None:
             if len(self._screens) + len(self._opening) >= SCREENS_MAX:
                 raise TooMany("too many different pages of this server are open", wait_s=FOLLOW_AGAIN_S)
-            opening = self._opening[name] = asyncio.create_task(self._read_first(make()))
+            left = self._left.take(name)
+            reading = self._read_first(make()) if left is None else self._read_again(left)
+            opening = self._opening[name] = asyncio.create_task(reading)
             opening.add_done_callback(lambda _: self._opening.pop(name, None))
         return await asyncio.shield(opening)  # the others wait on when one of them leaves
 
     async def _read_first(self, screen: LiveScreen) -> OpenScreen:
         await LIVE.run(lambda: screen.refresh(self._deployment, None))
         return OpenScreen(screen)
+
+    async def _read_again(self, left: OpenScreen) -> OpenScreen:
+        """Return a screen that nobody has followed for a while, with what has changed meanwhile."""
+        if html := await LIVE.run(lambda: left.screen.refresh(self._deployment, None)):
+            left.keep(html)
+        left.read_ms = None
+        return left
 
     async def _messages(self, screen: OpenScreen, key: str, last: str, shown: str) -> AsyncIterator[bytes]:
         first, number = await self._beginning(screen, last, shown)
@@ -239,6 +250,7 @@ class LiveHub:
         screen.followers -= 1
         if not screen.followers and self._screens.get(name) is screen:
             del self._screens[name]
+            self._left.keep(name, screen)
 
     async def _keep_reading(self) -> None:
         loop, took_s = asyncio.get_running_loop(), 0.0

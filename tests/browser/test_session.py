@@ -256,6 +256,41 @@ def test_durations_are_those_of_the_servers_clock_whatever_this_machine_believes
 
 
 @pytest.mark.nightly
+def test_durations_and_days_are_right_after_this_machine_has_slept(person: NewPerson, cluster: Cluster) -> None:
+    """Its clock stood still: the stream tells the time when it begins again."""
+    tab, other = person().tab(), person(locale="en-GB").tab()
+    cluster.submit("waits in vain", needs={"gpu": "RTX 1"})
+    job = cluster.submit("has ended")
+    cluster.act(job, "cancel")  # so that nothing of its screen changes
+    for each, path in ((tab, "/queue"), (other, f"/jobs/{job}")):
+        each.page.add_init_script(HIDING)
+        each.open(path).live()
+    waits = tab.page.locator("[data-since]").last
+    submitted = other.page.locator("time[datetime]").first
+    expect(waits).not_to_contain_text(" d ")
+    expect(submitted).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    for each in (tab, other):
+        each.page.evaluate("hide(true)")
+    until(lambda: cluster.hub.followers == 0)
+    cluster.service.wait(2 * 86_400)
+    for each in (tab, other):
+        each.page.evaluate("hide(false)")
+    expect(waits).to_contain_text("2 d 0 h")
+    expect(submitted).to_have_text(re.compile(r"^\d\d/\d\d/\d{4}, \d\d:\d\d$"))
+
+
+@pytest.mark.nightly
+def test_a_stream_that_went_on_while_this_machine_slept_is_opened_again_for_its_time(
+    tab: Tab, cluster: Cluster
+) -> None:
+    page = tab.open().live().page
+    page.clock.set_system_time(0)
+    with page.expect_request("**/live/jobs*"):
+        see_one_come(page, cluster)
+    tab.live()
+
+
+@pytest.mark.nightly
 def test_the_theme_that_was_chosen_is_kept(tab: Tab) -> None:
     page = tab.open().page
     page.get_by_role("button", name="Light or dark").click()

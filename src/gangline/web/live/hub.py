@@ -232,12 +232,16 @@ class LiveHub:
             yield _event("signed-out", "")
 
     async def _beginning(self, screen: OpenScreen, last: str, shown: str) -> tuple[bytes, int]:
-        """Return what a follower is sent first, and the number of the change up to which it then knows all."""
-        if last:
-            known = screen.known(last)
-            return (KEEP_ALIVE, known) if known is not None else (screen.stale(), screen.number)
-        number = screen.number  # a change that comes meanwhile is sent again: no harm
-        return await LIVE.run(lambda: screen.whole(number, shown)), number
+        """Return what a follower is sent first, with the server's time, and the number of the change up to which it then knows all."""
+        known = screen.known(last) if last else None
+        number = screen.number if known is None else known  # a change that comes meanwhile is sent again: no harm
+        stale = screen.stale() if last and known is None else b""
+
+        def read() -> bytes:
+            clock = _event("alive", "", str(self._deployment.store.now_ms()))
+            return (stale if last else screen.whole(number, shown)) + clock
+
+        return await LIVE.run(read), number
 
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys
@@ -315,5 +319,5 @@ def _message(html: str, number: str) -> bytes:
     return (f"id: {number}\n" + "".join(f"data: {line}\n" for line in lines) + "\n").encode()
 
 
-def _event(name: str, number: str) -> bytes:
-    return (f"event: {name}\n" + (f"id: {number}\n" if number else "") + "data: .\n\n").encode()
+def _event(name: str, number: str, data: str = ".") -> bytes:
+    return (f"event: {name}\n" + (f"id: {number}\n" if number else "") + f"data: {data}\n\n").encode()

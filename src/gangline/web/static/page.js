@@ -199,6 +199,9 @@ export function ask_first(question, { yes, no } = {}) {
 const SILENT_MS = 40000, AGAIN_MS = 3000;
 let connection = null, heard = 0, gone = false, aside = false, asLoaded = true, unseen = false;
 
+// By this machine's clock, which goes on while it sleeps.
+const isSilent = () => Math.abs(Date.now() - heard) >= SILENT_MS;
+
 function isStream(element) {
   return Boolean(element?.hasAttribute?.("hx-sse:connect"));
 }
@@ -244,10 +247,10 @@ const isUnseen = () => (unseen = document.hidden);
 document.addEventListener("visibilitychange", () => unseen && connect());
 body.addEventListener("htmx:sse:after:connection", (event) => {
   ({ connection } = event.detail);
-  heard = performance.now();
+  heard = Date.now();
   streaming("on");
 });
-body.addEventListener("htmx:sse:after:message", () => (heard = performance.now()));
+body.addEventListener("htmx:sse:after:message", () => isSilent() || (heard = Date.now()));
 body.addEventListener("htmx:sse:error", (event) => streamRefused(event.detail?.status || 0));
 body.addEventListener("htmx:sse:close", (event) => {
   if (event.detail.connection === connection) connection = null;
@@ -258,8 +261,8 @@ if (document.querySelector("[hx-sse\\:connect]")) takeTurns((may) => {
   may ? connect() : connection?.reader?.cancel();
 });
 setInterval(() => {
-  if (document.hidden || !connection?.reader || performance.now() - heard < SILENT_MS) return;
-  heard = performance.now();
+  if (document.hidden || !connection?.reader || !isSilent()) return;
+  heard = Date.now();
   streaming("wait");
   connection.reader.cancel();
 }, 5000);

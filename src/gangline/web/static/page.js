@@ -286,6 +286,10 @@ body.addEventListener("htmx:before:swap", (event) => {
   }
 });
 
+// What is open stays open when the whole screen comes again. A form that was sent is closed by its answer.
+body.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+  window.htmx.config.morphIgnore = ["data-htmx-powered", ...(ctx?.select === "#screen" ? ["open"] : [])];
+});
 export function reload() {
   return window.htmx.ajax("GET", location.href, { target: "#screen", swap: "outerMorph", select: "#screen", source: body });
 }

@@ -8,6 +8,7 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.browser.test_session import load_again
 from tests.service.experiments.at_work import submit
 from tests.service.pictures.many import write_pictures
 
@@ -63,6 +64,26 @@ def test_the_matrix_shows_each_combination_at_the_step_that_is_chosen(tab: Tab, 
     assert {each.get_attribute("src") for each in pictures.all()}.isdisjoint(last)
     page.get_by_label("Across").select_option("the prompt")
     expect(matrix.locator("thead th").nth(2)).to_have_text(PROMPTS[1])
+
+
+@pytest.mark.nightly
+def test_the_pictures_that_were_chosen_stay_when_the_screen_is_loaded_again(
+    tab: Tab, cluster: Cluster, experiment: str
+) -> None:
+    page = tab.open(f"/experiments/{experiment}").live().page
+    matrix = page.locator("#matrix")
+    prompt, before = matrix.locator("[name=prompt]"), matrix.locator("td img").first.get_attribute("src")
+    prompt.select_option(PROMPTS[1])
+    expect(matrix.locator("td img").first).not_to_have_attribute("src", before or "")
+    page.get_by_role("slider", name="Step").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(matrix.locator("output")).to_contain_text("50")
+    chosen = {each.get_attribute("src") for each in matrix.locator("td img").all()}
+    load_again(tab, cluster)
+    expect(matrix.locator("output")).to_contain_text("50")
+    expect(prompt).to_have_value("1")
+    assert {each.get_attribute("src") for each in matrix.locator("td img").all()} == chosen
 
 
 @pytest.mark.nightly

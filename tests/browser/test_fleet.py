@@ -7,6 +7,7 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab, reply
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.browser.test_session import load_again
 
 __all__ = ["cluster", "tab"]  # fixtures
 
@@ -122,6 +123,21 @@ def test_a_pool_is_paused_and_its_limits_are_changed(tab: Tab, cluster: Cluster)
     pool.get_by_role("button", name="Change", exact=True).click()
     said(page, cluster, "changed")
     expect(pool).to_contain_text("of 0 to 7")
+
+
+@pytest.mark.nightly
+def test_a_form_that_is_filled_in_stays_open_when_the_screen_is_loaded_again(tab: Tab, cluster: Cluster) -> None:
+    answer = cluster.service.ask("POST", "/v1/pools", json={"name": "loaded-again", "driver": "shop"})
+    assert answer.status_code == 201, answer.text
+    page = tab.open("/fleet").live().page
+    pool = page.get_by_label("Pool loaded-again")
+    pool.get_by_text("Change limits").click()
+    most = pool.get_by_label("Most nodes")
+    most.fill("7")
+    load_again(tab, cluster)
+    expect(most).to_be_visible()
+    expect(most).to_be_focused()
+    expect(most).to_have_value("7")
 
 
 @pytest.fixture

@@ -9,7 +9,10 @@ from tests.browser.cluster import Cluster
 from tests.browser.conftest import NewPerson, Tab
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.browser.test_session import HIDING
 from tests.service.conftest import OPERATOR
+from tests.service.pictures.many import write_pictures
+from tests.waiting import until
 
 __all__ = ["cluster", "tab"]  # fixtures
 
@@ -257,6 +260,101 @@ def test_a_list_is_loaded_as_it_is_scrolled_and_has_each_job_once(tab: Tab, clus
         page.evaluate("new Promise(requestAnimationFrame)")
     found = rows(page)
     assert len(found) == len(set(found)) and set(jobs) < set(found)
+
+
+@pytest.mark.nightly
+def test_who_comes_back_to_the_list_finds_it_scrolled_and_selected_as_it_was_left(tab: Tab, cluster: Cluster) -> None:
+    for number in range(100):
+        cluster.service.submit(seed=number)
+    page = tab.page
+    page.add_init_script(HIDING)
+    tab.open().live()
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#jobs > .job").nth(80)).to_be_attached()
+    far = rows(page)[80]
+    page.check(f"#{far} input")
+    scrolled, shown = page.evaluate("scrollY"), len(rows(page))
+    page.evaluate("hide(true)")
+    until(lambda: cluster.hub.followers == 0)
+    job = cluster.submit("came while nobody looked")
+    cluster.act(far, "pause")
+    page.evaluate("hide(false)")
+    expect(page.locator(f"#{job}")).to_be_attached()
+    expect(page.locator(f"#{far}")).to_have_attribute("data-state", "paused")
+    expect(page.locator(f"#{far} input")).to_be_checked()
+    assert len(rows(page)) > shown and page.evaluate("scrollY") >= scrolled > 0
+
+
+@pytest.mark.nightly
+def test_what_could_not_be_loaded_is_loaded_when_one_scrolls_there_again(tab: Tab, cluster: Cluster) -> None:
+    for number in range(120):
+        cluster.service.submit(seed=number)
+    tab.asked += ["ERR_FAILED", "htmx:error: Failed to fetch"]
+    page, asked = tab.open().live().page, list[str]()
+    page.on("request", lambda request: asked.append(request.url) if "/jobs/more" in request.url else None)
+    page.route("**/jobs/more*", lambda route: route.abort())
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#toasts .bad")).to_contain_text("does not answer")
+    page.unroute("**/jobs/more*")
+    before = len(rows(page))
+    page.evaluate("scrollTo(0, 0); new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))")
+    assert (len(asked), len(rows(page))) == (1, before)  # while it was in view and failed, it was not asked for again
+    page.locator("#jobs > .job").last.scroll_into_view_if_needed()
+    expect(page.locator("#jobs > .job").nth(before)).to_be_attached()
+
+
+@pytest.mark.nightly
+def test_what_could_not_be_loaded_is_loaded_when_the_server_is_back(tab: Tab, cluster: Cluster) -> None:
+    for number in range(120):
+        cluster.service.submit(seed=number)
+    tab.asked += ["ERR_CONNECTION", "htmx:sse:error", "htmx:error: Failed to fetch"]
+    page = tab.open().live().page
+    before = len(rows(page))
+    cluster.stop()
+    page.locator("#more").scroll_into_view_if_needed()
+    expect(page.locator("#toasts .bad")).to_contain_text("does not answer")
+    cluster.start()
+    expect(page.locator("#jobs > .job").nth(before)).to_be_attached()
+
+
+@pytest.mark.nightly
+def test_curves_and_pictures_are_drawn_again_in_rows_that_come_again(tab: Tab, cluster: Cluster) -> None:
+    job = cluster.submit("drawn again")
+    held = cluster.begin(job, "node that draws")
+    cluster.measure(held, {10: {"loss": 1.0}, 20: {"loss": 0.5}})
+    write_pictures(cluster.service, job, prompts=1, steps=[0, 50])
+    cluster.succeed(held)
+    page = tab.open().live().page
+    drawn = page.locator(f"#curve-{job} svg"), page.locator(f"#picture-{job} img")
+    for each in drawn:
+        expect(each).to_be_visible()
+    page.get_by_label("State").select_option("failed")
+    expect(page.locator(f"#{job}")).to_have_count(0)
+    page.get_by_label("State").select_option("every state")
+    for each in drawn:
+        expect(each).to_be_visible()
+    page.go_back()
+    expect(page.locator(f"#{job}")).to_have_count(0)
+    page.go_back()
+    for each in drawn:
+        expect(each).to_be_visible()
+
+
+@pytest.mark.nightly
+def test_a_job_that_ends_in_the_open_list_gets_the_end_of_its_curve_and_its_last_picture(
+    tab: Tab, cluster: Cluster
+) -> None:
+    job = cluster.submit("ends while watched")
+    held = cluster.begin(job, "node that ends")
+    cluster.measure(held, {10: {"loss": 1.0}, 20: {"loss": 0.5}})
+    page = tab.open().live().page
+    curve = page.locator(f"#curve-{job} svg")
+    expect(curve).to_have_attribute("aria-label", "Loss from 1.00 to 0.725")
+    cluster.measure(held, {90: {"loss": 0.25}})
+    write_pictures(cluster.service, job, prompts=1, steps=[0, 50])
+    cluster.succeed(held)
+    expect(curve).not_to_have_attribute("aria-label", "Loss from 1.00 to 0.725")
+    expect(page.locator(f"#picture-{job} img")).to_be_visible()
 
 
 def test_a_viewer_sees_no_actions(person: NewPerson, cluster: Cluster) -> None:

@@ -239,11 +239,46 @@ def assert_still(page: Page) -> None:
     expect(page.locator("#live")).to_have_attribute("title", re.compile("this one does again when you use it"))
 
 
+@pytest.mark.nightly
+def test_tabs_that_are_opened_in_the_background_take_no_connections(person: NewPerson, cluster: Cluster) -> None:
+    """However many: each loads, and follows the server once it is seen."""
+    somebody = person()
+    tabs = [somebody.tab() for _ in range(8)]
+    for each in tabs:
+        each.page.add_init_script(HIDING.replace("hidden = false", "hidden = true"))
+        each.open()
+        expect(each.page.locator("#jobs > .job").first).to_be_visible()
+        expect(each.page.locator("#live")).to_have_attribute("data-state", "off")
+    assert cluster.hub.followers == 0
+    for each in tabs[:2]:
+        each.page.evaluate("hide(false)")
+        each.live()
+    assert cluster.hub.followers == 2
+
+
 HIDING = """
 let hidden = false;
 Object.defineProperty(document, "hidden", { get: () => hidden });
 window.hide = (now) => { hidden = now; document.dispatchEvent(new Event("visibilitychange")); };
 """
+
+
+RELOADS = """
+addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+  if (ctx.select === "#screen") document.documentElement.dataset.reloaded = "";
+});
+"""
+
+
+def load_again(tab: Tab, cluster: Cluster) -> None:
+    """Let another server answer, which knows nothing of the open page: the page loads its screen again."""
+    tab.asked += ["ERR_CONNECTION", "htmx:sse:error"]
+    tab.page.evaluate(RELOADS)
+    cluster.stop()
+    expect(tab.page.locator("#live")).to_have_attribute("data-state", "wait")
+    cluster.start()
+    expect(tab.page.locator("html")).to_have_attribute("data-reloaded", "")
+    tab.live()
 
 
 @pytest.mark.nightly
@@ -257,6 +292,41 @@ def test_durations_are_those_of_the_servers_clock_whatever_this_machine_believes
     cluster.step(held, 50, seconds_per_step=2.0)
     shown = [each.open().page.locator(f"#{job} [data-left]") for each in (right, wrong)]
     assert shown[0].inner_text()[:5] == shown[1].inner_text()[:5]
+
+
+@pytest.mark.nightly
+def test_durations_and_days_are_right_after_this_machine_has_slept(person: NewPerson, cluster: Cluster) -> None:
+    """Its clock stood still: the stream tells the time when it begins again."""
+    tab, other = person().tab(), person(locale="en-GB").tab()
+    cluster.submit("waits in vain", needs={"gpu": "RTX 1"})
+    job = cluster.submit("has ended")
+    cluster.act(job, "cancel")  # so that nothing of its screen changes
+    for each, path in ((tab, "/queue"), (other, f"/jobs/{job}")):
+        each.page.add_init_script(HIDING)
+        each.open(path).live()
+    waits = tab.page.locator("[data-since]").last
+    submitted = other.page.locator("time[datetime]").first
+    expect(waits).not_to_contain_text(" d ")
+    expect(submitted).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    for each in (tab, other):
+        each.page.evaluate("hide(true)")
+    until(lambda: cluster.hub.followers == 0)
+    cluster.service.wait(2 * 86_400)
+    for each in (tab, other):
+        each.page.evaluate("hide(false)")
+    expect(waits).to_contain_text("2 d 0 h")
+    expect(submitted).to_have_text(re.compile(r"^\d\d/\d\d/\d{4}, \d\d:\d\d$"))
+
+
+@pytest.mark.nightly
+def test_a_stream_that_went_on_while_this_machine_slept_is_opened_again_for_its_time(
+    tab: Tab, cluster: Cluster
+) -> None:
+    page = tab.open().live().page
+    page.clock.set_system_time(0)
+    with page.expect_request("**/live/jobs*"):
+        see_one_come(page, cluster)
+    tab.live()
 
 
 @pytest.mark.nightly

@@ -25,6 +25,7 @@ from gangline.service.access.access import lost_credentials
 from gangline.service.deployment import Deployment
 from gangline.web.frame.rendering import digest_of_html
 from gangline.web.live.feed import Changes, ProjectFeed
+from gangline.web.live.left import LeftScreens
 from gangline.web.live.screens import LiveScreen
 
 LIVE = Lane("live", threads=1, waiting_max=2_000, wait_s=30)
@@ -121,6 +122,7 @@ class LiveHub:
         self._round_s = round_s
         self._screens: dict[Hashable, OpenScreen] = {}
         self._opening: dict[Hashable, asyncio.Task[OpenScreen]] = {}
+        self._left = LeftScreens[OpenScreen]()
         self._feeds: dict[str, ProjectFeed] = {}
         self._keys: Counter[str] = Counter()
         self._of_owners: dict[str, Counter[Hashable]] = {}
@@ -217,13 +219,22 @@ class LiveHub:
         if opening is None:
             if len(self._screens) + len(self._opening) >= SCREENS_MAX:
                 raise TooMany("too many different pages of this server are open", wait_s=FOLLOW_AGAIN_S)
-            opening = self._opening[name] = asyncio.create_task(self._read_first(make()))
+            left = self._left.take(name)
+            reading = self._read_first(make()) if left is None else self._read_again(left)
+            opening = self._opening[name] = asyncio.create_task(reading)
             opening.add_done_callback(lambda _: self._opening.pop(name, None))
         return await asyncio.shield(opening)  # the others wait on when one of them leaves
 
     async def _read_first(self, screen: LiveScreen) -> OpenScreen:
         await LIVE.run(lambda: screen.refresh(self._deployment, None))
         return OpenScreen(screen)
+
+    async def _read_again(self, left: OpenScreen) -> OpenScreen:
+        """Return a screen that nobody has followed for a while, with what has changed meanwhile."""
+        if html := await LIVE.run(lambda: left.screen.refresh(self._deployment, None)):
+            left.keep(html)
+        left.read_ms = None
+        return left
 
     async def _messages(self, screen: OpenScreen, key: str, last: str, shown: str) -> AsyncIterator[bytes]:
         first, number = await self._beginning(screen, last, shown)
@@ -245,12 +256,16 @@ class LiveHub:
             yield _event("signed-out", "")
 
     async def _beginning(self, screen: OpenScreen, last: str, shown: str) -> tuple[bytes, int]:
-        """Return what a follower is sent first, and the number of the change up to which it then knows all."""
-        if last:
-            known = screen.known(last)
-            return (KEEP_ALIVE, known) if known is not None else (screen.stale(), screen.number)
-        number = screen.number  # a change that comes meanwhile is sent again: no harm
-        return await LIVE.run(lambda: screen.whole(number, shown)), number
+        """Return what a follower is sent first, with the server's time, and the number of the change up to which it then knows all."""
+        known = screen.known(last) if last else None
+        number = screen.number if known is None else known  # a change that comes meanwhile is sent again: no harm
+        stale = screen.stale() if last and known is None else b""
+
+        def read() -> bytes:
+            clock = _event("alive", "", str(self._deployment.store.now_ms()))
+            return (stale if last else screen.whole(number, shown)) + clock
+
+        return await LIVE.run(read), number
 
     def _has_ended(self, key: str) -> bool:
         return self._closing or key in self._lost_keys
@@ -264,6 +279,7 @@ class LiveHub:
         screen.followers -= 1
         if not screen.followers and self._screens.get(name) is screen:
             del self._screens[name]
+            self._left.keep(name, screen)
 
     async def _keep_reading(self) -> None:
         loop, took_s = asyncio.get_running_loop(), 0.0
@@ -328,5 +344,5 @@ def _message(html: str, number: str) -> bytes:
     return (f"id: {number}\n" + "".join(f"data: {line}\n" for line in lines) + "\n").encode()
 
 
-def _event(name: str, number: str) -> bytes:
-    return (f"event: {name}\n" + (f"id: {number}\n" if number else "") + "data: .\n\n").encode()
+def _event(name: str, number: str, data: str = ".") -> bytes:
+    return (f"event: {name}\n" + (f"id: {number}\n" if number else "") + f"data: {data}\n\n").encode()

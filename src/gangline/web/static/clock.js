@@ -1,11 +1,12 @@
 // The browser keeps the clock: durations count on, times are in the reader's zone. The server's clock counts, whatever this machine's says.
-const started = Number(document.body.dataset.now) || Date.now();
-const born = performance.now();
+import { onNews, write } from "./elements.js";
+
+let ahead = (Number(document.body.dataset.now) || Date.now()) - performance.now();
 const still = "still" in document.body.dataset; // a replay: its clock is the moment that is shown
 
 export function now() {
   if (still) return Number(document.body.dataset.now);
-  return started + (performance.now() - born);
+  return ahead + performance.now();
 }
 
 export function span(seconds) {
@@ -20,15 +21,14 @@ const today = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const other = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
 
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function showTimes(root) {
-  for (const element of root.querySelectorAll("time[datetime]:not([data-shown])")) {
+let day = "";
+function showTimes() {
+  const before = day;
+  day = new Date(now()).toDateString();
+  for (const element of document.querySelectorAll(`time[datetime]${day === before ? ":not([data-shown])" : ""}`)) {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) continue;
-    const same = at.toDateString() === new Date(now()).toDateString();
+    const same = at.toDateString() === day;
     write(element, (same ? today : other).format(at));
     element.title = whole.format(at);
     element.dataset.shown = "";
@@ -36,6 +36,7 @@ function showTimes(root) {
 }
 
 function tick() {
+  showTimes();
   const at = now();
   for (const element of document.querySelectorAll("[data-since]")) write(element, span((at - Number(element.dataset.since)) / 1000));
   for (const element of document.querySelectorAll("[data-left]")) {
@@ -48,9 +49,10 @@ function tick() {
 }
 
 export function startClock() {
-  showTimes(document);
   tick();
   setInterval(() => { if (!document.hidden) tick(); }, 1000);
-  document.body.addEventListener("htmx:after:swap", () => { showTimes(document); tick(); });
-  document.body.addEventListener("htmx:sse:after:message", () => { showTimes(document); tick(); });
+  document.body.addEventListener("alive", ({ detail }) => { // each stream begins with the server's time: ours stood still while this machine slept
+    if (detail.data > 0) ahead = Number(detail.data) - performance.now();
+  });
+  onNews(tick);
 }

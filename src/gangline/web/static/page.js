@@ -43,6 +43,7 @@ document.addEventListener("unfinished", ({ detail: { text, address, fields, form
 
 async function refused(response, source) {
   if (isStream(source)) return streamRefused(response.status);
+  lacksMore(source);
   if (response.status === 401 && by("sign-in")) return askForKey();
   if (response.status === 404 && source === body && response.url === location.href.split("#")[0]) return body.dispatchEvent(new Event("gone"));
   const problem = await readProblem(response);
@@ -92,7 +93,17 @@ body.addEventListener("htmx:error", (event) => {
   const source = event.detail?.ctx?.sourceElement;
   if (event.detail?.ctx?.response) return; // it was said above
   if (isStream(source)) return streamRefused(0);
+  lacksMore(source);
   say("The server does not answer.", { hint: "Nothing was changed; try again when it is back.", bad: true });
+});
+
+// The rest of a list that could not be loaded is asked for again when it comes into view again, or the server is back.
+
+let lacking = null;
+const lacksMore = (source) => source?.id === "more" && (lacking = source);
+body.addEventListener("htmx:sse:after:connection", () => {
+  if (lacking?.isConnected) window.htmx.trigger(lacking, "intersect");
+  lacking = null;
 });
 
 // A request of our own scripts
@@ -182,7 +193,10 @@ export function ask_first(question, { yes, no } = {}) {
 // The stream of the screen. It says something at least every 15 seconds: one that is silent for longer is cut, whatever the browser believes.
 
 const SILENT_MS = 40000, AGAIN_MS = 3000;
-let connection = null, heard = 0, gone = false, aside = false, asLoaded = true;
+let connection = null, heard = 0, gone = false, aside = false, asLoaded = true, unseen = false;
+
+// By this machine's clock, which goes on while it sleeps.
+const isSilent = () => Math.abs(Date.now() - heard) >= SILENT_MS;
 
 function isStream(element) {
   return Boolean(element?.hasAttribute?.("hx-sse:connect"));
@@ -212,22 +226,27 @@ function wasDeleted() {
 // A page that is as it was loaded says so with its first request for the stream, which then does not send the same again.
 const SHOWN = "Gangline-Shown";
 let sent = {};
-body.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
+body.addEventListener("htmx:config:request", (event) => {
+  const { ctx } = event.detail;
   if (!isStream(ctx.sourceElement)) return;
+  if (isUnseen()) return event.preventDefault();
   sent = ctx.request.headers;
   if (asLoaded && ctx.sourceElement.dataset.shown) sent[SHOWN] = ctx.sourceElement.dataset.shown;
 });
 body.addEventListener("htmx:after:swap", () => (asLoaded = false));
 body.addEventListener("htmx:sse:after:connection", () => { asLoaded = false; delete sent[SHOWN]; }); // to reconnect takes the same headers
 body.addEventListener("htmx:sse:before:connection", (event) => {
-  if (asking || gone || aside) event.preventDefault();
+  if (asking || gone || aside || isUnseen()) event.preventDefault();
 });
+// A page that was opened in the background, and that nobody has seen yet, takes no connection.
+const isUnseen = () => (unseen = document.hidden);
+document.addEventListener("visibilitychange", () => unseen && connect());
 body.addEventListener("htmx:sse:after:connection", (event) => {
   ({ connection } = event.detail);
-  heard = performance.now();
+  heard = Date.now();
   streaming("on");
 });
-body.addEventListener("htmx:sse:after:message", () => (heard = performance.now()));
+body.addEventListener("htmx:sse:after:message", () => isSilent() || (heard = Date.now()));
 body.addEventListener("htmx:sse:error", (event) => streamRefused(event.detail?.status || 0));
 body.addEventListener("htmx:sse:close", (event) => {
   if (event.detail.connection === connection) connection = null;
@@ -238,8 +257,8 @@ if (document.querySelector("[hx-sse\\:connect]")) takeTurns((may) => {
   may ? connect() : connection?.reader?.cancel();
 });
 setInterval(() => {
-  if (document.hidden || !connection?.reader || performance.now() - heard < SILENT_MS) return;
-  heard = performance.now();
+  if (document.hidden || !connection?.reader || !isSilent()) return;
+  heard = Date.now();
   streaming("wait");
   connection.reader.cancel();
 }, 5000);
@@ -263,6 +282,10 @@ body.addEventListener("htmx:before:swap", (event) => {
   }
 });
 
+// What is open stays open when the whole screen comes again. A form that was sent is closed by its answer.
+body.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+  window.htmx.config.morphIgnore = ["data-htmx-powered", ...(ctx?.select === "#screen" ? ["open"] : [])];
+});
 export function reload() {
   return window.htmx.ajax("GET", location.href, { target: "#screen", swap: "outerMorph", select: "#screen", source: body });
 }

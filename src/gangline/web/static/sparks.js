@@ -3,10 +3,10 @@ import { listed, onNews, part } from "./elements.js";
 
 const AT_ONCE = 60;
 
-// `due` says whether a row is asked for, the first time or again; `show` gets an id and what the server has found of it.
+// `due` says whether a row is asked for, the first time in its state or again; `show` gets an id and what the server has found of it.
 export function follow({ rows, name, address, againMs, due, show }) {
-  const asked = new Map(), inView = new Set(); // asked: id -> when
-  let waiting = 0;
+  const inView = new Set();
+  let waiting = 0, asked = new WeakMap(); // of a row, not of its id: one that comes again is empty
   const later = () => { waiting ||= setTimeout(load, 150); };
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) isIntersecting ? inView.add(target) : inView.delete(target);
@@ -24,9 +24,12 @@ export function follow({ rows, name, address, againMs, due, show }) {
     waiting = 0;
     const now = performance.now();
     for (const row of inView) if (!row.isConnected) inView.delete(row);
-    const wanted = [...inView].filter((row) => !(now - asked.get(row.id) < againMs) && due(row, !asked.has(row.id))).slice(0, AT_ONCE);
+    const wanted = [...inView].filter((row) => {
+      const before = asked.get(row), first = before?.state !== row.dataset.state;
+      return (first || now - before.at >= againMs) && due(row, first);
+    }).slice(0, AT_ONCE);
     if (!wanted.length) return;
-    wanted.forEach((row) => asked.set(row.id, now));
+    wanted.forEach((row) => asked.set(row, { at: now, state: row.dataset.state }));
     const answer = await part(`${address}?${listed(name, wanted.map((row) => row.id))}`).catch(() => null);
     if (!answer?.ok) return;
     for (const [id, found] of Object.entries(await answer.json())) show(id, found);
@@ -34,9 +37,9 @@ export function follow({ rows, name, address, againMs, due, show }) {
   }
 
   watch();
-  onNews(watch);
+  onNews(() => { watch(); later(); });
   setInterval(() => { if (!document.hidden) later(); }, againMs / 2);
-  return () => { asked.clear(); later(); };
+  return () => { asked = new WeakMap(); later(); };
 }
 
 // Draw values of 0 to 1 over the whole of a place that is 22 pixels high.

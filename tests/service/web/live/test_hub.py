@@ -14,6 +14,7 @@ from gangline.core.server.limits import Limits
 from gangline.service.deployment import Deployment
 from gangline.web.frame.rendering import digest_of_html
 from gangline.web.live import hub as hub_module
+from gangline.web.live import left as left_module
 from gangline.web.live.feed import Changes
 from gangline.web.live.hub import KEPT_BYTES, LiveHub
 from tests.service.conftest import PROJECT, Service
@@ -420,13 +421,60 @@ def test_who_leaves_while_a_screen_is_read_takes_it_from_nobody(play: Callable[.
     play(story)
 
 
-def test_a_screen_that_nobody_follows_is_forgotten(play: Callable[..., None]) -> None:
+def test_who_comes_back_where_nobody_stayed_gets_what_was_missed(play: Callable[..., None]) -> None:
     async def story(place: Place) -> None:
-        reader = await place.open(Board())
-        reader.leave()
-        await reader.until(lambda: reader.ended)
-        assert place.hub.followers == 0
-        assert not place.hub._screens
+        board = Board()
+        reader = await place.open(board)
+        await left(reader)
+        assert place.hub.followers == 0 and not place.hub._screens  # nothing is read meanwhile
+        board.written = "second"
+        back = await place.open(Board(), last=reader.last_id)
+        await back.has("second")
+        await left(back)
+        board.written = "third"
+        assert (await place.open(Board())).data == ["whole third"]
+        again = await place.open(Board(), last=back.last_id)
+        await again.has("third")
+        assert back.data == ["second"] and not back.events + again.events
+
+    play(story)
+
+
+async def left(reader: Reader) -> None:
+    reader.leave()
+    await reader.until(lambda: reader.ended)
+
+
+def test_a_screen_that_nobody_comes_back_to_is_forgotten(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_module, "LEFT_MAX", 2)
+
+    async def story(place: Place) -> None:
+        readers = [await place.open(Board(), name=name) for name in ("first", "second", "third")]
+        for each in readers:
+            await left(each)
+        assert len(place.hub._left) == 2
+        first = await place.open(Board(), name="first", last=readers[0].last_id)
+        third = await place.open(Board(), name="third", last=readers[2].last_id)
+        assert (first.events, third.events) == (["stale"], [])
+        monkeypatch.setattr(left_module, "LEFT_S", 0)
+        for each in (first, third):
+            await left(each)
+        while len(place.hub._left) > 1:  # the second, which has its time
+            await asyncio.sleep(0)
+
+    play(story)
+
+
+def test_a_screen_that_was_deleted_while_nobody_looked_is_refused(play: Callable[..., None]) -> None:
+    async def story(place: Place) -> None:
+        board = Board()
+        reader = await place.open(board)
+        await left(reader)
+        board.fails = NotFound("there is no such job")
+        with pytest.raises(NotFound):
+            await place.open(board, last=reader.last_id)
 
     play(story)
 

@@ -40,5 +40,9 @@ export function onTheme(does) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", does);
 }
 
+// What failed for a reason that may pass is asked for again after a while.
+export const AGAIN_MS = 3000;
+export const mayPass = (status) => !status || status === 429 || status >= 500;
+
 export const part = (address) => fetch(address, { headers: { "HX-Request": "true" } });
 export const listed = (name, values) => values.map((value) => `${name}=${encodeURIComponent(value)}`).join("&");

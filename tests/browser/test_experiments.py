@@ -1,19 +1,26 @@
 """An experiment as people read it: only what differs, and the pictures of its jobs beside each other."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from gangline.service.experiments.tend import tend_experiment
 from tests.browser.cluster import Cluster
 from tests.browser.conftest import Tab
 from tests.browser.conftest import one_cluster as cluster
 from tests.browser.conftest import one_tab as tab
+from tests.browser.test_list import CHOOSE
 from tests.browser.test_session import load_again
 from tests.service.experiments.at_work import submit
 from tests.service.pictures.many import write_pictures
+from tests.waiting import until
 
 __all__ = ["cluster", "tab"]  # fixtures
 PROMPTS = ("sks dog", "sks dog on the beach")
+ALIVE = """document.body.dispatchEvent(new CustomEvent("htmx:sse:after:message", { detail: { message: { event: "alive" } } }))"""
+LAST_PLOT = """let made;
+Object.defineProperty(window, "uPlot", { configurable: true, get: () => made, set: (real) => {
+  made = class extends real { constructor(...all) { super(...all); window.plot = this; } };
+} });"""
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +104,71 @@ def test_a_jobs_end_comes_into_the_open_table(tab: Tab, cluster: Cluster) -> Non
     cluster.step(held, 100)
     cluster.succeed(held)
     expect(row).to_contain_text("succeeded")
+
+
+@pytest.mark.nightly
+def test_the_matrix_is_that_of_the_last_step_though_others_were_on_their_way(tab: Tab, experiment: str) -> None:
+    page = tab.open(f"/experiments/{experiment}").live().page
+    page.get_by_role("slider", name="Step").evaluate(CHOOSE, ["1", "2", "0"])
+    expect(page.locator("#matrix output")).to_have_text("the base")
+    assert page.get_by_role("slider", name="Step").input_value() == "0"
+
+
+def span(page: Page) -> list[float]:
+    """The steps that the chart shows."""
+    return page.evaluate("[plot.scales.x.min, plot.scales.x.max]")
+
+
+def zoom(page: Page) -> list[float]:
+    """Drag over the middle of the chart, and return what it shows then."""
+    over = page.locator("#curves-plot .u-over")
+    over.scroll_into_view_if_needed()
+    box, whole = over.bounding_box(), span(page)
+    assert box
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 30, steps=4)
+    page.mouse.up()
+    until(lambda: span(page) != whole)
+    return span(page)
+
+
+@pytest.mark.nightly
+def test_the_chart_of_losses_stays_where_one_looks_as_they_come(tab: Tab, cluster: Cluster) -> None:
+    made = submit(cluster.service, name="looked at")["id"]
+    run = cluster.service.ask("GET", f"/v1/experiments/{made}/runs").json()[0]
+    held = cluster.begin(run["job"], "node of the one that is looked at")
+    cluster.step(held, 20)
+    cluster.measure(held, {step: {"loss": 1 / step} for step in range(1, 21)})
+    page = tab.page
+    page.add_init_script(LAST_PLOT)
+    tab.open(f"/experiments/{made}").live()
+    expect(page.locator("#curves-plot canvas")).to_have_count(1)
+    near = zoom(page)
+    page.evaluate("window.before = plot")
+    cluster.step(held, 40)
+    cluster.measure(held, {step: {"loss": 1 / step} for step in range(21, 41)})
+    until(lambda: page.evaluate("plot.data[0].at(-1)") == 40)
+    assert span(page) == near
+    assert page.evaluate("plot === before")
+    page.get_by_label("logarithm").check()
+    until(lambda: page.evaluate("plot !== before"))
+    assert span(page) == near
+    page.locator("#curves-plot .u-over").dblclick()
+    until(lambda: span(page) == [0, 40])
+
+
+@pytest.mark.nightly
+def test_an_experiment_that_has_ended_is_not_read_again_while_nothing_happens(tab: Tab, experiment: str) -> None:
+    page, asked = tab.page, list[str]()
+    page.clock.install()
+    page.add_init_script("addEventListener('htmx:sse:after:message', () => (window.heard = true))")
+    with page.expect_response("**/jobs/curves*"):
+        tab.open(f"/experiments/{experiment}").live()
+    expect(page.locator("#curves-plot canvas")).to_have_count(1)
+    until(lambda: page.evaluate("window.heard"))  # with what the stream begins with
+    page.clock.run_for(20_000)
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(ALIVE)
+    page.clock.run_for(20_000)
+    assert not [each for each in asked if "/runs" in each or "/jobs/curves" in each]

@@ -1,6 +1,7 @@
 """The screen of a job as people use it: its charts, its log, what they do with it, and how it differs from another."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -183,3 +184,51 @@ def test_held_out_photos_stand_first_in_the_chart_of_the_loss_when_the_job_has_e
     expect(loss.locator(".entry").first).to_have_text("held out 0.1738")
     assert at_the_left(loss) == 0
     expect(loss.locator(".entry").first).to_have_text("held out 0.5848")
+
+
+@pytest.mark.nightly
+def test_the_plan_of_a_clone_is_that_of_what_was_typed_last(tab: Tab, cluster: Cluster) -> None:
+    page = tab.open(f"/jobs/{cluster.submit('cloned in haste')}").live().page
+    page.get_by_role("button", name="Clone").click()
+    page.get_by_label("Settings to change").evaluate(
+        """each => ["rank=5", "rank=6", "rank=7"].forEach((text) => {
+          each.value = text;
+          each.closest("[data-preview]").dispatchEvent(new Event("preview"));
+        })"""
+    )
+    expect(page.locator("#clone-shown tbody tr").first).to_have_text(re.compile("rank.*7$"))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("status", [503, 0])
+def test_what_could_not_be_read_of_a_job_that_has_ended_is_read_later(tab: Tab, cluster: Cluster, status: int) -> None:
+    tab.asked += ["503", "ERR_FAILED"]
+    held = cluster.begin(cluster.submit("read later"))
+    cluster.step(held, 100)
+    cluster.measure(held, {step: {"loss": 1 / step} for step in range(1, 101)})
+    cluster.log(held, "the last words\n")
+    cluster.succeed(held)
+    page = tab.page
+    parts = re.compile(r"/v1/jobs/[^/]+/(metrics|logs)")
+    page.route(parts, lambda route: route.fulfill(status=status, body="{}") if status else route.abort())
+    tab.open(f"/jobs/{held.job}").live()
+    log = page.locator("#log-text")
+    expect(log).to_contain_text("it is tried again")
+    page.unroute(parts)
+    expect(log).to_have_text("the last words")
+    expect(page.locator(CHARTS).locator("canvas")).not_to_have_count(0)
+
+
+@pytest.mark.nightly
+def test_a_search_ends_where_older_parts_of_the_log_cannot_be_read(tab: Tab, cluster: Cluster) -> None:
+    tab.asked.append("503")
+    held = cluster.begin(cluster.submit("with a long log"))
+    cluster.log(held, "the first words\n" + "\n".join(f"step {number}" for number in range(180_000)) + "\n")
+    page = tab.open(f"/jobs/{held.job}").live().page
+    expect(page.locator("#log-text")).to_contain_text("step 179999")
+    page.route("**/logs?*", lambda route: route.fulfill(status=503, body="{}"))
+    page.get_by_label("Search the log").fill("first words")
+    expect(page.locator("#log-found")).to_have_text("– older parts cannot be read now")
+    page.unroute("**/logs?*")
+    page.get_by_role("button", name="Previous match").click()
+    expect(page.locator("#log-found")).to_have_text("1 of 1")

@@ -15,6 +15,11 @@ from tests.service.pictures.many import write_pictures
 from tests.waiting import until
 
 __all__ = ["cluster", "tab"]  # fixtures
+CHOOSE = """(each, values) => values.forEach((value) => {
+  each.value = value;
+  each.dispatchEvent(new Event("change", { bubbles: true }));
+})"""
+"""Choose one after another, faster than the server answers."""
 
 
 def rows(page: Page) -> list[str]:
@@ -381,3 +386,14 @@ def test_a_thousand_jobs_that_come_at_once_are_shown(tab: Tab, cluster: Cluster)
     expect(page.locator(f"#{jobs[-1]}")).to_be_visible()
     expect(page.locator("#more, #end")).to_have_count(1)
     assert [each for each in rows(page) if each in jobs] == jobs[::-1][: page.locator("#jobs > .job").count()]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("path", "label"), [("/", "State"), ("/fleet", "State"), ("/cost", "Summed by")])
+def test_what_is_shown_is_what_was_chosen_last(tab: Tab, path: str, label: str) -> None:
+    page = tab.open(path).live().page
+    select = page.get_by_label(label, exact=True)
+    values = select.locator("option").evaluate_all("all => all.map(({ value }) => value)")[-3:]
+    select.evaluate(CHOOSE, values)
+    page.wait_for_url(f"**={values[-1]}*")
+    expect(select).to_have_value(values[-1])

@@ -79,6 +79,31 @@ def test_the_stream_of_a_revoked_key_ends_and_the_page_asks_for_another(person: 
 
 
 @pytest.mark.nightly
+def test_nothing_but_a_key_closes_the_question_for_one(person: NewPerson, cluster: Cluster) -> None:
+    made = cluster.service.make_key("viewer")
+    tab = person(key=made["secret"]).tab()
+    page = tab.open().live().page
+    tab.asked += ["401", "ERR_FAILED"]
+    cluster.service.ask("DELETE", f"/v1/keys/{made['key']['id']}")
+    cluster.service.wait(16)
+    dialog = page.locator("dialog#sign-in")
+    expect(dialog).to_be_visible()
+    page.evaluate("document.getElementById('sign-in').addEventListener('close', () => (window.left = true))")
+    until(
+        lambda: page.keyboard.press("Escape") or page.evaluate("window.left")
+    )  # by a browser, whatever the page wants
+    expect(dialog).to_be_visible()
+    page.route("**/sign-in", lambda route: route.abort())
+    dialog.get_by_label("Key").fill(OPERATOR)
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("alert")).to_have_text("The server does not answer. Try again when it is back.")
+    page.unroute("**/sign-in")
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    tab.live()
+
+
+@pytest.mark.nightly
 def test_signing_out_in_one_tab_ends_the_others_of_that_browser_alone(person: NewPerson, cluster: Cluster) -> None:
     somebody, other = person(), person().tab().open().live()
     left, stays = somebody.tab().open().live(), somebody.tab().open("/queue").live()

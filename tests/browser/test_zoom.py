@@ -1,5 +1,6 @@
 """The timeline and the charts of a job have one zoom: a span of time, which either of them moves."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -106,4 +107,17 @@ def test_dragging_over_the_timeline_zooms_both_and_the_stream_leaves_it(page: Pa
     page.keyboard.press("Shift+ArrowLeft")
     until(lambda: sides(page)[0] < near[0])
     assert moved(page, lambda: page.locator("#job-timeline").dblclick(position={"x": 5, "y": 5})) == whole
+    expect(page.locator("#job-timeline")).not_to_have_attribute("hx-morph-skip", "")
+
+
+def test_all_of_the_timeline_is_shown_once_the_server_answers_again(tab: Tab, page: Page) -> None:
+    tab.asked.append("503")
+    whole = sides(page)
+    zoom = page.get_by_role("group", name="Zoom of the timeline")
+    moved(page, zoom.get_by_role("button", name="Zoom in").click)
+    drawn = re.compile(r"(?<!/v1)/jobs/[^/]+/timeline$")
+    page.route(drawn, lambda route: route.fulfill(status=503, body=""))
+    with page.expect_response(drawn):
+        zoom.get_by_role("button", name="All").click()
+    assert moved(page, lambda: page.unroute(drawn)) == whole
     expect(page.locator("#job-timeline")).not_to_have_attribute("hx-morph-skip", "")

@@ -43,5 +43,9 @@ export function onTheme(does) {
 // What whatever a page asks has: the session's token, and the project that the page names, as the session may look at another one by now.
 export const sentHeaders = () => ({ ...JSON.parse(document.body.getAttribute("hx-headers:inherited") || "{}"), "HX-Request": "true" });
 
+// What failed for a reason that may pass is asked for again after a while.
+export const AGAIN_MS = 3000;
+export const mayPass = (status) => !status || status === 429 || status >= 500;
+
 export const part = (address) => fetch(address, { headers: sentHeaders() });
 export const listed = (name, values) => values.map((value) => `${name}=${encodeURIComponent(value)}`).join("&");

@@ -131,9 +131,9 @@ export function askForKey() {
     form.onsubmit = async (event) => {
       event.preventDefault();
       const sent = new URLSearchParams({ key: form.elements.key.value, stay: "1" });
-      const response = await fetch("/sign-in", { method: "POST", headers: sentHeaders(), body: sent });
-      if (!response.ok) {
-        alert.textContent = sentences((await readProblem(response)).detail);
+      const response = await fetch("/sign-in", { method: "POST", headers: sentHeaders(), body: sent }).catch(() => null);
+      if (!response?.ok) {
+        alert.textContent = response ? sentences((await readProblem(response)).detail) : "The server does not answer. Try again when it is back.";
         alert.hidden = false;
         return;
       }
@@ -141,13 +141,14 @@ export function askForKey() {
       body.setAttribute("hx-headers:inherited", JSON.stringify({ ...sentHeaders(), "X-CSRF-Token": token }));
       form.elements.key.value = "";
       alert.hidden = true;
-      dialog.close();
       asking = null;
+      dialog.close();
       say("Signed in.", { hint: "What was refused can be sent again." });
       connect();
       resolve();
     };
     dialog.oncancel = (event) => event.preventDefault();
+    dialog.onclose = () => asking && dialog.showModal(); // a browser lets a second Escape close it all the same
     dialog.showModal();
   });
   return asking;

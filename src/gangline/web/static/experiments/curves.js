@@ -5,7 +5,7 @@ import { ask } from "../page.js";
 const experiment = by("experiment").dataset.experiment, place = by("curves-plot"), legend = by("curves-legend"), coloured = by("coloured");
 const AT_ONCE = 60, JOBS_MAX = 240, POINTS = 80, AGAIN_MS = 15000, SOON_MS = 2000;
 const ENDED = ["succeeded", "failed", "canceled"], whole = new Set(); // jobs whose curve is all that it will be
-let runs = [], losses = new Map(), plot = null, brought = null, due = 0, later = 0, busy = false;
+let runs = [], losses = new Map(), plot = null, lines = [], look = "", brought = null, due = 0, later = 0, busy = false, over = false, news = false;
 
 const colour = (text) => resolved(text, place);
 
@@ -16,7 +16,8 @@ async function read() {
   try {
     const answer = await ask("GET", `/v1/experiments/${experiment}/runs`);
     if (!answer.ok) return;
-    runs = (await answer.json()).filter((each) => each.step > 0).slice(0, JOBS_MAX);
+    const all = await answer.json();
+    runs = all.filter((each) => each.step > 0).slice(0, JOBS_MAX);
     const asked = runs.filter((each) => !whole.has(each.job));
     for (let at = 0; at < asked.length; at += AT_ONCE) {
       const found = await part(`/jobs/curves?${listed("job", asked.slice(at, at + AT_ONCE).map((each) => each.job))}`);
@@ -24,6 +25,7 @@ async function read() {
       for (const [job, each] of Object.entries(await found.json())) losses.set(job, each.losses);
     }
     asked.filter((each) => ENDED.includes(each.state)).forEach((each) => whole.add(each.job));
+    over = all.every((each) => ENDED.includes(each.state));
     draw();
   } catch { // the stream says that the server is away
   } finally {
@@ -68,15 +70,25 @@ function draw() {
     }
   }
   const text = colour("var(--muted)"), grid = { stroke: colour("var(--line)"), width: 1 }, axis = { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif" };
+  lines = series;
+  const now = JSON.stringify([text, grid, by("curves-log").checked, series.map(({ run, stroke, width, dash }) => [run?.job, stroke, width, dash])]);
+  const { min, max } = plot?.scales.x ?? {}, zoomed = plot && (min > 0 || max < plot.data[0][POINTS]);
+  if (plot && now === look) plot.setData(data, false);
+  else build(data, axis);
+  look = now;
+  plot.setScale("x", zoomed ? { min, max } : { min: 0, max: far });
+  write(shown);
+}
+
+function build(data, axis) {
   plot?.destroy();
   plot = new uPlot({
     width: Math.max(200, place.clientWidth), height: 300, legend: { show: false },
     cursor: { y: false, focus: { prox: 24 }, drag: { x: true, y: false } }, focus: { alpha: 0.25 },
     scales: { x: { time: false }, y: { distr: by("curves-log").checked ? 3 : 1 } },
     axes: [{ ...axis, values: (_, splits) => splits.map((value) => value.toLocaleString()) }, { ...axis, size: 60 }],
-    series, hooks: { setSeries: [(_, number) => told(series[number]?.run)] },
+    series: lines, hooks: { setSeries: [(_, number) => told(lines[number]?.run)] },
   }, data, place);
-  write(shown);
 }
 
 // The curve of a job has its values at equal distances up to its step.
@@ -113,9 +125,12 @@ coloured.addEventListener("change", () => { brought = null; draw(); });
 by("curves-log").addEventListener("change", draw);
 onTheme(draw);
 new ResizeObserver(() => plot?.setSize({ width: Math.max(200, place.clientWidth), height: 300 })).observe(place);
-document.body.addEventListener("htmx:sse:after:message", () => {
+document.body.addEventListener("htmx:sse:after:message", ({ detail: { message } }) => {
+  news ||= message.event !== "alive";
   later ||= setTimeout(() => { // after the last message, too
     later = 0;
+    if (over && !news) return;
+    news = false;
     read();
     by("matrix-form")?.dispatchEvent(new Event("refresh"));
   }, due - performance.now());

@@ -1,5 +1,5 @@
 // The series of a job as charts with one axis and one cursor, in the zoom that they share with the timeline. Points beyond `next` are asked for again: another attempt may replace them.
-import { by, colour as resolved, make, onNews, onTheme, write } from "../elements.js";
+import { AGAIN_MS, by, colour as resolved, make, mayPass, onNews, onTheme, write } from "../elements.js";
 import { ask } from "../page.js";
 import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
@@ -22,7 +22,7 @@ const COLOURS = ["--series-2", "--series-3", "--series-4", "--series-1"];
 const THIN = { loss: "--series-faint" };
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]]; // colour is not the only difference
 
-let points = [], next = 0, timeline = null, charts = [], busy = false, asked = "", told = 0, moment = 0;
+let points = [], next = 0, timeline = null, charts = [], busy = false, asked = "", told = 0, moment = 0, again = 0;
 const colour = (name) => resolved(`var(${name})`, list);
 
 // Reading
@@ -30,11 +30,13 @@ const colour = (name) => resolved(`var(${name})`, list);
 async function read() {
   if (busy) return;
   busy = true;
+  let failed = false;
   try {
     for (let wanted = null, of = null; wanted !== asked || of !== moment; ) {
       [wanted, of] = [asked, moment];
       const old = !timeline || Date.now() - told > 30_000; // money rises with time, and the band hardly moves
       const [metrics, story] = await Promise.all([ask("GET", `/v1/jobs/${job}/metrics?after=${next}`), old && ask("GET", `/v1/jobs/${job}/timeline`)]);
+      failed = [metrics, story].some((each) => each && !each.ok && mayPass(each.status));
       if (!metrics.ok) return;
       if (of !== moment) continue; // of a replay
       if (story.ok) {
@@ -47,9 +49,11 @@ async function read() {
       tellHeldOut();
       draw();
     }
-  } catch { // the stream says that the server is away; the next pulse reads again
+  } catch { // the stream says that the server is away
+    failed = true;
   } finally {
     busy = false;
+    if (failed) again ||= setTimeout(() => { again = 0; asked = ""; pulse(); }, AGAIN_MS);
   }
 }
 

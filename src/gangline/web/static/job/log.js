@@ -1,5 +1,5 @@
 // The log of a job: its end first, older parts as one scrolls up or searches, new ones as they come. Cursors are `fencing.byte`.
-import { by, make, onNews } from "../elements.js";
+import { AGAIN_MS, by, make, mayPass, onNews } from "../elements.js";
 import { ask } from "../page.js";
 
 const PIECE = 400_000; // bytes that are asked for at once
@@ -29,7 +29,7 @@ async function piece(from, before) {
   let text = "", at = from;
   for (;;) {
     const answer = await ask("GET", `/v1/jobs/${job}/logs?after=${at}${before ? `&before=${before}` : ""}`);
-    if (!answer.ok) throw new Error("the log cannot be read");
+    if (!answer.ok) throw Object.assign(new Error("the log cannot be read"), { status: answer.status });
     const found = await answer.json();
     text += found.text;
     if (found.next === at || !found.text || text.length > PIECE) return { text, next: found.next };
@@ -49,12 +49,28 @@ function blocks(text) {
   return made;
 }
 
-// Loading: one after another
+// Loading: one after another. What fails is tried again after a while.
+
+const failed = new Set();
+let again = 0;
 
 function then(what) {
   const mine = opened;
-  loading = loading.then(() => (mine === opened ? what() : undefined)).catch(() => note("The log cannot be read now; it is tried again."));
+  loading = loading.then(() => (mine === opened ? what() : undefined)).catch(({ status }) => {
+    if (!mayPass(status)) return note("The log cannot be read.");
+    note("The log cannot be read now; it is tried again.");
+    failed.add(what);
+    again ||= setTimeout(tryAgain, AGAIN_MS);
+  });
   return loading;
+}
+
+async function tryAgain() {
+  const all = [...failed];
+  again = 0;
+  failed.clear();
+  await Promise.all(all.map(then));
+  if (!failed.size) note("");
 }
 
 function note(text) {
@@ -219,7 +235,7 @@ async function go(step) {
   while ((!found.length || beyond && mine === looking) && before() && size <= KEPT) {
     const had = found.length;
     say(" – reading older parts…");
-    await then(older);
+    if ((await then(older)) === undefined) return say(" – older parts cannot be read now");
     await new Promise(requestAnimationFrame); // the page stays usable
     if (mine !== looking) return;
     at = had && found.length > had ? found.indexOf(now) : at;

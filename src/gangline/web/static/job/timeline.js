@@ -1,5 +1,5 @@
 // The timeline in the zoom of the charts. The server draws the span that is looked at; while there is one, the stream leaves the drawing alone.
-import { by } from "../elements.js";
+import { AGAIN_MS, by, mayPass } from "../elements.js";
 import { ask } from "../page.js";
 import { onZoom, pan, zoomBy, zoomKey, zoomTo, zoomed } from "./zoom.js";
 
@@ -22,14 +22,15 @@ function sides() {
 async function show() {
   const span = zoomed(), mine = ++turn;
   const answer = await ask("GET", `/jobs/${job}/timeline${span ? `?from_ms=${Math.floor(span[0])}&to_ms=${Math.ceil(span[1])}` : ""}`).catch(() => null);
-  if (mine !== turn || !answer?.ok) return;
+  if (mine !== turn) return;
+  if (!answer?.ok) return mayPass(answer?.status) && later(AGAIN_MS);
   place().innerHTML = await answer.text(); // the server has escaped what is in it
   place().toggleAttribute("hx-morph-skip", Boolean(span));
 }
 
-function later() {
+function later(ms = WAIT_MS) {
   clearTimeout(due);
-  due = setTimeout(show, WAIT_MS);
+  due = setTimeout(show, ms);
 }
 
 onZoom((span) => {

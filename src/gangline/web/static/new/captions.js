@@ -31,21 +31,40 @@ export function placeOf(path, taken) {
   return place;
 }
 
-// The files of a drop, with those in its folders
+// The texts of a drop, by the photos that they belong to: by the paths that both came from (`came` has its photos by them), else by their places in the data set, for those that may.
+export function paired(texts, came, photos, may) {
+  const found = new Map(), left = new Map(texts), names = [...texts.keys()], own = [...came.keys()];
+  for (const [path, photo] of came) {
+    const of = captionOf(path, names, own);
+    if (!of) continue;
+    found.set(photo, texts.get(of));
+    left.delete(of);
+  }
+  const placed = new Map([...left].map(([path, text]) => [placeOf(path, new Set()), text])), places = [...placed.keys()], paths = photos.map((photo) => photo.path);
+  for (const photo of photos) {
+    const of = !found.has(photo) && may(photo) && captionOf(photo.path, places, paths);
+    if (of) found.set(photo, placed.get(of));
+  }
+  return found;
+}
+
+// The files of a drop, with those in its folders; of what cannot be opened the path alone
 export async function dropped(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   if (!entries.length) return [...transfer.files].map((file) => ({ path: file.name, file }));
   const found = [];
   const walk = async (entry, above) => {
+    const path = above + entry.name;
     if (entry.isFile) {
-      found.push({ path: above + entry.name, file: await new Promise((resolve, reject) => entry.file(resolve, reject)) });
+      found.push({ path, file: await new Promise((resolve) => entry.file(resolve, () => resolve(null))) });
       return;
     }
     const reader = entry.createReader();
     for (;;) {
-      const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
-      if (!some.length) return;
-      for (const each of some) await walk(each, `${above}${entry.name}/`);
+      const some = await new Promise((resolve) => reader.readEntries(resolve, () => resolve(null)));
+      if (!some) found.push({ path, file: null });
+      if (!some?.length) return;
+      for (const each of some) await walk(each, `${path}/`);
     }
   };
   for (const entry of entries) await walk(entry, "");

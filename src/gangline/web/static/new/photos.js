@@ -1,7 +1,7 @@
 // The photos of a new job: sent as they are chosen, made a version of a data set, checked, shown with what was found, captioned.
 import { by, make } from "../elements.js";
 import { say, ask_first } from "../page.js";
-import { captionName, captionOf, dropped, placeOf, roleOf } from "./captions.js";
+import { captionName, captionOf, dropped, paired, placeOf, roleOf } from "./captions.js";
 import { show, tile } from "./tiles.js";
 import { answered, hashed, send } from "./uploads.js";
 
@@ -30,7 +30,7 @@ function tell() {
 
 export function draft() {
   const file = ({ path, sha256, bytes }) => ({ path, sha256, bytes });
-  const here = photos.filter((photo) => photo.here).map((photo) => ({ ...file(photo), caption: photo.caption, text: photo.text?.here ? { ...file(photo.text), unread: photo.text.unread } : null }));
+  const here = photos.filter((photo) => photo.here).map((photo) => ({ ...file(photo), caption: photo.caption, text: photo.text?.here ? { ...file(photo.text), unread: photo.text.unread, of: photo.text.of } : null }));
   return { name, number, photos: here, left: photos.length - here.length, others: others.filter((each) => each.here).map(file), held: [...held] };
 }
 
@@ -38,7 +38,7 @@ export async function restore(before) {
   if (!before?.photos?.length) return before?.left ? note(`${before.left} photos had not arrived. Add them again; nothing is sent twice.`) : undefined;
   ({ name, number } = before);
   held = new Set(before.held);
-  photos = before.photos.map(({ text, ...photo }) => ({ ...photo, sent: photo.bytes, here: true, text: text && { ...text, here: true, sent: text.bytes, of: photo.caption } }));
+  photos = before.photos.map(({ text, ...photo }) => ({ ...photo, sent: photo.bytes, here: true, text: text && { ...text, here: true, sent: text.bytes } }));
   others = before.others.map((each) => ({ ...each, here: true }));
   if (before.left) note(`${before.left} photos had not arrived. Add them again; nothing is sent twice.`);
   const unread = photos.filter((photo) => photo.text?.unread);
@@ -102,25 +102,31 @@ export function caption(written) {
 
 export function add(chosen) {
   const files = [...chosen].sort((one, other) => one.path.localeCompare(other.path, undefined, { numeric: true }));
-  const taken = new Set([...photos, ...others].map((each) => each.path)), skipped = [], texts = [];
+  const taken = new Set([...photos, ...others].map((each) => each.path)), skipped = [], unread = [], texts = [], came = new Map(); // photos by the paths that they came from
   for (const { path, file } of files) {
+    if (!file) { unread.push(path); continue; }
     const role = roleOf(path.includes("/masks/") ? path.slice(path.indexOf("masks/")) : path);
     if (!role) { if (!file.name.startsWith(".")) skipped.push(file.name); continue; }
-    if (role === "caption") { texts.push({ path: placeOf(path, new Set()), file }); continue; }
-    if (photos.some((photo) => photo.file && photo.file.name === file.name && photo.file.size === file.size && photo.file.lastModified === file.lastModified)) continue;
+    if (role === "caption") { texts.push({ path, file }); continue; }
+    const there = photos.find((photo) => photo.file && photo.file.name === file.name && photo.file.size === file.size && photo.file.lastModified === file.lastModified);
+    if (there) { came.set(path, there); continue; }
     const place = placeOf(path, taken);
     taken.add(place);
     if (role === "other") others.push({ path: place, blob: file });
-    else photos.push({ path: place, file, blob: file, bytes: file.size, sent: 0, caption: "" });
+    else {
+      photos.push({ path: place, file, blob: file, bytes: file.size, sent: 0, caption: "" });
+      came.set(path, photos.at(-1));
+    }
     if (role === "photo" && path.includes("/")) suggested ||= path.split("/")[0];
   }
-  Promise.all(texts.map(async ({ path, file }) => ({ path, text: (await file.text()).trim() }))).then((read) => {
-    const paths = photos.map((photo) => photo.path), named = new Map(read.map(({ path, text }) => [path, text]));
-    for (const photo of photos) {
-      const path = captionOf(photo.path, [...named.keys()], paths);
-      if (path) Object.assign(photo, { caption: named.get(path), text: null, file_of_caption: path });
-    }
-    note(skipped.length ? `Not used: ${skipped.slice(0, 5).join(", ")}${skipped.length > 5 ? ` and ${skipped.length - 5} more` : ""}. Photos are JPEG, PNG, WebP, AVIF, BMP, TIFF or GIF files.` : "");
+  Promise.all(texts.map(async ({ path, file }) => {
+    try { return [path, (await file.text()).trim()]; } catch { unread.push(path); }
+  })).then((read) => {
+    const alone = !came.size && !skipped.length; // captions that came without photos are for those that are here
+    const found = paired(new Map(read.filter(Boolean)), came, photos, (photo) => alone || isBare(photo));
+    for (const [photo, caption] of found) Object.assign(photo, { caption, text: null });
+    const few = (all) => all.slice(0, 5).join(", ") + (all.length > 5 ? ` and ${all.length - 5} more` : "");
+    note([skipped.length && `Not used: ${few(skipped)}. Photos are JPEG, PNG, WebP, AVIF, BMP, TIFF or GIF files.`, unread.length && `Could not be read: ${few(unread)}.`].filter(Boolean).join(" "));
     draw();
     touch(0);
   });
@@ -176,6 +182,24 @@ async function work() {
 }
 
 async function hashAll(signal) {
+  for (const file of [...photos, ...others]) {
+    if (file.sha256) continue;
+    signal.throwIfAborted();
+    Object.assign(file, await hashed(file.blob));
+    progress();
+  }
+  const seen = new Map(), twice = photos.filter((photo) => seen.get(photo.sha256) ?? !seen.set(photo.sha256, photo));
+  if (twice.length) {
+    note(`${twice.length === 1 ? `${twice[0].path} is` : `${twice.length} photos are`} here already, under another name, and left out.`);
+    photos = photos.filter((photo) => !twice.includes(photo));
+    for (const { sha256, caption, row } of twice) {
+      const first = seen.get(sha256), box = first.row?.querySelector("textarea");
+      row?.remove();
+      if (!isBare(first)) continue;
+      first.caption = caption;
+      if (box) box.value = caption;
+    }
+  }
   const paths = photos.map((photo) => photo.path);
   for (const photo of photos) {
     const caption = photo.caption.trim();
@@ -183,21 +207,8 @@ async function hashAll(signal) {
     if (!caption) photo.text = null;
     else if (photo.text?.of !== caption) {
       const blob = new Blob([`${caption}\n`]);
-      photo.text = { path: photo.text?.path || photo.file_of_caption || captionName(photo.path, paths), blob, of: caption, ...(await hashed(blob)), sent: 0 };
+      photo.text = { path: photo.text?.path || captionName(photo.path, paths), blob, of: caption, ...(await hashed(blob)), sent: 0 };
     }
-  }
-  for (const file of [...photos, ...others]) {
-    if (file.sha256) continue;
-    signal.throwIfAborted();
-    Object.assign(file, await hashed(file.blob));
-    progress();
-  }
-  const seen = new Set();
-  const twice = photos.filter((photo) => seen.size === seen.add(photo.sha256).size);
-  if (twice.length) {
-    note(`${twice.length === 1 ? `${twice[0].path} is` : `${twice.length} photos are`} here already, under another name, and left out.`);
-    photos = photos.filter((photo) => !twice.includes(photo));
-    twice.forEach((photo) => photo.row?.remove());
   }
 }
 

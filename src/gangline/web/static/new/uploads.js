@@ -15,6 +15,11 @@ export function hashed(file) {
       waiting.delete(data.number);
       data.error ? reject(new Error(`${file.name}: ${data.error}`)) : resolve({ sha256: data.sha256, parts: data.parts, bytes: file.size });
     };
+    worker.onerror = () => { // its script may be that of a server that is away, or of another version
+      worker = null;
+      waiting.forEach(({ reject }) => reject(new Error("A script of this page cannot be loaded; try again, or reload the page.")));
+      waiting.clear();
+    };
   }
   return new Promise((resolve, reject) => {
     const number = ++asked;

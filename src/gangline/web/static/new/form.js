@@ -3,6 +3,7 @@ import { by, marked, sentences } from "../elements.js";
 import { readProblem, say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered, hashed, send } from "./uploads.js";
+import "./drops.js";
 import "./writing.js";
 
 const form = by("new"), plan = by("plan");

@@ -1,7 +1,7 @@
 // The photos of a new job: sent as they are chosen, made a version of a data set, checked, shown with what was found, captioned.
 import { by, make } from "../elements.js";
 import { say, ask_first } from "../page.js";
-import { captionName, captionOf, dropped, paired, placeOf, roleOf } from "./captions.js";
+import { captionName, captionOf, paired, placeOf, roleOf } from "./captions.js";
 import { show, tile } from "./tiles.js";
 import { answered, hashed, send } from "./uploads.js";
 
@@ -341,21 +341,3 @@ for (const id of ["files", "folder", "camera"]) {
   });
 }
 by("data-set")?.addEventListener("change", ({ target }) => { if (target.value) open(target.value); target.value = ""; });
-
-const over = by("drop");
-const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-let inside = 0;
-addEventListener("dragenter", (event) => { if (hasFiles(event)) { inside++; over.hidden = false; } });
-addEventListener("dragleave", (event) => { if (hasFiles(event) && --inside <= 0) { inside = 0; over.hidden = true; } });
-addEventListener("dragover", (event) => { if (hasFiles(event)) event.preventDefault(); });
-addEventListener("drop", async (event) => {
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  inside = 0;
-  over.hidden = true;
-  add(await dropped(event.dataTransfer));
-});
-addEventListener("paste", (event) => {
-  const files = [...(event.clipboardData?.files ?? [])];
-  if (files.length) { event.preventDefault(); add(files.map((file, at) => ({ path: `pasted-${Date.now()}-${at}-${file.name}`, file }))); }
-});

@@ -71,7 +71,7 @@ def test_a_trainer_that_does_not_keep_the_contract_hears_what_it_did(
 def recipe(tmp_path: Path) -> Path:
     path = tmp_path / "recipe.toml"
     path.write_text(
-        'prompt = "sks cat face"\nsteps = 60\nresolution = 64\nbatch_size = 2\nlearning_rate = 1e-3\nrank = 4\n'
+        'prompt = "sks cat face"\nsteps = 240\nresolution = 64\nbatch_size = 2\nlearning_rate = 1e-3\nrank = 4\n'
         "sample_steps = 2\nsample_seeds = [1]\n"
     )
     return path

@@ -123,7 +123,7 @@ def test_a_job_is_submitted_watched_and_canceled_with_the_keyboard_alone(person:
     tab_to(page, page.get_by_role("link", name="New job").first)
     press("Enter")
     expect(page.locator("#plan")).to_contain_text("Add photos")
-    page.wait_for_load_state()
+    page.wait_for_function("document.readyState === 'complete'")
     tab_to(page, page.get_by_role("button", name="Choose photos"))
     with page.expect_file_chooser() as choosing:
         press("Enter")

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from gangline.api.jobs.filters import FILTER_TEXTS_MAX, FilterTexts
 from gangline.core.display import NAME_MAX
 from gangline.core.job import JobState
-from gangline.web.new.labels import texts_of_line
+from gangline.web.frame.labels import texts_of_line
 
 STATES: tuple[JobState, ...] = get_args(JobState)
 

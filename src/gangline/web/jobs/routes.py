@@ -24,13 +24,13 @@ from gangline.service.jobs.lists.page import COUNTED_MAX, counts_by_state, page_
 from gangline.service.pictures.last import last_pictures
 from gangline.service.retention import removal
 from gangline.web.frame.forms import SentFields
+from gangline.web.frame.labels import line_of_texts
 from gangline.web.frame.rendering import digest_of_html
 from gangline.web.frame.routes import call_job, like, page_router, part, screen, to_be_continued, toast
 from gangline.web.frame.visitor import Looking, LookingLater
 from gangline.web.jobs.filters import STATES, AskedFilters, as_pairs
 from gangline.web.jobs.listed import FIRST, JobsScreen, counted_jobs, whole_list
 from gangline.web.live.following import Following
-from gangline.web.new.labels import line_of_texts
 
 router = page_router()
 MORE = 100

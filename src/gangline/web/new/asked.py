@@ -15,7 +15,7 @@ from gangline.core.parsing import InvalidSpec, Problem, parse_as
 from gangline.core.specs.form import FormField, SettingsForm
 from gangline.core.specs.templates import Preset, settings_of_presets
 from gangline.web.frame.forms import SentForm
-from gangline.web.new.labels import labels_of_line
+from gangline.web.frame.labels import labels_of_line
 
 KIND = "lora"
 HUB = "hub"

@@ -19,8 +19,8 @@ from gangline.service.deployment import Deployment
 from gangline.service.jobs.lists.labels import inherited_labels
 from gangline.service.jobs.query import artifacts_of, owned
 from gangline.web.frame.forms import SentForm
+from gangline.web.frame.labels import line_of_labels
 from gangline.web.new.asked import KIND, all_fields, read_nested, rest_of
-from gangline.web.new.labels import line_of_labels
 
 RECIPE_MAX = 200_000
 SERVERS_OWN = ("kind", "continues")

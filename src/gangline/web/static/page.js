@@ -1,7 +1,7 @@
 // What every screen has: errors that are said, a clock, the state of the stream, the theme, questions before something is lost.
 import { startClock } from "./clock.js";
 import { takeTurns } from "./turns.js";
-import { by, make, marked, sentHeaders, sentences } from "./elements.js";
+import { AGAIN_MS, by, make, marked, sentHeaders, sentences } from "./elements.js";
 import "./focus.js";
 import { fitting } from "./select.js";
 
@@ -193,7 +193,7 @@ export function ask_first(question, { yes, no } = {}) {
 
 // The stream of the screen. It says something at least every 15 seconds: one that is silent for longer is cut, whatever the browser believes.
 
-const SILENT_MS = 40000, AGAIN_MS = 3000;
+const SILENT_MS = 40000;
 let connection = null, heard = 0, gone = false, aside = false, asLoaded = true, unseen = false;
 
 // By this machine's clock, which goes on while it sleeps.

@@ -14,7 +14,7 @@ from gangline.core.specs.kinds import KINDS, LIBRARIES
 from gangline.version import VERSION
 
 EXTRAS = {
-    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib", "jinja2"),
+    "server": ("fastapi", "uvicorn", "httptools", "aiosmtplib", "jinja2", "prometheus_client"),
     "postgres": ("psycopg", "psycopg_pool"),
     "train": LIBRARIES["train"],
     "captions": LIBRARIES["captions"],
@@ -23,6 +23,7 @@ EXTRAS = {
     "exec": ("botocore", "obstore", "standardwebhooks"),
     "trackers": ("tensorboard", "wandb"),
     "figures": ("matplotlib",),
+    "kubernetes": ("kubernetes",),
 }
 """The packages of each extra, by the names under which they are imported."""
 

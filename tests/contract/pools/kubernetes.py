@@ -269,11 +269,13 @@ class KubernetesProvider:
         self.settings = KubernetesSettings(**settings)
         self.driver = self.restarted()
 
-    def restarted(self, settings: KubernetesSettings | None = None, template: Path | None = None) -> KubernetesPool:
+    def restarted(
+        self, settings: KubernetesSettings | None = None, template: Path | None = None, mark: str = ""
+    ) -> KubernetesPool:
         return KubernetesPool(
             settings=settings or self.settings,
             cluster=KubernetesCluster(kubeconfig=self.kubeconfig, template=template),
-            mark=self.mark,
+            mark=mark or self.mark,
             surroundings={},
             clock=lambda: self.cluster.now_ms,
         )

@@ -170,11 +170,11 @@ class _Expired(Exception):
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.NewConnectionError):  # which is a kind of the next one
+        return "no connection"
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "no answer in time"
     if isinstance(error, urllib3.exceptions.ProtocolError):
         return "the connection was closed without a whole answer"
-    if isinstance(error, urllib3.exceptions.NewConnectionError):
-        return "no connection"
     said = str(error.reason) if isinstance(error, client.ApiException) else str(error)
     return printable(" ".join(said.split()))[:DETAIL_MAX] or type(error).__name__

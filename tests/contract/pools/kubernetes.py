@@ -24,15 +24,14 @@ from tests.contract.pools.suite import PLACES, Fault
 NAMESPACE, TOKEN, USER = "gangline", "the-token-of-a-service-account", "system:serviceaccount:gangline:gangline"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 MACHINE, OLDEST, NEWEST = "gpu-machine-1", "1.25", "1.37"
-LOOK_MS = 5_000
-"""How much later it is at each list."""
 
 
 class FakeKubernetes:
-    """The cluster. `requests` are those that it was sent, as `METHOD path?query`; `created` are the Pods that it was sent."""
+    """The cluster. `requests` are those that it was sent, as `METHOD path?query`; `created` are the Pods that it was sent. At each list
+    it is `look_s` later than `clock` says."""
 
-    def __init__(self) -> None:
-        self.now_ms = 1_780_000_000_000
+    def __init__(self, clock: Callable[[], int] = lambda: 1_780_000_000_000, look_s: float = 5) -> None:
+        self._clock, self._look_s, self._passed_ms = clock, look_s, 0
         self.places = PLACES
         self.page_max = 1
         self.pods: dict[str, dict[str, Any]] = {}
@@ -68,8 +67,12 @@ class FakeKubernetes:
 
     # What happens by itself, and by hand
 
+    @property
+    def now_ms(self) -> int:
+        return self._clock() + self._passed_ms
+
     def advance(self, seconds: float) -> None:
-        self.now_ms += round(seconds * 1000)
+        self._passed_ms += round(seconds * 1000)
 
     def time(self) -> str:
         return f"{datetime.fromtimestamp(self.now_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -123,10 +126,12 @@ class FakeKubernetes:
         self.condition(name, "DisruptionTarget", "True", "TerminationByKubelet", message)
 
     def lose(self, name: str) -> None:
-        """Let a Pod's machine vanish: after the Pod's toleration the control plane deletes it, and no kubelet ever says that it has ended."""
+        """Let a Pod's machine vanish: the control plane then deletes the Pod, and no kubelet ever says that it has ended."""
         self.away.add(name)
         self.condition(name, "Ready", "False")
-        self.condition(name, "DisruptionTarget", "True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        self.condition(
+            name, "DisruptionTarget", "True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+        )
         self.delete(name)
 
     def collect(self, name: str) -> None:
@@ -142,7 +147,10 @@ class FakeKubernetes:
         elif "deletionTimestamp" not in pod["metadata"]:
             grace_s = pod["spec"]["terminationGracePeriodSeconds"]
             until = datetime.fromtimestamp(self.now_ms // 1000 + grace_s, UTC)
-            pod["metadata"] |= {"deletionTimestamp": f"{until:%Y-%m-%dT%H:%M:%SZ}", "deletionGracePeriodSeconds": grace_s}
+            pod["metadata"] |= {
+                "deletionTimestamp": f"{until:%Y-%m-%dT%H:%M:%SZ}",
+                "deletionGracePeriodSeconds": grace_s,
+            }
             self.check(pod)
 
     def add(self, pod: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,10 +211,12 @@ class FakeKubernetes:
     def _list(self, request: Request) -> Response:
         asked = request.query_params
         if not asked.get("continue"):
-            self.now_ms += LOOK_MS
+            self.advance(self._look_s)
         elif self.expires:
             self.expires -= 1
-            return refusal(410, "Expired", "The provided continue parameter is too old to display a consistent list result.")
+            return refusal(
+                410, "Expired", "The provided continue parameter is too old to display a consistent list result."
+            )
         name, _, value = asked["labelSelector"].partition("=")
         every = self._snapshot if self.fault is Fault.STALE else [*self.pods.values()]
         found = [each for each in every if each["metadata"].get("labels", {}).get(name) == value]
@@ -226,7 +236,9 @@ class FakeKubernetes:
             for version in (OLDEST, NEWEST):
                 kubernetes_validate.validate(pod, version, strict=True)
         except (kubernetes_validate.ValidationError, KeyError) as error:
-            return refusal(400, "BadRequest", f"Pod in version v1 cannot be handled as a Pod: {str(error).splitlines()[0]}")
+            return refusal(
+                400, "BadRequest", f"Pod in version v1 cannot be handled as a Pod: {str(error).splitlines()[0]}"
+            )
         if name in self.pods:
             return refusal(409, "AlreadyExists", f'pods "{name}" already exists')
         full = "requests.nvidia.com/gpu" if self.fault is Fault.NO_CAPACITY else "pods"
@@ -249,7 +261,7 @@ class FakeKubernetes:
         self.delete(name)
         return JSONResponse(shown)
 
-    def _log(self, name: str, container: str, tailLines: int) -> Response:  # noqa: N803 - as the API has it
+    def _log(self, name: str, container: str, tailLines: int) -> Response:
         assert container == "worker"
         if name not in self.pods:
             return no_pod(name)

@@ -77,7 +77,7 @@ def test_the_pod_of_a_node_is_one_that_runs_once_has_its_gpus_and_no_account(pro
     assert spec["tolerations"] == [{"key": key} | lost for key in keys]
     (volume,), (mount,) = spec["volumes"], worker["volumeMounts"]
     assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "2048Mi"}
-    assert mount == {"name": volume["name"], "mountPath": "/dev/shm"}  # noqa: S108
+    assert mount == {"name": volume["name"], "mountPath": "/dev/shm"}
     assert worker["resources"] == {
         "limits": {"nvidia.com/gpu": "1"},
         "requests": {"cpu": "4000m", "memory": "16384Mi", "nvidia.com/gpu": "1"},
@@ -110,8 +110,8 @@ def test_a_template_is_extended_and_what_it_says_stays(provider: KubernetesProvi
         "cloud.google.com/gke-spot": "true",
         "cloud.google.com/gke-accelerator": "nvidia-l4",
     }
-    assert [each["key"] for each in spec["tolerations"]][0] == "nvidia.com/gpu" and len(spec["tolerations"]) == 3
-    assert [each["name"] for each in spec["volumes"]][0] == "cache" and len(spec["volumes"]) == 2
+    assert spec["tolerations"][0]["key"] == "nvidia.com/gpu" and len(spec["tolerations"]) == 3
+    assert spec["volumes"][0]["name"] == "cache" and len(spec["volumes"]) == 2
     assert (worker["image"], worker["env"][0]["name"]) == ("registry.example.org/worker:1", "GANGLINE_HOME")
     assert worker["resources"] == {
         "limits": {"memory": "48Gi", "nvidia.com/gpu": "2"},

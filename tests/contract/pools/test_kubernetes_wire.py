@@ -116,7 +116,7 @@ def test_a_webhook_that_cannot_be_asked_without_effect_keeps_no_pool_from_being_
 
 def test_an_old_cluster_says_so_when_the_pool_is_made(pods: KubernetesProvider) -> None:
     pods.cluster.version = {"major": "1", "minor": "24+"}
-    with pytest.raises(BadInput, match="the cluster has Kubernetes 1.24"):
+    with pytest.raises(BadInput, match=r"the cluster has Kubernetes 1\.24"):
         pods.driver.offers()
     assert not any(each.startswith("POST") for each in pods.cluster.requests)
 
@@ -191,7 +191,9 @@ def test_a_kubeconfig_that_names_no_cluster_is_one_sentence(tmp_path: Path, text
     assert "\n" not in error.value.message
 
 
-def test_the_cluster_is_found_by_the_settings_by_kubeconfig_or_at_home(pods: KubernetesProvider, tmp_path: Path) -> None:
+def test_the_cluster_is_found_by_the_settings_by_kubeconfig_or_at_home(
+    pods: KubernetesProvider, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     (home / ".kube").mkdir(parents=True)
     (home / ".kube" / "config").write_text(pods.kubeconfig.read_text())
@@ -213,7 +215,10 @@ def test_a_pod_without_an_account_of_its_own_is_no_cluster(tmp_path: Path) -> No
         ("a: [", "is no YAML"),
         ("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "has 2 documents"),
         ("apiVersion: apps/v1\nkind: Deployment\n", "is no Pod: it must have apiVersion: v1 and kind: Pod"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {annotations: {since: 2026-01-01}}\n", "a text perhaps that needs quotes"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {annotations: {since: 2026-01-01}}\n",
+            "a text perhaps that needs quotes",
+        ),
     ],
 )
 def test_a_template_that_is_no_pod_makes_no_pool(tmp_path: Path, text: str, said: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def why_no_template(given: Any) -> str:
     for part in ("metadata", "spec"):
         if not isinstance(given.get(part, {}), dict):
             return f"is no Pod: {part} is no mapping"
-    return next((because for because in (*_misshapen(given), *_refused(given)) if because), "")
+    return next(chain(_misshapen(given), _refused(given)), "")
 
 
 def _why_no_json(given: Any) -> str:

@@ -86,7 +86,7 @@ def test_a_right_that_is_missing_is_named(pods: KubernetesProvider, right: str) 
 
 def test_a_pod_that_the_cluster_would_not_take_is_told_when_the_pool_is_made(pods: KubernetesProvider) -> None:
     path = pods.folder / "pod.yaml"
-    path.write_text("apiVersion: v1\nkind: Pod\nspec: {tolerations: [{key: a, operater: Exists}]}\n")
+    path.write_text("apiVersion: v1\nkind: Pod\nspec: {tolerations: [{key: a, operators: Exists}]}\n")
     driver = pods.restarted(template=path)
     with pytest.raises(BadInput, match="cannot be handled as a Pod"):
         driver.offers()

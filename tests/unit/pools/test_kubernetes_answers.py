@@ -9,8 +9,8 @@ from gangline.adapters.pools.kubernetes.answers import (
     ApiVersion,
     KubernetesPod,
     ended_as_asked,
-    ending_words,
-    waiting_words,
+    pod_ending,
+    pod_progress,
 )
 from gangline.core.parsing import adapter
 
@@ -73,7 +73,7 @@ def disrupted(reason: str, status: str = "True", message: str = "") -> list[dict
     ],
 )  # fmt: skip
 def test_why_a_pod_ended_is_said(found: KubernetesPod, said: str) -> None:
-    assert ending_words(found) == said
+    assert pod_ending(found) == said
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_a_pod_with_a_machine_whose_condition_does_not_say_since_when_is_billed_
     ],
 )  # fmt: skip
 def test_how_far_a_pod_is_is_said(found: KubernetesPod, said: str) -> None:
-    assert waiting_words(found, AT_MS + 130_000) == said
+    assert pod_progress(found, AT_MS + 130_000) == said
 
 
 def test_a_message_of_the_cluster_is_shown_in_one_line_of_bounded_length() -> None:
-    said = ending_words(pod("Failed", reason="Evicted", message="a\x1b[31m\n" + "b" * 1000))
+    said = pod_ending(pod("Failed", reason="Evicted", message="a\x1b[31m\n" + "b" * 1000))
     assert "\x1b" not in said and "\n" not in said and len(said) < 400
 
 

@@ -192,7 +192,7 @@ class ApiVersion:
         return int(major), int(minor)
 
 
-def ending_words(pod: KubernetesPod) -> str:
+def pod_ending(pod: KubernetesPod) -> str:
     """Return why a Pod has ended, or ends, for people; '' if nothing of it says so."""
     because = _why_ended(pod)
     place = pod.spec.node_name
@@ -229,7 +229,7 @@ def _how(state: ContainerTerminated) -> str:
     return f"it was killed by signal {number}" if number else f"it ended with exit code {state.exit_code}"
 
 
-def waiting_words(pod: KubernetesPod, now_ms: int) -> str:
+def pod_progress(pod: KubernetesPod, now_ms: int) -> str:
     """Return how far a Pod's start, or its end, is, for people; '' if it just runs."""
     if pod.has_ended:
         return ""

@@ -17,7 +17,7 @@ MISSING_RIGHT = re.compile(r'cannot (\w+) resource "([\w./-]+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class PodRefusal:
     """An answer that is no success. `reason` is empty if another than the API server gives it."""
 
     status: int
@@ -26,14 +26,16 @@ class Refusal:
     wait_s: float = WAIT_S
 
     @staticmethod
-    def read(status: int, retry_after: str, body: bytes) -> "Refusal":
+    def read(status: int, retry_after: str, body: bytes) -> "PodRefusal":
         """Read an answer, which another than the API server may have given."""
         wait_s = min(WAIT_S_MAX, int(retry_after[:9])) if retry_after.isdecimal() else WAIT_S
         said = _read_json(body)
         if not isinstance(said, dict) or said.get("kind") != "Status":
-            return Refusal(status=status, wait_s=wait_s)
+            return PodRefusal(status=status, wait_s=wait_s)
         message = printable(" ".join(str(said.get("message", "")).split()))[:DETAIL_MAX].rstrip(" .")
-        return Refusal(status=status, reason=str(said.get("reason", "")) or "Unknown", message=message, wait_s=wait_s)
+        return PodRefusal(
+            status=status, reason=str(said.get("reason", "")) or "Unknown", message=message, wait_s=wait_s
+        )
 
 
 def _read_json(body: bytes) -> Any:
@@ -43,7 +45,7 @@ def _read_json(body: bytes) -> Any:
         return None
 
 
-def refusal_of(refusal: Refusal, host: str) -> GanglineError:
+def why_refused_by_cluster(refusal: PodRefusal, host: str) -> GanglineError:
     """Return the error that a refusal means.
 
     What is not known is `Unreachable`: only then will the list be trusted to say whether something has happened.
@@ -67,7 +69,7 @@ def refusal_of(refusal: Refusal, host: str) -> GanglineError:
     )
 
 
-def _forbidden(refusal: Refusal) -> GanglineError:
+def _forbidden(refusal: PodRefusal) -> GanglineError:
     if "exceeded quota" in refusal.message:
         return NoCapacity(f"a quota of the cluster is used up: {refusal.message}")
     missing = MISSING_RIGHT.search(refusal.message)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
-from gangline.adapters.pools.kubernetes.answers import KubernetesPod, ended_as_asked, ending_words, waiting_words
+from gangline.adapters.pools.kubernetes.answers import KubernetesPod, ended_as_asked, pod_ending, pod_progress
 from gangline.ports.pool import Instance
 
 STOPPED, DELETED = "it was stopped", "its Pod was deleted"
@@ -90,7 +90,7 @@ class SeenPods:
 
     def _why(self, pod: KubernetesPod) -> str:
         asked = pod.name in self._stopped and ended_as_asked(pod)
-        return STOPPED if asked else ending_words(pod) or DELETED
+        return STOPPED if asked else pod_ending(pod) or DELETED
 
     def _forget(self, there: Iterable[str], now_ms: int) -> None:
         for name in set(self._known) - set(there):
@@ -112,5 +112,5 @@ def _instance(known: _Known, now_ms: int) -> Instance:
         billed_from_ms=from_ms,
         billed_to_ms=to_ms,
         ended=known.ended,
-        progress="" if known.gone_ms is not None else waiting_words(pod, now_ms),
+        progress="" if known.gone_ms is not None else pod_progress(pod, now_ms),
     )

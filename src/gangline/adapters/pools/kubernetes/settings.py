@@ -36,7 +36,7 @@ NodeLabel = Annotated[
         rf"({PREFIX}/)?{WORD}=({WORD})?", "a label and its value, such as cloud.google.com/gke-accelerator=nvidia-l4"
     ),
 ]
-Minutes = Annotated[float, Ge(0), Le(1e6), Exact()]
+QueueMinutes = Annotated[float, Ge(0), Le(1e6), Exact()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class KubernetesSettings:
         "A node that is stopped has this long to save and to give its jobs back. Clouds allow less when they take back a spot machine.",
     ] = 180
     queue_minutes_max: Annotated[
-        Minutes,
+        QueueMinutes,
         "While a Pod of the pool has waited longer than this for a machine, no other is created: the offer counts as taken.",
     ] = 10.0
 

@@ -11,7 +11,7 @@ import urllib3
 from kubernetes import client, config
 
 from gangline.adapters.pools.kubernetes.answers import ApiVersion, KubernetesPod, PodPage
-from gangline.adapters.pools.kubernetes.refusals import NOT_THERE, Refusal, refusal_of
+from gangline.adapters.pools.kubernetes.refusals import NOT_THERE, PodRefusal, why_refused_by_cluster
 from gangline.adapters.pools.kubernetes.settings import KubernetesCluster
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, Unreachable
@@ -19,14 +19,14 @@ from gangline.core.parsing import adapter, in_words
 
 PAGE = 500
 LISTS_MAX = 3
-"""How often a list is begun anew whose rest has expired meanwhile."""
+"""How often a list is begun from scratch whose rest has expired meanwhile."""
 BYTES_MAX = 64_000_000
 DETAIL_MAX = 300
 CONNECT_S_MAX = 10.0
 IN_A_POD = "KUBERNETES_SERVICE_HOST"
 EXPIRED = 410
 
-Parsed = TypeVar("Parsed")
+Answered = TypeVar("Answered")
 
 
 class KubernetesApi:
@@ -55,7 +55,7 @@ class KubernetesApi:
         return self._parsed(KubernetesPod, answer, f"the Pod {name}").metadata.labels if answer else {}
 
     def list(self, selector: str) -> list[KubernetesPod]:
-        """Return all Pods with these labels. The list is whole: one whose rest the API server no longer has is begun anew."""
+        """Return all Pods with these labels. The list is whole: one whose rest the API server no longer has is begun again."""
         for _ in range(LISTS_MAX):
             found = self._list_once(selector)
             if found is not None:
@@ -79,7 +79,7 @@ class KubernetesApi:
             if not after:
                 return found
 
-    def _parsed(self, kind: type[Parsed], body: bytes, called: str) -> Parsed:
+    def _parsed(self, kind: type[Answered], body: bytes, called: str) -> Answered:
         """Parse an answer. One that misses a field is `Unreachable`: a part of a list must not pass for the list."""
         from pydantic import ValidationError
 
@@ -102,12 +102,12 @@ class KubernetesApi:
         status, headers, answer = self._exchange(method, path, query or {}, body)
         if 200 <= status < 300:
             return answer
-        refusal = Refusal.read(status, headers.get("Retry-After", ""), answer)
+        refusal = PodRefusal.read(status, headers.get("Retry-After", ""), answer)
         if refusal.reason in allowed:
             return b""
         if status == EXPIRED:
             raise _Expired
-        raise refusal_of(refusal, self._host())
+        raise why_refused_by_cluster(refusal, self._host())
 
     def _exchange(
         self, method: str, path: str, query: Mapping[str, str], body: Any

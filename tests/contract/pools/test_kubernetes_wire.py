@@ -58,7 +58,7 @@ def test_a_refused_start_is_one_sentence_and_the_next_one_starts(
     start(pods, "node-b")
 
 
-def test_a_cluster_that_is_too_busy_says_when_to_ask_again_and_is_not_asked_before(pods: KubernetesProvider) -> None:
+def test_a_cluster_that_is_too_busy_says_when_to_ask_again_and_no_request_is_repeated(pods: KubernetesProvider) -> None:
     pods.driver.offers()
     pods.cluster.requests.clear()
     pods.cluster.answers[f"GET {PODS}"] = refusal(429, "TooManyRequests", "later", Retry_After="7")

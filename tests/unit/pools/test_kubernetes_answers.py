@@ -87,6 +87,7 @@ def test_why_a_pod_ended_is_said(found: KubernetesPod, said: str) -> None:
         (pod("Failed", containers=ended(1)), False),
         (pod("Failed", reason="Evicted"), False),
         (pod(conditions=disrupted("PreemptionByScheduler")), False),
+        (pod(conditions=disrupted("PreemptionByScheduler", "False")), True),
     ],
 )
 def test_a_pod_that_was_stopped_and_ended_for_another_cause_names_that(found: KubernetesPod, as_asked: bool) -> None:

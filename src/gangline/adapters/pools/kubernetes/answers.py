@@ -159,6 +159,12 @@ class KubernetesPod:
     def terminated(self) -> tuple[ContainerTerminated, ...]:
         return tuple(each.state.terminated for each in self.status.container_statuses if each.state.terminated)
 
+    @property
+    def disruption(self) -> PodCondition | None:
+        """Return what Kubernetes says of a Pod that it takes away; None if it does not."""
+        found = self.condition("DisruptionTarget")
+        return found if found and found.status == "True" else None
+
     def condition(self, type_: str) -> PodCondition | None:
         return next((each for each in self.status.conditions if each.type == type_), None)
 
@@ -201,7 +207,7 @@ def pod_ending(pod: KubernetesPod) -> str:
 
 def ended_as_asked(pod: KubernetesPod) -> bool:
     """Return whether a Pod that was asked to stop shows no other cause of its end."""
-    other = pod.status.reason or pod.condition("DisruptionTarget")
+    other = pod.status.reason or pod.disruption
     return not other and all(each.exit_code in OF_A_STOP and each.reason != "OOMKilled" for each in pod.terminated)
 
 
@@ -209,8 +215,8 @@ def _why_ended(pod: KubernetesPod) -> str:
     status = pod.status
     if status.reason in ENDINGS:
         return _with(ENDINGS[status.reason], status.message)
-    disrupted = pod.condition("DisruptionTarget")
-    if disrupted and disrupted.status == "True":
+    disrupted = pod.disruption
+    if disrupted:
         known = DISRUPTIONS.get(disrupted.reason, "Kubernetes ended it")
         return _with(known, "" if disrupted.reason in DISRUPTIONS else disrupted.message)
     if pod.terminated:

@@ -71,8 +71,8 @@ class KubernetesPool:
     def stop(self, instance: str) -> None:
         """Delete a Pod, which has the time of its grace. It is listed as running until its machine says that it has ended."""
         if re.fullmatch(NAME, instance) and self._is_ours(instance):
+            self._seen.stop(instance)  # first: a request whose answer is lost may have been carried out
             self._api.delete(instance)
-            self._seen.stop(instance)
 
     def list(self) -> list[Instance]:
         listed, now_ms = self._api.list(f"{POOL_LABEL}={self._mark}"), self._clock()

@@ -11,7 +11,15 @@ from gangline.adapters.pools.kubernetes.driver import KubernetesPool
 from gangline.adapters.pools.kubernetes.settings import KubernetesCluster, KubernetesSettings
 from gangline.core.errors import BadInput, Denied, GanglineError, TooMany, Unreachable, UserError
 from gangline.ports.pool import NoCapacity
-from tests.contract.pools.kubernetes import NAMESPACE, PODS, FakeKubernetes, KubernetesProvider, kubeconfig, refusal
+from tests.contract.pools.kubernetes import (
+    NAMESPACE,
+    PODS,
+    TOKEN,
+    FakeKubernetes,
+    KubernetesProvider,
+    kubeconfig,
+    refusal,
+)
 from tests.contract.pools.suite import Fault, alive, ask, rental, start
 
 
@@ -189,6 +197,25 @@ def test_a_kubeconfig_that_names_no_cluster_is_one_sentence(tmp_path: Path, text
     with pytest.raises(BadInput, match="no cluster of Kubernetes is known to this server: ") as error:
         a_pool(KubernetesCluster(kubeconfig=path, context=context)).list()
     assert "\n" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, refusal(403, "Forbidden", 'pods is forbidden: User "system:anonymous" cannot list resource "pods"')],
+)
+def test_credentials_that_are_renewed_are_used_without_a_restart(
+    pods: KubernetesProvider, tmp_path: Path, answer: Response | None
+) -> None:
+    path = tmp_path / "renewed"
+    path.write_text(pods.kubeconfig.read_text().replace(TOKEN, "expired"))
+    driver = a_pool(KubernetesCluster(kubeconfig=path))
+    if answer:
+        pods.cluster.answers[f"GET {PODS}"] = answer
+    with pytest.raises(Denied):
+        driver.list()
+    pods.cluster.answers.clear()
+    path.write_text(pods.kubeconfig.read_text())
+    assert driver.list() == []
 
 
 def test_the_cluster_is_found_by_the_settings_by_kubeconfig_or_at_home(

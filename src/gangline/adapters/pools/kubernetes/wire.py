@@ -24,13 +24,16 @@ BYTES_MAX = 64_000_000
 DETAIL_MAX = 300
 CONNECT_S_MAX = 10.0
 IN_A_POD = "KUBERNETES_SERVICE_HOST"
-EXPIRED = 410
+EXPIRED, UNKNOWN = 410, 401
+ANONYMOUS = b"system:anonymous"
+"""Who a server is whose program for credentials failed when it was asked."""
 
 Answered = TypeVar("Answered")
 
 
 class KubernetesApi:
-    """Sends requests about Pods of one namespace. The cluster's file is read at the first of them."""
+    """Sends requests about Pods of one namespace. The cluster's file is read at the first of them, and again after one whose credentials
+    were refused: they may be renewed by then."""
 
     def __init__(self, cluster: KubernetesCluster, surroundings: Mapping[str, str]) -> None:
         self._cluster, self._surroundings = cluster, surroundings
@@ -107,7 +110,11 @@ class KubernetesApi:
             return b""
         if status == EXPIRED:
             raise _Expired
-        raise why_refused_by_cluster(refusal, self._host())
+        because = why_refused_by_cluster(refusal, self._host())
+        if status == UNKNOWN or ANONYMOUS in answer:
+            with self._lock:
+                self._client = None
+        raise because
 
     def _exchange(
         self, method: str, path: str, query: Mapping[str, str], body: Any
@@ -129,7 +136,13 @@ class KubernetesApi:
                 content = answer.read(BYTES_MAX + 1)
             finally:
                 answer.release_conn()
-        except (urllib3.exceptions.HTTPError, client.ApiException, OSError, ValueError) as error:
+        except (
+            urllib3.exceptions.HTTPError,
+            client.ApiException,
+            config.ConfigException,
+            OSError,
+            ValueError,
+        ) as error:
             raise Unreachable(f"the Kubernetes API at {self._host()} does not answer: {_why(error)}") from None
         if len(content) > BYTES_MAX:
             raise Unreachable(f"an answer of Kubernetes has more than {BYTES_MAX // 1_000_000} MB")

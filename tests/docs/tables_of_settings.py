@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 from typing import get_type_hints
 
 from gangline.adapters.pools.command import CommandSettings
+from gangline.adapters.pools.kubernetes.settings import KubernetesCluster, KubernetesSettings
 from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.cli.admin.settings import setting_text
@@ -30,6 +31,7 @@ RUN = ROOT / "docs" / "run.md"
 CAPTIONS = ROOT / "docs" / "captions.md"
 SERVER = ROOT / "docs" / "reference" / "settings.md"
 SALAD = ROOT / "docs" / "pools" / "salad.md"
+KUBERNETES = ROOT / "docs" / "pools" / "kubernetes.md"
 SLURM, COMMAND = ROOT / "docs" / "pools" / "slurm.md", ROOT / "docs" / "pools" / "command.md"
 
 Name = Callable[[type, str], str]
@@ -123,6 +125,12 @@ PAGES = {
     ),
     SLURM: lambda: "\n".join(
         [of_fields("`--driver slurm`", SlurmSettings), of_fields("`[providers.NAME]` of gangline.toml", SlurmCluster)]
+    ),
+    KUBERNETES: lambda: "\n".join(
+        [
+            of_fields("`--driver kubernetes`", KubernetesSettings),
+            of_fields("`[providers.NAME]` of gangline.toml", KubernetesCluster),
+        ]
     ),
     COMMAND: lambda: of_fields("`[providers.NAME]` of gangline.toml", CommandSettings),
 }

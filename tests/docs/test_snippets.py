@@ -12,6 +12,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gangline.cli.experiments.grid_file import read_grid
 from gangline.core.errors import GanglineError
@@ -37,7 +38,7 @@ PLACEHOLDERS = {"N": "1", "USD": "1"}
 WORKED_EXAMPLES = {"cli-noun.md": ["fleet", "ls"], "job-setting.md": ["train", "--blur", "2"]}
 """Commands that the example of a page adds, and that are not there without it."""
 
-KNOWN_LANGUAGES = {"", "ini", "json", "mermaid", "python", "sh", "sql", "text", "toml", "txt"}
+KNOWN_LANGUAGES = {"", "ini", "json", "mermaid", "python", "sh", "sql", "text", "toml", "txt", "yaml"}
 
 
 def ids(page: Path) -> str:
@@ -81,6 +82,11 @@ def test_every_block_has_a_language_that_is_checked() -> None:
 def test_every_block_of_json_is_json() -> None:
     for each in all_snippets("json"):
         json.loads(each.text)
+
+
+def test_every_block_of_yaml_is_yaml() -> None:
+    for each in all_snippets("yaml"):
+        assert yaml.safe_load(each.text), each.place
 
 
 def test_every_block_of_python_is_python() -> None:

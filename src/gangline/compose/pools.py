@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from gangline.adapters.pools.command import CommandSettings
+from gangline.adapters.pools.kubernetes.settings import KubernetesCluster, KubernetesSettings
 from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.compose.settings import needing
@@ -80,6 +81,12 @@ def make_entries(near: Callable[[OpenedPool], Pool]) -> dict[str, DriverEntry]:
             settings=SlurmSettings,
             provider=SlurmCluster,
             make=_make_slurm,
+        ),
+        "kubernetes": DriverEntry(
+            rents="Pods of a Kubernetes cluster: a Pod is a node",
+            settings=KubernetesSettings,
+            provider=KubernetesCluster,
+            make=_make_kubernetes,
         ),
         "command": DriverEntry(
             rents="what programs of the server's owner rent",
@@ -193,6 +200,13 @@ def _make_slurm(opened: OpenedPool) -> Pool:
 
     mark = f"gangline {opened.id or opened.name}"
     return SlurmPool(settings=opened.settings, cluster=opened.provider, mark=mark, surroundings=os.environ)
+
+
+def _make_kubernetes(opened: OpenedPool) -> Pool:
+    with needing("kubernetes"):
+        from gangline.adapters.pools.kubernetes.driver import KubernetesPool
+    mark = opened.id or opened.name
+    return KubernetesPool(settings=opened.settings, cluster=opened.provider, mark=mark, surroundings=os.environ)
 
 
 def _make_command(opened: OpenedPool) -> Pool:

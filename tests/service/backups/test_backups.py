@@ -16,7 +16,7 @@ import pytest
 from gangline.adapters.store import open_store, schema_of
 from gangline.adapters.store.backups import integrity_of, load_backup, snapshot
 from gangline.adapters.store.backups.archive import opened_backup, write_backup
-from gangline.adapters.store.backups.snapshot import Snapshot
+from gangline.adapters.store.backups.snapshot import DatabaseSnapshot
 from gangline.adapters.store.statements import migrations
 from gangline.core.errors import GanglineError
 from gangline.core.jobs.keys import attempt_prefix, folder_prefix
@@ -306,13 +306,13 @@ def test_a_backup_that_cannot_be_finished_leaves_no_file(tmp_path: Path) -> None
     make_database(tmp_path / "db.sqlite")
     path = tmp_path / "b.zip"
     with pytest.raises(ZeroDivisionError), snapshot(str(tmp_path / "db.sqlite")) as found:
-        broken = Snapshot(found.schema, found.tables, lambda table: iter([1 // 0]))
+        broken = DatabaseSnapshot(found.schema, found.tables, lambda table: iter([1 // 0]))
         write_backup(path, broken, version="1", made_ms=1, keys={})
     assert [each.name for each in tmp_path.iterdir() if "b.zip" in each.name] == []
     back_up(str(tmp_path / "db.sqlite"), path)
     with pytest.raises(GanglineError, match="exists"):
         back_up(str(tmp_path / "db.sqlite"), path)
-    with pytest.raises(GanglineError, match="cannot be written: No such file"):
+    with pytest.raises(GanglineError, match="cannot be written: no such file"):
         back_up(str(tmp_path / "db.sqlite"), tmp_path / "none" / "b.zip")
     with pytest.raises(GanglineError, match="there is no database at"):
         back_up(str(tmp_path / "other.sqlite"), tmp_path / "c.zip")

@@ -308,7 +308,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{nowhere} --settings {unknown_gangline_toml}", 2),
     ),
     "backup restore": (
-        Run("{refused} --home {folder}/home", 2),
+        Run("{refused} --home {folder}/home", 2, shows="is a directory"),
         Run("{lora_toml} --home {folder}/home", 2, shows="is not a backup of Gangline"),
         Run("{nowhere} --home {folder}/home", 2),
     ),

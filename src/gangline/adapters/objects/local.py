@@ -105,13 +105,14 @@ class LocalObjects:
         return [folder.name for folder in self._uploads.iterdir() if self._is_open(key, folder.name)]
 
     def list(self, prefix: str) -> Iterator[str]:
-        folder = self._path(prefix) if prefix else self._objects
-        return (path.relative_to(self._objects).as_posix() for path in folder.rglob("*") if path.is_file())
+        return (key for key, _ in self.sizes(prefix))
 
     def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        for key in self.list(prefix):
-            with suppress(FileNotFoundError):  # deleted meanwhile
-                yield key, (self._objects / key).stat().st_size
+        for above, _, names in os.walk(self._path(prefix) if prefix else self._objects):
+            for name in names:
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    size = (path := Path(above, name)).stat().st_size
+                    yield path.relative_to(self._objects).as_posix(), size
 
     def stat(self, key: str) -> Stat | None:
         path, attested = self._path(key), self._attested / key

@@ -8,18 +8,18 @@ import typer
 
 from gangline.cli.output import Output, OutputOption, out, print_json, say
 from gangline.compose.settings import read_server_settings
-from gangline.core.server.backups import BackupManifest, sentences
+from gangline.core.server.backups import BackupManifest, check_in_words
 from gangline.core.server.settings import ServerSettings
 from gangline.core.words import counted
 
 EXIT_NOT_WHOLE = 1
-HomeOption = Annotated[
+_Home = Annotated[
     Path | None,
     typer.Option(
         "--home", help="Use the server whose data is in this folder (default: GANGLINE_HOME).", show_default=False
     ),
 ]
-SettingsOption = Annotated[
+_SettingsFile = Annotated[
     Path | None,
     typer.Option(
         "--settings",
@@ -35,8 +35,8 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("create")
 def create_backup_command(
     file: Annotated[Path, typer.Argument(help="Write this file; it must not exist.", show_default=False)],
-    home: HomeOption = None,
-    settings: SettingsOption = None,
+    home: _Home = None,
+    settings: _SettingsFile = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Write the database and the keys of a server into one file, while it runs. The files in its object store are not in it."""
@@ -55,8 +55,8 @@ def create_backup_command(
 @app.command("restore")
 def restore_backup_command(
     file: Annotated[Path, typer.Argument(help="Read this backup.", show_default=False)],
-    home: HomeOption = None,
-    settings: SettingsOption = None,
+    home: _Home = None,
+    settings: _SettingsFile = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a database and keys that are there. What is in them is lost.")
     ] = False,
@@ -77,7 +77,7 @@ def restore_backup_command(
 
 @app.command("check")
 def check_backup_command(
-    home: HomeOption = None, settings: SettingsOption = None, output: OutputOption = Output.text
+    home: _Home = None, settings: _SettingsFile = None, output: OutputOption = Output.text
 ) -> None:
     """Check a database for damage, and the object store for every file that it refers to. The exit code is 1 where something is missing."""
     from gangline.compose.backups import check
@@ -86,7 +86,7 @@ def check_backup_command(
     if output is Output.json:
         print_json(asdict(found) | {"whole": found.is_whole})
     else:
-        for line in sentences(found):
+        for line in check_in_words(found):
             out.print(line)
     if not found.is_whole:
         raise typer.Exit(EXIT_NOT_WHOLE)

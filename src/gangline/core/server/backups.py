@@ -43,7 +43,7 @@ class BackupManifest:
         return sum(table.rows for table in self.tables.values())
 
 
-def read_manifest(name: str, found: Any, *, schema_known: int, version: str) -> BackupManifest:
+def read_backup_manifest(name: str, found: Any, *, schema_known: int, version: str) -> BackupManifest:
     """Return the manifest of the backup `name` from its JSON. Raises `UserError` for one that this Gangline cannot restore."""
     if not isinstance(found, dict) or not {"format", "schema", "version"} <= found.keys():
         raise UserError(NOT_OURS.format(name), hint="`gangline backup create FILE` makes one")
@@ -132,7 +132,7 @@ MEANINGS = {
 """What a missing file of each kind means for who looks for it."""
 
 
-def sentences(check: StoreCheck) -> list[str]:
+def check_in_words(check: StoreCheck) -> list[str]:
     """Say what a check found, for people."""
     found = [
         f"schema {check.schema}, {counted(check.jobs, 'job')}, {counted(check.live_attempts, 'running attempt')}",

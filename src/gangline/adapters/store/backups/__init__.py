@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gangline.adapters.store.backups.archive import BackupFile
-from gangline.adapters.store.backups.snapshot import Snapshot
+from gangline.adapters.store.backups.snapshot import DatabaseSnapshot
 
 
-def snapshot(database: str) -> AbstractContextManager[Snapshot]:
+def snapshot(database: str) -> AbstractContextManager[DatabaseSnapshot]:
     """Open what a database holds at one moment, while servers write to it. Raises `GanglineError` if it cannot be read."""
     if "://" in database:
         from gangline.adapters.store.backups.postgres import postgres_snapshot

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from gangline.adapters.store.backups.snapshot import Snapshot
+from gangline.adapters.store.backups.snapshot import DatabaseSnapshot
 from gangline.core.errors import BadInput, Damaged, GanglineError, UserError
-from gangline.core.server.backups import NOT_OURS, BackedUpTable, BackupManifest, read_manifest
+from gangline.core.server.backups import NOT_OURS, BackedUpTable, BackupManifest, read_backup_manifest
 
 MANIFEST = "manifest.json"
 FIRST = "gangline-backup"
@@ -26,7 +26,9 @@ LEVEL = 1
 """Of compression: rows shrink to a sixth, and a higher level takes several times as long for a few per cent."""
 
 
-def write_backup(path: Path, found: Snapshot, *, version: str, made_ms: int, keys: dict[str, str]) -> BackupManifest:
+def write_backup(
+    path: Path, found: DatabaseSnapshot, *, version: str, made_ms: int, keys: dict[str, str]
+) -> BackupManifest:
     """Write a backup under a temporary name beside `path` and give it its name at the end: it is there whole, or not at all.
 
     Only its owner may read it. Raises `UserError`.
@@ -43,14 +45,18 @@ def write_backup(path: Path, found: Snapshot, *, version: str, made_ms: int, key
         partial.rename(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error.strerror}", hint="choose a place with room") from None
+        raise UserError(
+            f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint="choose a place with room"
+        ) from None
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     return manifest
 
 
-def _write(file: IO[bytes], found: Snapshot, version: str, made_ms: int, keys: dict[str, str]) -> BackupManifest:
+def _write(
+    file: IO[bytes], found: DatabaseSnapshot, version: str, made_ms: int, keys: dict[str, str]
+) -> BackupManifest:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         archive.writestr(FIRST, f"made by Gangline {version}\n")
         tables = {table: _write_table(archive, found, table) for table in found.tables}
@@ -59,7 +65,7 @@ def _write(file: IO[bytes], found: Snapshot, version: str, made_ms: int, keys: d
     return manifest
 
 
-def _write_table(archive: zipfile.ZipFile, found: Snapshot, table: str) -> BackedUpTable:
+def _write_table(archive: zipfile.ZipFile, found: DatabaseSnapshot, table: str) -> BackedUpTable:
     count, hashed = 0, hashlib.sha256()
     with archive.open(_member(table), "w", force_zip64=True) as out:
         for rows in found.rows(table):
@@ -104,7 +110,9 @@ def opened_backup(path: Path, *, schema_known: int, version: str) -> Iterator[Ba
         with path.open("rb") as file:
             beginning = file.read(64)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}", hint="name the file of a backup") from None
+        raise BadInput(
+            f"{path} cannot be read: {(error.strerror or str(error)).lower()}", hint="name the file of a backup"
+        ) from None
     try:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile:
@@ -117,7 +125,7 @@ def opened_backup(path: Path, *, schema_known: int, version: str) -> Iterator[Ba
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError):
             raise Damaged(f"{path} is damaged: its manifest cannot be read", hint="use another backup") from None
         yield BackupFile(
-            str(path), archive, read_manifest(str(path), found, schema_known=schema_known, version=version)
+            str(path), archive, read_backup_manifest(str(path), found, schema_known=schema_known, version=version)
         )
 
 

@@ -12,11 +12,11 @@ from gangline.adapters.store.backups.archive import BackupFile
 from gangline.adapters.store.backups.snapshot import (
     BATCH,
     FENCES,
-    Snapshot,
+    DatabaseSnapshot,
     parents_first,
     refuse_strange_tables,
 )
-from gangline.adapters.store.postgres import MIGRATING, PATIENCE, PostgresStore, place_of, unusable
+from gangline.adapters.store.postgres import MIGRATING, PATIENCE, PostgresStore, database_place, unusable
 from gangline.adapters.store.statements import migrations, refuse_newer
 from gangline.core.errors import UserError
 
@@ -42,11 +42,11 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @contextmanager
-def postgres_snapshot(url: str) -> Iterator[Snapshot]:
+def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
     version = PostgresStore.schema_of(url)
     if version == 0:
-        raise UserError(f"there is nothing of Gangline in the database {place_of(url)}")
-    refuse_newer(version, place_of(url))
+        raise UserError(f"there is nothing of Gangline in the database {database_place(url)}")
+    refuse_newer(version, database_place(url))
     with _connected(url) as connection:
 
         def rows(table: str) -> Iterator[Sequence[Sequence[Any]]]:
@@ -57,7 +57,7 @@ def postgres_snapshot(url: str) -> Iterator[Snapshot]:
 
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         tables = _tables(connection)
-        yield Snapshot(version, tables, rows)
+        yield DatabaseSnapshot(version, tables, rows)
 
 
 def load_into_postgres(url: str, backup: BackupFile, *, replace: bool, publish: Callable[[], None]) -> None:
@@ -73,7 +73,7 @@ def load_into_postgres(url: str, backup: BackupFile, *, replace: bool, publish: 
 
 def _make_room(connection: Connection, url: str, *, replace: bool) -> None:
     if not replace:
-        raise UserError(f"the database {place_of(url)} is not empty", hint=REPLACE)
+        raise UserError(f"the database {database_place(url)} is not empty", hint=REPLACE)
     _refuse_servers(connection, url)
     for table in (*_names(), VERSIONS):
         connection.execute(cast(LiteralString, f"DROP TABLE IF EXISTS {table} CASCADE"))
@@ -85,7 +85,7 @@ def _refuse_servers(connection: Connection, url: str) -> None:
         if connection.execute(SERVERS).fetchone() == (0,):
             return
         connection.execute("SELECT pg_stat_clear_snapshot(), pg_sleep(0.1)")
-    raise UserError(f"a server is connected to the database {place_of(url)}", hint="stop all servers first")
+    raise UserError(f"a server is connected to the database {database_place(url)}", hint="stop all servers first")
 
 
 def _fill(connection: Connection, backup: BackupFile) -> None:

@@ -23,7 +23,7 @@ the backup was made is given again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DatabaseSnapshot:
     """A database at one moment: its schema, the columns of each table, and its rows in parts."""
 
     schema: int

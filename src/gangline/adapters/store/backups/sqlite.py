@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gangline.adapters.store.backups.archive import BackupFile
-from gangline.adapters.store.backups.snapshot import BATCH, FENCES, Snapshot, refuse_strange_tables
+from gangline.adapters.store.backups.snapshot import BATCH, FENCES, DatabaseSnapshot, refuse_strange_tables
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import migrations, refuse_newer
 from gangline.core.errors import Damaged, GanglineError, UserError
@@ -18,7 +18,7 @@ REPLACE = "let --replace put the backup in its place, and all that is in it now 
 
 
 @contextmanager
-def sqlite_snapshot(path: Path) -> Iterator[Snapshot]:
+def sqlite_snapshot(path: Path) -> Iterator[DatabaseSnapshot]:
     if SqliteStore.schema_of(path) == 0:
         raise UserError(f"there is no database at {path}", hint="name the server's folder with --home")
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
@@ -33,7 +33,7 @@ def sqlite_snapshot(path: Path) -> Iterator[Snapshot]:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             refuse_newer(version, str(path))
             tables = _tables(connection)
-            yield Snapshot(version, tables, rows)
+            yield DatabaseSnapshot(version, tables, rows)
         except sqlite3.Error as error:
             raise GanglineError(f"the database {path} cannot be read: {error}", hint="gangline backup check") from None
 

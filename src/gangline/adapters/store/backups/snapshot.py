@@ -17,7 +17,7 @@ FENCES = (
     "UPDATE service SET ticker = '', turn_ends_ms = 0",
     "DELETE FROM session",
 )
-"""What a restore changes before anybody sees the rows: leases with another fencing number than any worker knows, facts that go on behind
+"""What a restore changes before anybody sees the rows: leases with another fencing number than any worker knows, facts that continue behind
 those that readers saw, no turn of a server that is gone, and no session of the page. Numbers jump so far that none which was given after
 the backup was made is given again."""
 

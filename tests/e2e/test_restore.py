@@ -34,7 +34,7 @@ def backup(box: Box, *words: object) -> Any:
         str(box.home / "server"),
     ]
     done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 or (words == ("check",) and done.returncode == 1), done.stderr
     return json.loads(done.stdout)
 
 
@@ -61,7 +61,9 @@ def test_a_job_that_trains_through_a_backup_and_a_restore_ends_with_the_same_bit
     box.kill_server()
     found = backup(box, "restore", tmp_path / "b.zip", "--replace")
     assert found["ended_attempts"] == 1
-    assert backup(box, "check")["live_attempts"] == 0
+    found = backup(box, "check")
+    assert found["live_attempts"] == 0
+    assert {each["kind"] for each in found["missing"]} <= {"checkpoint"}, "the attempt pruned an older one meanwhile"
     box.start_server()
     ended = until(box, job, has_ended)
     assert ended.summary.state == "succeeded", ended.summary.because

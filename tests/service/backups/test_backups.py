@@ -306,7 +306,7 @@ def test_a_backup_that_cannot_be_finished_leaves_no_file(tmp_path: Path) -> None
     make_database(tmp_path / "db.sqlite")
     path = tmp_path / "b.zip"
     with pytest.raises(ZeroDivisionError), snapshot(str(tmp_path / "db.sqlite")) as found:
-        broken = DatabaseSnapshot(found.schema, found.tables, lambda table: iter([1 // 0]))
+        broken = DatabaseSnapshot(found.schema, found.tables, lambda table: iter([[(1 // 0,)]]))
         write_backup(path, broken, version="1", made_ms=1, keys={})
     assert [each.name for each in tmp_path.iterdir() if "b.zip" in each.name] == []
     back_up(str(tmp_path / "db.sqlite"), path)

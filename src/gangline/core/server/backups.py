@@ -122,7 +122,7 @@ class StoreCheck:
 
 
 MEANINGS = {
-    "checkpoint": "their jobs resume from an older one that is still there, else they begin again",
+    "checkpoint": "their jobs resume from another one that is still there, else they begin again",
     "result": "they cannot be downloaded any more",
     "picture": "they cannot be shown any more",
     "log": "that part of the log is lost",

@@ -92,11 +92,11 @@ def test_its_worker_and_its_commands_work_with_todays_server(release: OfRelease,
         release.end()
         job = submit(box)
         until(box, job, is_safe_and_further(1))
+        old.kill()
+        box.start_node("new")
         assert RELEASE in gangline_of(release, box, "--version")
         for words in ("jobs ls", f"jobs show {job}", "nodes ls", "events --after 0", "costs", "report"):
             assert gangline_of(release, box, *words.split()), words
-        old.kill()
-        box.start_node("new")
         ended = until(box, job, has_ended)
         assert [(attempt.node_name, attempt.state) for attempt in ended.attempts] == [
             ("old", "interrupted"),

@@ -119,8 +119,11 @@ def upgrade(given: Any, folder: Path, code: Path, database: str) -> bool:
         if new:
             new.stop()
     found = attempts_of(database)
+    for when, seen in (("before", before), ("after", after)):
+        print(f"{when}: " + ", ".join(f"{what} {number:,}" for what, number in sorted(seen.counts.items()) if number))
+    assert before.beats_s and after.beats_s, "no agent had a job yet: give it more seconds"
     lost = sum(number for state, number in found.items() if state not in ENDED_WELL)
-    refused = after.counts["leases lost"] + after.counts["bad news"]
+    refused = before.counts["leases lost"] + after.counts["leases lost"]
     lease_s = Policy().lease_s
     p99 = in_ms(before.beats_s)[1], in_ms(after.beats_s)[1]
     print(

@@ -35,7 +35,7 @@ def test_a_backup_is_made_restored_and_moved_as_its_page_says(home: Home, databa
             "/var/backups": BACKUPS,
             "$(date +%FT%H%M)": "2026-11-30T1000",
             "gangline backup restore ../backups": f"rm {folder}/gangline.sqlite*; gangline backup restore {BACKUPS}",
-            f"={URL} ": f"'={database_server.make_empty_database()}' ",
+            f"={URL} ": f"='{database_server.make_empty_database()}' ",
         },
     )
     said = home.run(page)

@@ -12,6 +12,7 @@ from gangline.compose.access import keep_access, keep_sealing_keys, read_access
 from gangline.compose.home import locked
 from tests.conftest import Typed
 from tests.postgres import Postgres
+from tests.service.backups.test_backups import with_manifest
 from tests.service.conftest import START_MS, Service, a_service
 from tests.sqlite import make_database
 
@@ -72,6 +73,24 @@ def test_the_same_keys_at_another_address_are_no_other_keys(typed: Typed, home: 
     keep_access(home, "http://127.0.0.1:2")
     (home / "gangline.sqlite").unlink()
     told(typed, "restore", file, "--home", str(home))
+
+
+def test_a_backup_of_somebody_else_writes_no_file_of_its_own_choice(typed: Typed, home: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "b.zip", tmp_path / "other"
+    told(typed, "create", str(file), "--home", str(home))
+    with_manifest(file, lambda manifest: manifest["keys"].update({"../evil": "x", "gangline.toml": "x"}))
+    told(typed, "restore", str(file), "--home", str(other))
+    assert not (tmp_path / "evil").exists() and not (other / "gangline.toml").exists()
+
+
+def test_a_restore_that_fails_at_its_end_keeps_the_keys(typed: Typed, home: Path, tmp_path: Path) -> None:
+    file, other = str(tmp_path / "b.zip"), tmp_path / "other"
+    told(typed, "create", file, "--home", str(home))
+    other.mkdir(mode=0o700)
+    own = keep_access(other, "http://127.0.0.1:2")
+    (other / "gangline.sqlite").mkdir()
+    assert "cannot be restored" in refused(typed, "restore", file, "--home", str(other), "--replace")
+    assert read_access(other) == own
 
 
 def test_a_home_in_which_a_server_runs_is_left_alone(typed: Typed, home: Path, tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def restore(settings: ServerSettings, path: Path, *, replace: bool) -> Restored:
         with locked(private_home(home)):
             if not replace:
                 refuse_other_keys(manifest.keys, _keys(home))
-            load_backup(database, backup, replace=replace, publish=lambda: _put_keys(home, manifest))
+            load_backup(database, backup, replace=replace, publish=lambda: _write_keys(home, manifest))
+            for name in _keys_in(manifest):
+                _beside(home, name).replace(home / name)
             store = open_store(database)
             try:
                 return Restored(manifest=manifest, ended=_settle(settings, store, manifest))
@@ -115,10 +117,18 @@ def _keys(home: Path) -> dict[str, str]:
         ) from None
 
 
-def _put_keys(home: Path, manifest: BackupManifest) -> None:
-    for name in KEY_FILES:
-        if name in manifest.keys:
-            partial = home / f".{name}"
-            partial.touch(PRIVATE)
-            partial.write_text(manifest.keys[name])
-            partial.replace(home / name)
+def _write_keys(home: Path, manifest: BackupManifest) -> None:
+    """Write the keys beside those that are there, which stay until the database is restored."""
+    for name in _keys_in(manifest):
+        partial = _beside(home, name)
+        partial.touch(PRIVATE)
+        partial.write_text(manifest.keys[name])
+
+
+def _keys_in(manifest: BackupManifest) -> list[str]:
+    """Return the names that are a home's own: a file of somebody else's may have any."""
+    return [name for name in KEY_FILES if name in manifest.keys]
+
+
+def _beside(home: Path, name: str) -> Path:
+    return home / f".{name}.restoring"

@@ -45,7 +45,11 @@ class BackupManifest:
 
 def read_backup_manifest(name: str, found: Any, *, schema_known: int, version: str) -> BackupManifest:
     """Return the manifest of the backup `name` from its JSON. Raises `UserError` for one that this Gangline cannot restore."""
-    if not isinstance(found, dict) or not {"format", "schema", "version"} <= found.keys():
+    if (
+        not isinstance(found, dict)
+        or not isinstance(found.get("schema"), int)
+        or not {"format", "version"} <= found.keys()
+    ):
         raise UserError(NOT_OURS.format(name), hint="`gangline backup create FILE` makes one")
     if found["format"] != FORMAT or found["schema"] > schema_known:
         raise UserError(
@@ -63,7 +67,7 @@ def read_backup_manifest(name: str, found: Any, *, schema_known: int, version: s
             schema=found["schema"],
             made_ms=found["made_ms"],
             tables=tables,
-            keys=dict(found["keys"]),
+            keys={str(key): str(text) for key, text in found["keys"].items()},
         )
     except (KeyError, TypeError, AttributeError, ValueError):
         raise Damaged(

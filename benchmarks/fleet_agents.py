@@ -45,7 +45,7 @@ from gangline.core.runs.proof import Proof
 from gangline.core.specs.lora import LoraSpec
 from gangline.core.specs.spec import parse_task, spec_hash
 from gangline.ports.server import Assignment, Beat, Beaten, Folder, Hold, Join, NoWork, Stale, Upload
-from gangline.ports.trainer import Made, Pictures, RunResult, Saved
+from gangline.ports.trainer import Made, Pictures, RunAccess, RunResult, Saved
 from gangline.wire.agent import HttpServer
 from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
@@ -238,7 +238,7 @@ class PacedTrainer:
     def prepare(self) -> None:
         """Do nothing: no libraries are loaded."""
 
-    def start(self, kind: str, directory: Path, slots: tuple[int, ...]) -> "PacedRun":
+    def start(self, kind: str, directory: Path, slots: tuple[int, ...], access: RunAccess) -> "PacedRun":
         return PacedRun(self, directory)
 
 
@@ -349,8 +349,11 @@ class PacedRun:
         self._saves_s = self._saves_s or time.monotonic() + self._step_s + SAVE_S
         self._wake(self._saves_s)
 
-    def ask_to_render(self) -> None:
+    def ask_to_render(self, *, now: bool = False) -> None:
         """Do nothing: the jobs want no pictures."""
+
+    def ask_to_finish(self) -> None:
+        """Do nothing: nobody finishes the jobs early."""
 
     def ask_to_stop(self) -> None:
         self._code = self._code if self._code is not None else EXIT_STOPPED

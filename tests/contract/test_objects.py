@@ -223,6 +223,7 @@ def test_a_list_has_all_that_lies_below_a_folder_and_nothing_else(store: Reached
     for name in (*names, f"{FOLDER}2/x", "projects/p/blobs/x"):
         store.objects.write(name, b"x")
     assert set(store.objects.list(FOLDER)) == names
+    assert set(store.objects.sizes(FOLDER)) == {(name, 1) for name in names}
     assert set(store.objects.list(f"{FOLDER}/logs")) == {f"{FOLDER}/logs/1", f"{FOLDER}/logs/2"}
     assert list(store.objects.list(f"{FOLDER}/none")) == []
 

@@ -128,6 +128,9 @@ COMMANDS = {
         "gangline.cli.admin.server:server_command",
         "Run the server: the queue, the object store and the API. Workers connect to it from anywhere.",
     ),
+    "backup": LazyCommand(
+        "gangline.cli.backups.backup:app", "Back up a server's database and keys, restore them, and check them."
+    ),
     "settings": LazyCommand(
         "gangline.cli.admin.settings:app", "Print or check the settings of a server and of its workers."
     ),

@@ -189,12 +189,13 @@ def _server_name(home: Path, signing_secret: str) -> str:
     return f"{socket.gethostname()}:{home}#{hashlib.sha256(signing_secret.encode()).hexdigest()[:12]}"
 
 
-def make_objects(of: ServerProgram, signing_secret: str) -> "LocalObjects | S3Objects":
-    """Open a bucket where the settings name one, else a folder of the home. Raises `UserError` where the bucket cannot be used."""
+def make_objects(of: ServerProgram, signing_secret: str, *, beside: bool = False) -> "LocalObjects | S3Objects":
+    """Open a bucket where the settings name one, else a folder of the home, `beside` a server that may be at work in it. Raises
+    `UserError` where the bucket cannot be used."""
     if not of.objects:
         from gangline.adapters.objects.local import LocalObjects
 
-        return LocalObjects(of.home / "store", signing_secret)
+        return LocalObjects(of.home / "store", signing_secret, beside=beside)
     return open_bucket(of.objects, "GANGLINE_OBJECTS")
 
 

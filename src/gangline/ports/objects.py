@@ -89,6 +89,10 @@ class Objects(Protocol):
         """Yield the keys below the folder `prefix`; all keys if it is empty."""
         ...
 
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the same keys, each with the length of its object."""
+        ...
+
     def stat(self, key: str) -> Stat | None:
         """Return the store's record of an object; None if there is none."""
         ...

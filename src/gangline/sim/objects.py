@@ -113,6 +113,9 @@ class SimObjects:
         self._reach()
         return iter(self._below.get(prefix, ()))
 
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((key, self.objects[key].size) for key in self.list(prefix))
+
     def stat(self, key: str) -> Stat | None:
         self._reach()
         found = self.objects.get(key)

@@ -303,6 +303,16 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
     "join-tokens revoke": (Run("{join_token}", shows="is revoked"), Run("{typed}", 2)),
     "up": (Run("--nodes {typed} --home {folder}/home", 2), Run("--settings {unknown_gangline_toml}", 2)),
     "server": (Run("--settings {unknown_gangline_toml}", 2), Run("--host {typed} --home {folder}/home", 2)),
+    "backup create": (
+        Run("{folder}/backup.zip --home {folder}/home", 2, shows="there is no database"),
+        Run("{nowhere} --settings {unknown_gangline_toml}", 2),
+    ),
+    "backup restore": (
+        Run("{refused} --home {folder}/home", 2, shows="is a directory"),
+        Run("{lora_toml} --home {folder}/home", 2, shows="is not a backup of Gangline"),
+        Run("{nowhere} --home {folder}/home", 2),
+    ),
+    "backup check": (Run("--home {folder}/home", 2, shows="there is no database"),),
     "settings show": (
         Run("{gangline_toml}"),
         Run("{gangline_toml} --worker", shows="worker.slots"),

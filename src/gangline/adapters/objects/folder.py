@@ -83,6 +83,9 @@ class FolderObjects:
                 if key.parts[0] != COMING and path.is_file():
                     yield key.as_posix()
 
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((key, self.path(key).stat().st_size) for key in self.list(prefix))
+
     def stat(self, key: str) -> Stat | None:
         with suppress(NotFound), self._reached(key):
             return Stat(bytes=self.path(key).stat().st_size, sha256=None)

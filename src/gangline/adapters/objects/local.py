@@ -32,9 +32,9 @@ ROUTE = "/v1/objects/"
 
 
 class LocalObjects:
-    """The object store below `root`. Whoever has the `secret` that signs can read and write everything."""
+    """The object store below `root`. Whoever has the `secret` can read and write everything. `beside` a server that may be at work."""
 
-    def __init__(self, root: Path, secret: str) -> None:
+    def __init__(self, root: Path, secret: str, *, beside: bool = False) -> None:
         self._objects = root / "objects"
         self._attested = root / "attested"
         self._incoming = root / "incoming"
@@ -42,7 +42,7 @@ class LocalObjects:
         self._secret = secret.encode()
         for folder in (self._objects, self._attested, self._incoming, self._uploads):
             folder.mkdir(parents=True, exist_ok=True)
-        for left in self._incoming.iterdir():  # a server was killed during an upload
+        for left in () if beside else self._incoming.iterdir():  # a server was killed during an upload
             left.unlink()
 
     @property
@@ -105,8 +105,14 @@ class LocalObjects:
         return [folder.name for folder in self._uploads.iterdir() if self._is_open(key, folder.name)]
 
     def list(self, prefix: str) -> Iterator[str]:
-        folder = self._path(prefix) if prefix else self._objects
-        return (path.relative_to(self._objects).as_posix() for path in folder.rglob("*") if path.is_file())
+        return (key for key, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for above, _, names in os.walk(self._path(prefix) if prefix else self._objects):
+            for name in names:
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    size = (path := Path(above, name)).stat().st_size
+                    yield path.relative_to(self._objects).as_posix(), size
 
     def stat(self, key: str) -> Stat | None:
         path, attested = self._path(key), self._attested / key

@@ -128,9 +128,12 @@ class S3Objects:
             }
 
     def list(self, prefix: str) -> Iterator[str]:
+        return (key for key, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         with self._reached(prefix):
             for page in obstore.list(self._store, _safe(prefix) if prefix else None):
-                yield from (str(found["path"]) for found in page)
+                yield from ((str(found["path"]), found["size"]) for found in page)
 
     def stat(self, key: str) -> Stat | None:
         answer = self._wire.ask("HEAD", _safe(key), headers=MODE if self._able.attests else {}, expected=(GONE,))

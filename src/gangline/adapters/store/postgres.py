@@ -77,7 +77,7 @@ class PostgresStore:
             with psycopg.connect(conninfo, autocommit=True) as connection:
                 return _version(connection)
         except psycopg.Error as error:
-            raise _unusable(conninfo, error) from None
+            raise unusable(conninfo, error) from None
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -181,15 +181,15 @@ def _migrate(conninfo: str) -> None:
             for number, text in migrations():
                 if number > _version(connection):
                     _take_step(connection, number, text)
-            refuse_newer(_version(connection), _place(conninfo))
+            refuse_newer(_version(connection), database_place(conninfo))
             connection.execute("UPDATE gangline_schema SET version = version WHERE version = 0")  # checks write access
     except psycopg.Error as error:
-        raise _unusable(conninfo, error) from None
+        raise unusable(conninfo, error) from None
 
 
-def _unusable(conninfo: str, error: psycopg.Error) -> GanglineError:
+def unusable(conninfo: str, error: psycopg.Error) -> GanglineError:
     return GanglineError(
-        f"the database {_place(conninfo)} cannot be used: {_sentence(error)}",
+        f"the database {database_place(conninfo)} cannot be used: {_sentence(error)}",
         hint="check that it is running, that user and password are right, and that the user may create tables",
     )
 
@@ -218,7 +218,7 @@ def _take_step(connection: psycopg.Connection[Any], number: int, text: str) -> N
             log.info("migration %d waits for a table that is in use", number)
 
 
-def _place(conninfo: str) -> str:
+def database_place(conninfo: str) -> str:
     """Return the database's name and host, without the password."""
     parts = conninfo_to_dict(conninfo)
     return f"{parts.get('dbname') or 'postgres'} at {parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"

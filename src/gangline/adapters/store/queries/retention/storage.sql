@@ -82,3 +82,34 @@ ON CONFLICT (node, attempt, cause, from_ms) DO UPDATE SET micro_usd = ledger.mic
 
 -- name: mirrored_files
 SELECT files FROM mirror WHERE project = :project
+
+-- name: totals_of_store
+SELECT (SELECT COUNT(*) FROM job) AS jobs, (SELECT COUNT(*) FROM lease) AS live_attempts
+
+-- name: jobs_up_to
+-- Find the last of the next jobs, in the order of their ids.
+SELECT MAX(id) AS id FROM (SELECT id FROM job WHERE id > :after ORDER BY id LIMIT :limit) AS found
+
+-- name: files_of_jobs
+-- List the files that rows of some jobs refer to: checkpoints and prepared files by prefix and manifest, the rest by key.
+SELECT 'checkpoint' AS kind, checkpoint.prefix AS key, checkpoint.manifest, checkpoint.bytes FROM checkpoint
+WHERE checkpoint.state = 'committed' AND checkpoint.job > :after AND checkpoint.job <= :last
+UNION ALL SELECT 'result' AS kind, artifact.key, '' AS manifest, artifact.bytes FROM artifact
+WHERE artifact.job > :after AND artifact.job <= :last
+UNION ALL SELECT 'picture' AS kind, artifact.thumbnail AS key, '' AS manifest, artifact.thumbnail_bytes AS bytes FROM artifact
+WHERE artifact.job > :after AND artifact.job <= :last AND artifact.thumbnail_bytes > 0
+UNION ALL SELECT 'log' AS kind, log_chunk.key, '' AS manifest, log_chunk.bytes FROM attempt JOIN log_chunk ON log_chunk.attempt = attempt.id
+WHERE attempt.job > :after AND attempt.job <= :last
+UNION ALL SELECT 'prepared file' AS kind, prepared.prefix AS key, prepared.manifest, 0 AS bytes FROM prepared JOIN attempt ON attempt.id = prepared.attempt
+WHERE attempt.job > :after AND attempt.job <= :last
+
+-- name: uploads_in_store
+-- List uploaded files and the small copies of photos, in the order of project and content.
+SELECT 'upload' AS kind, project, sha256, bytes FROM blob
+WHERE going = '' AND (project > :project OR (project = :project AND sha256 > :sha256))
+ORDER BY project, sha256 LIMIT :limit
+
+-- name: thumbnails_in_store
+SELECT 'picture' AS kind, project, sha256, thumbnail_bytes AS bytes FROM photo
+WHERE thumbnail_bytes > 0 AND (project > :project OR (project = :project AND sha256 > :sha256))
+ORDER BY project, sha256 LIMIT :limit

@@ -1,0 +1,134 @@
+"""The composition root of backups: a server's database and keys into a file, and back."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gangline.compose.access import ACCESS, PRIVATE, SEALING_KEY, new_secret
+from gangline.compose.home import keep_files_private, locked, private_home
+from gangline.compose.hub import make_hub
+from gangline.compose.server import make_objects, new_id
+from gangline.core.errors import GanglineError, NotFound, UserError
+from gangline.core.server.backups import BackupManifest, StoreCheck, refuse_other_keys
+from gangline.core.server.settings import ServerSettings
+from gangline.version import VERSION
+
+if TYPE_CHECKING:
+    from gangline.ports.store import Store
+
+KEY_FILES = (ACCESS, SEALING_KEY)
+"""What a home has that nothing else can make again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """`ended` attempts ran when the backup was made; their jobs wait for a node now."""
+
+    manifest: BackupManifest
+    ended: int
+
+
+def back_up(settings: ServerSettings, path: Path) -> BackupManifest:
+    """Write a backup of the database and the home's keys. A server may be at work. Raises `GanglineError` with no file left."""
+    from gangline.adapters.store.backups import snapshot
+    from gangline.adapters.store.backups.archive import write_backup
+
+    now_ms = time.time_ns() // 1_000_000
+    with snapshot(database_of(settings)) as found:
+        return write_backup(path, found, version=VERSION, made_ms=now_ms, keys=_keys(settings.server.home))
+
+
+def restore(settings: ServerSettings, path: Path, *, replace: bool) -> Restored:
+    """Put a backup into the database of the settings and its keys into the home. Raises `GanglineError` with nothing changed."""
+    from gangline.adapters.store import open_store
+    from gangline.adapters.store.backups import load_backup
+    from gangline.adapters.store.backups.archive import opened_backup
+    from gangline.adapters.store.statements import migrations
+
+    keep_files_private()
+    home, database = settings.server.home, database_of(settings)
+    with opened_backup(path, schema_known=migrations()[-1][0], version=VERSION) as backup:
+        manifest = backup.manifest
+        with locked(private_home(home)):
+            if not replace:
+                refuse_other_keys(manifest.keys, _keys(home))
+            load_backup(database, backup, replace=replace, publish=lambda: _write_keys(home, manifest))
+            for name in _keys_in(manifest):
+                _beside(home, name).replace(home / name)
+            store = open_store(database)
+            try:
+                return Restored(manifest=manifest, ended=_settle(settings, store, manifest))
+            finally:
+                store.close()
+
+
+def check(settings: ServerSettings) -> StoreCheck:
+    """Compare the database with the object store, and look for damage in it. A server may be at work. Raises `GanglineError`."""
+    from gangline.adapters.store import open_store, schema_of
+    from gangline.adapters.store.backups import integrity_of
+    from gangline.service.backups.check import check_store
+
+    database = database_of(settings)
+    found, known = schema_of(database)
+    if found == 0:
+        raise NotFound("there is no database to check", hint="name the server's folder with --home")
+    if found != known:
+        raise UserError(
+            f"the database has schema {found}, and this is Gangline {VERSION} with schema {known}",
+            hint="check it with the Gangline of its server" + (", or start this one's once" if found < known else ""),
+        )
+    store = open_store(database)
+    try:
+        return check_store(
+            store, make_objects(settings.server, "", beside=True), schema=found, damage=integrity_of(database)
+        )
+    finally:
+        store.close()
+
+
+def database_of(settings: ServerSettings) -> str:
+    return settings.server.database_url or str(settings.server.home / "gangline.sqlite")
+
+
+def _settle(settings: ServerSettings, store: "Store", manifest: BackupManifest) -> int:
+    from gangline.service.backups.settle import settle_restored
+    from gangline.service.deployment import Deployment
+
+    deployment = Deployment(
+        store=store,
+        objects=make_objects(settings.server, "", beside=True),
+        hub=make_hub(settings.hub),
+        policy=settings.policy,
+        new_id=new_id,
+        new_secret=new_secret,
+        up_since_ms=store.now_ms(),
+    )
+    return settle_restored(deployment, manifest.made_ms)
+
+
+def _keys(home: Path) -> dict[str, str]:
+    """Return the texts of the home's files of keys, those that are there."""
+    try:
+        return {name: (home / name).read_text() for name in KEY_FILES if (home / name).exists()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise GanglineError(
+            f"the keys in {home} cannot be read: {error}", hint="run this as the server's user"
+        ) from None
+
+
+def _write_keys(home: Path, manifest: BackupManifest) -> None:
+    """Write the keys beside those that are there, which stay until the database is restored."""
+    for name in _keys_in(manifest):
+        partial = _beside(home, name)
+        partial.touch(PRIVATE)
+        partial.write_text(manifest.keys[name])
+
+
+def _keys_in(manifest: BackupManifest) -> list[str]:
+    """Return the names that are a home's own: a file of somebody else's may have any."""
+    return [name for name in KEY_FILES if name in manifest.keys]
+
+
+def _beside(home: Path, name: str) -> Path:
+    return home / f".{name}.restoring"

@@ -135,6 +135,16 @@ class ServerProgram:
         "The key that encrypts users' secrets in the database, the same for all its servers; without it, one is made in the home. Of "
         "several, separated by commas, the first encrypts and the others only decrypt.",
     ] = field(default="", repr=False)
+    operator_key: Annotated[
+        Annotated[Secret, Checked(_why_no_key)],
+        SettingOrigin("GANGLINE_OPERATOR_KEY", secret=True),
+        "The operator's key, for servers that keep no home of their own; without it, one is made in the home.",
+    ] = field(default="", repr=False)
+    join_token: Annotated[
+        Annotated[Secret, Checked(_why_no_key)],
+        SettingOrigin("GANGLINE_JOIN_TOKEN", secret=True),
+        "The join token of the pool default, for workers that are deployed with the server; without it, one is made in the home.",
+    ] = field(default="", repr=False)
     wandb_project: Annotated[
         Word,
         SettingOrigin("GANGLINE_WANDB_PROJECT"),

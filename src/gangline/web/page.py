@@ -75,8 +75,8 @@ def add_page(
 
 
 def refuse_path_of_a_screen(path: str) -> None:
-    """Raise `BadInput` for a path of the server's address that begins as an address of Gangline does: of `/jobs/x` nobody could tell whether
-    a proxy has removed the path from it."""
+    """Raise `BadInput` for a path of the server's address that begins as an address of Gangline does: nobody could tell which of
+    them `/jobs/x` is, where a proxy may have removed the path."""
     screens = {getattr(route, "path", "/").split("/")[1] for router in ROUTERS for route in router.routes}
     first = path.split("/")[1] if path else ""
     if first in (screens | OF_THE_API) - {""}:

@@ -1,7 +1,6 @@
 """A server whose address has a path: what its page and its answers lead to lies below that path."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest

@@ -46,6 +46,8 @@ class Proxied:
     port: int = field(default_factory=free_port)
     token: str = ""
     join_token: str = ""
+    caddy: "subprocess.Popen[str]" = field(init=False)
+    server: "subprocess.Popen[str]" = field(init=False)
 
     def __post_init__(self) -> None:
         self.origin = f"https://localhost:{self.https}"

@@ -5,22 +5,25 @@ import hashlib
 import json
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from gangline.core.files import PART_BYTES
 from gangline.tls import trusted
-from tests.browser.conftest import browser, playwright, somebody  # noqa: F401
+from tests.browser.chromium import CHROMIUM, SWITCHES
 from tests.conftest import BASE, SUBJECT
 from tests.deploy.proxied import PATH, Proxied, ending, peak_bytes
 from tests.servers import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.waiting import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
 TRAIN = ("--base", str(BASE), "--prompt", "sks cat face", "--steps", "2", "--resolution", "64", "--no-sample-result")
@@ -33,10 +36,13 @@ AT_ONCE_S = 5.0
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
     found = Proxied(tmp_path_factory.mktemp("proxied"))
-    with pytest.MonkeyPatch.context() as environment:
-        with ending(found.start_caddy()) as found.caddy, ending(found.start_server()) as found.server:
-            environment.setenv("SSL_CERT_FILE", str(found.authority))
-            yield found
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        ending(found.start_caddy()) as found.caddy,
+        ending(found.start_server()) as found.server,
+    ):
+        environment.setenv("SSL_CERT_FILE", str(found.authority))
+        yield found
 
 
 def submit(proxied: Proxied) -> str:
@@ -70,8 +76,20 @@ def test_a_job_is_submitted_and_each_of_its_events_arrives_at_once(proxied: Prox
         client.jobs.cancel(job)
 
 
-def test_the_page_works_below_the_path(proxied: Proxied, job: str, browser: "playwright.Browser") -> None:
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium-headless-shell is not installed")
+def test_the_page_works_below_the_path(proxied: Proxied, job: str) -> None:
     """In a browser: it signs in, follows the stream of its screen, and loads nothing from anywhere else."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
+        look_around(proxied, job, browser)
+
+
+def look_around(proxied: Proxied, job: str, browser: "Browser") -> None:
+    from playwright.sync_api import expect
+
+    from tests.browser.conftest import somebody
+
     person = somebody(browser, proxied.origin, ignore_https_errors=True)
     tab = person.tab().open(f"{PATH}/queue")
     page = tab.page
@@ -85,11 +103,11 @@ def test_the_page_works_below_the_path(proxied: Proxied, job: str, browser: "pla
     with proxied.client() as client:
         new = client.jobs.submit(client.jobs.get(job).spec).summary.id
     row = page.locator(f"#{new}")
-    playwright.expect(row).to_be_visible()  # by the stream
+    expect(row).to_be_visible()  # by the stream
     row.get_by_role("checkbox").check()
     page.get_by_role("button", name="Pause").click()
-    playwright.expect(page.locator("#toasts")).to_contain_text("1 job paused")
-    playwright.expect(row.locator(".state")).to_contain_text("paused")
+    expect(page.locator("#toasts")).to_contain_text("1 job paused")
+    expect(row.locator(".state")).to_contain_text("paused")
     row.get_by_role("link").first.click()
     page.wait_for_url(f"{proxied.url}/jobs/{new}")
     tab.live()
@@ -147,12 +165,13 @@ def test_files_in_a_bucket_go_through_the_proxy_too(tmp_path: Path) -> None:
     found = Proxied(tmp_path)
     (tmp_path / "s3").mkdir()
     keys = {"AWS_ENDPOINT_URL": found.origin, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-    with s3_server(tmp_path / "s3", "gangline-files") as bucket, pytest.MonkeyPatch.context() as environment:
-        with ending(found.start_caddy(FILES_UPSTREAM=bucket.endpoint.removeprefix("http://"))):
-            environment.setenv("SSL_CERT_FILE", str(found.authority))
-            with ending(found.start_server(GANGLINE_OBJECTS="s3://gangline-files", **keys)), found.client() as client:
-                content = b"of a user" * 1000
-                sent = client.files.upload_content(content)
-                assert sent.sha256 == hashlib.sha256(content).hexdigest()
-                job = submit(found)
-                assert client.jobs.get(job).summary.state == "queued"
+    with (
+        s3_server(tmp_path / "s3", "gangline-files") as bucket,
+        pytest.MonkeyPatch.context() as environment,
+        ending(found.start_caddy(FILES_UPSTREAM=bucket.endpoint.removeprefix("http://"))),
+    ):
+        environment.setenv("SSL_CERT_FILE", str(found.authority))
+        with ending(found.start_server(GANGLINE_OBJECTS="s3://gangline-files", **keys)), found.client() as client:
+            content = b"of a user" * 1000
+            assert client.files.upload_content(content).sha256 == hashlib.sha256(content).hexdigest()
+            assert client.jobs.get(submit(found)).summary.state == "queued"

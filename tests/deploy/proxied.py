@@ -82,22 +82,20 @@ class Proxied:
         return process
 
     def start_server(self, **environment: str) -> "subprocess.Popen[str]":
-        process = self.program(
-            "server",
-            "--home",
-            str(self.folder / "home"),
-            "--port",
-            str(self.port),
-            "-o",
-            "json",
-            GANGLINE_URL=self.url,
-            **environment,
-        )
+        """Return it once it answers, with the secrets that the script of `deploy/` makes, as containers have them."""
+        secrets = self.folder / "secrets"
+        subprocess.run([ROOT / "deploy" / "make-secrets", secrets], check=True)
+        self.token, self.join_token = ((secrets / name).read_text().strip() for name in ("operator-key", "join-token"))
+        environment |= {"GANGLINE_URL": self.url, "GANGLINE_SECRETS_KEY_FILE": str(secrets / "secrets-key")}
+        environment |= {"GANGLINE_OPERATOR_KEY_FILE": str(secrets / "operator-key")}
+        environment |= {"GANGLINE_JOIN_TOKEN_FILE": str(secrets / "join-token")}
+        words = ("server", "--home", str(self.folder / "home"), "--port", str(self.port), "-o", "json")
+        process = self.program(*words, **environment)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, (self.folder / "gangline.log").read_text()[-2000:]
         access = json.loads(line)
-        self.token, self.join_token = access["operator_key"], access["join_token"]
+        assert (access["operator_key"], access["join_token"]) == (self.token, self.join_token)
         return process
 
     def program(self, *words: str, **environment: str) -> "subprocess.Popen[str]":

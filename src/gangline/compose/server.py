@@ -49,7 +49,7 @@ def run_server(
 
     Raises `UserError` where another server runs in its home, before anything of it is touched."""
     with needing("server"):
-        from gangline.api.answers.below_path import path_of
+        from gangline.api.answers.below_path import path_of_address
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
         from gangline.web.page import add_page, refuse_path_of_a_screen
@@ -60,7 +60,7 @@ def run_server(
     from gangline.service.renting import Renting
 
     of, home = settings.server, settings.server.home
-    refuse_path_of_a_screen(path_of(of.url))
+    refuse_path_of_a_screen(path_of_address(of.url))
     users_umask = keep_files_private()
     with locked(private_home(home)) as lock:
         listening = listen(of.host, of.port)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gangline.api.answers.below_path import path_of
+from gangline.api.answers.below_path import path_of_address
 from gangline.api.app import over_another
 from gangline.core.errors import BadInput
 from gangline.core.files import absolute_url
@@ -84,11 +84,11 @@ def test_json_names_addresses_without_the_path_and_clients_put_the_servers_befor
 @pytest.mark.parametrize("path", ["/jobs", "/v1/gangline", "/assets", "/metrics/gangline"])
 def test_a_path_that_is_one_of_the_servers_own_is_refused(path: str) -> None:
     with pytest.raises(BadInput, match="the server's url cannot have the path"):
-        refuse_path_of_a_screen(path_of(f"https://example.org{path}/"))
+        refuse_path_of_a_screen(path_of_address(f"https://example.org{path}/"))
 
 
 @pytest.mark.parametrize(
     "address", ["https://example.org", "https://example.org/", AT, "https://example.org/tools/gangline/"]
 )
 def test_any_other_path_is_not(address: str) -> None:
-    refuse_path_of_a_screen(path_of(address))
+    refuse_path_of_a_screen(path_of_address(address))

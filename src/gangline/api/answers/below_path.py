@@ -19,7 +19,7 @@ OF_BROWSERS = ("text/html", "text/event-stream")
 REDIRECTS = ("location", "hx-redirect")
 
 
-def path_of(url: str) -> str:
+def path_of_address(url: str) -> str:
     """Return the path of the server's address, such as `/gangline`; empty if it has none."""
     return urlsplit(url).path.rstrip("/")
 
@@ -36,7 +36,9 @@ class BelowPath:
             await self._app(scope, receive, send)
             return
         below = self._without(scope)
-        await self._app(below, receive, Outgoing(self._path, is_page=not below["path"].startswith(API), send=send))
+        await self._app(
+            below, receive, AnswerBelowPath(self._path, is_page=not below["path"].startswith(API), send=send)
+        )
 
     def _without(self, scope: Scope) -> Scope:
         """Return the scope as if the host were the server's alone. `root_path` says where it is, for the pages of the API's document."""
@@ -46,7 +48,7 @@ class BelowPath:
         return {**scope, "path": path, "raw_path": raw, "root_path": self._path}
 
 
-class Outgoing:
+class AnswerBelowPath:
     """The `send` of one answer. The head of a page is sent with its body, as its length changes."""
 
     def __init__(self, path: str, *, is_page: bool, send: Send) -> None:

@@ -240,7 +240,7 @@ def test_every_manifest_is_one_of_kubernetes(folder: str, version: str) -> None:
 
 def test_a_manifest_with_a_misspelt_field_is_found() -> None:
     (wrong,) = (each for each in rendered(FOLDER / "one-node") if each["kind"] == "Service")
-    wrong["spec"]["selektor"] = {}
+    wrong["spec"]["picks"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, KUBERNETES[-1], strict=True)
 

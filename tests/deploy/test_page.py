@@ -24,7 +24,10 @@ def lines(program: str) -> Iterator[list[str]]:
     for snippet in snippets(PAGE):
         for words in commands(snippet.text) if snippet.language == "sh" else ():
             for at, word in enumerate(words):
-                runs = {*words[:at]} <= {"sudo", "env", "GANGLINE_HOME=/var/lib/gangline"} or words[at - 1] in ("--", "server")
+                runs = {*words[:at]} <= {"sudo", "env", "GANGLINE_HOME=/var/lib/gangline"} or words[at - 1] in (
+                    "--",
+                    "server",
+                )
                 if runs and "=" not in word and word.rpartition("/")[2] == program:
                     yield words[at + 1 :]
 

@@ -313,3 +313,12 @@ def test_a_file_that_holds_no_secret_is_said(
         read_server_settings()
     assert says in str(refused.value).replace(str(file), "FILE")
     assert os.environ["GANGLINE_DATABASE_URL"] == variable
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a b", 'https://example.org/"x', "https://example.org//x", "https://example.org/?x"]
+)
+def test_an_address_whose_path_is_not_plain_is_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("GANGLINE_URL", url)
+    with pytest.raises(BadInput, match="GANGLINE_URL is not an address such as"):
+        read_server_settings()

@@ -1,11 +1,13 @@
 """A server whose address has a path: what its page and its answers lead to lies below that path."""
 
+import asyncio
 import re
 from dataclasses import replace
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
-from gangline.api.answers.below_path import path_of_address
+from gangline.api.answers.below_path import BelowPath, path_of_address
 from gangline.api.app import over_another
 from gangline.core.errors import BadInput
 from gangline.core.files import absolute_url
@@ -74,6 +76,29 @@ def test_what_a_user_wrote_is_no_address(below: Service, browser: Browser) -> No
     shown = browser.get(f"/jobs/{job}").text
     assert "/evil" in shown
     assert f"{PATH}/evil" not in shown
+
+
+@pytest.mark.parametrize("path", ["/v1/facts/stream", "/live/jobs"])
+def test_the_head_of_a_stream_is_sent_before_there_is_anything_in_it(path: str) -> None:
+    sent = list[str]()
+
+    async def silent(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["path"] == path
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        assert sent == ["http.response.start"]
+        await send({"type": "http.response.body", "body": b'data: <a href="/jobs">\n\n', "more_body": True})
+
+    async def nothing() -> Message:
+        raise AssertionError("a stream has no body to read")
+
+    async def collect(message: Message) -> None:
+        sent.append(message.get("body", b"").decode() or message["type"])
+
+    scope = {"type": "http", "path": f"{PATH}{path}", "raw_path": f"{PATH}{path}".encode(), "headers": []}
+    asyncio.run(BelowPath(silent, PATH)(scope, nothing, collect))
+    below = "" if path.startswith("/v1") else PATH
+    assert sent[1] == f'data: <a href="{below}/jobs">\n\n'
 
 
 def test_json_names_addresses_without_the_path_and_clients_put_the_servers_before_them(below: Service) -> None:

@@ -49,7 +49,7 @@ class BelowPath:
 
 
 class AnswerBelowPath:
-    """The `send` of one answer. The head of a page is sent with its body, as its length changes."""
+    """The `send` of one answer. The head of a page waits for its body, whose length changes; that of a stream goes at once."""
 
     def __init__(self, path: str, *, is_page: bool, send: Send) -> None:
         self._path = path
@@ -60,13 +60,15 @@ class AnswerBelowPath:
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._move(MutableHeaders(raw=message["headers"]))
-            self._head = message
-            return
+            headers = MutableHeaders(raw=message["headers"])
+            self._move(headers)
+            if self._with_addresses and "content-length" in headers:
+                self._head = message
+                return
         if message["type"] == "http.response.body" and self._with_addresses:
             message = {**message, "body": ADDRESS.sub(rb"\1" + self._path.encode() + b"/", message.get("body", b""))}
         if self._head is not None:
-            self._tell_length(MutableHeaders(raw=self._head["headers"]), message)
+            _correct_length(MutableHeaders(raw=self._head["headers"]), message)
             await self._send(self._head)
             self._head = None
         await self._send(message)
@@ -82,11 +84,10 @@ class AnswerBelowPath:
                 headers.append("set-cookie", cookie)
         self._with_addresses = self._is_page and headers.get("content-type", "").startswith(OF_BROWSERS)
 
-    def _tell_length(self, headers: MutableHeaders, first: Message) -> None:
-        """Correct the length of a page that comes in one piece; one in several has none."""
-        if not self._with_addresses or "content-length" not in headers:
-            return
-        if first.get("more_body"):
-            del headers["content-length"]
-        else:
-            headers["content-length"] = str(len(first["body"]))
+
+def _correct_length(headers: MutableHeaders, first: Message) -> None:
+    """Give a page that comes in one piece its length; one in several has none."""
+    if first.get("more_body"):
+        del headers["content-length"]
+    else:
+        headers["content-length"] = str(len(first["body"]))

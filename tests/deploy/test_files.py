@@ -342,4 +342,4 @@ def test_caddy_understands_its_file(tmp_path: Path, environment: dict[str, str])
     )
     assert found.returncode == 0, found.stderr
     found = ran("caddy", "fmt", "Caddyfile")
-    assert found.stdout == (DEPLOY / "Caddyfile").read_text()
+    assert [line.rstrip() for line in found.stdout.splitlines()] == (DEPLOY / "Caddyfile").read_text().splitlines()

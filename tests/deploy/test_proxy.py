@@ -31,6 +31,7 @@ UPLOAD_BYTES = 320 * 2**20
 GROWTH_MAX = 64 * 2**20
 """Measured with 320 MiB: Caddy 2 MB, the server 20 MB."""
 AT_ONCE_S = 5.0
+BATCH = 400
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +176,11 @@ def test_files_in_a_bucket_go_through_the_proxy_too(tmp_path: Path) -> None:
             content = b"of a user" * 1000
             assert client.files.upload_content(content).sha256 == hashlib.sha256(content).hexdigest()
             assert client.jobs.get(submit(found)).summary.state == "queued"
+
+
+def test_a_batch_that_is_answered_line_by_line_passes_whole(proxied: Proxied, job: str) -> None:
+    with proxied.client() as client:
+        spec = client.jobs.get(job).spec | {"prompt": "sks cat face, " * 40}
+        answers = client.jobs.submit_batch([spec] * BATCH)
+    assert len(answers) == BATCH
+    assert all(each.job for each in answers), next(each for each in answers if not each.job)

@@ -32,8 +32,8 @@ TOLD = {"etag", "content-length", "content-type", "last-modified", "date"}
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[S3Bucket]:
-    """SeaweedFS with one bucket, until the context ends; then its process has ended too."""
+def s3_server(folder: Path, name: str = BUCKET) -> Iterator[S3Bucket]:
+    """SeaweedFS with one bucket, of this name, until the context ends; then its process has ended too."""
     identities = [
         _identity(ACCESS_KEY, SECRET_KEY, "Admin", "Read", "Write", "List", "Tagging"),
         _identity(READER, READER_KEY, "Read", "List"),
@@ -48,7 +48,7 @@ def s3_server(folder: Path) -> Iterator[S3Bucket]:
         "-ip=127.0.0.1",
         "-ip.bind=127.0.0.1",
         f"-s3.config={folder / 's3.json'}",
-        f"-bucket={BUCKET}",
+        f"-bucket={name}",
         "-s3.autoCreateBucket=false",
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
@@ -61,7 +61,7 @@ def s3_server(folder: Path) -> Iterator[S3Bucket]:
         *(f"-{name}.port={port}" for name, port in ports.items()),
     ]
     endpoint = f"http://127.0.0.1:{ports['s3']}"
-    bucket = S3Bucket(name=BUCKET, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
+    bucket = S3Bucket(name=name, endpoint=endpoint, credentials=Credentials(ACCESS_KEY, SECRET_KEY))
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:

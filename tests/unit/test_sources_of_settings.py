@@ -268,3 +268,57 @@ def test_a_folder_in_memory_that_is_named_from_where_the_worker_starts_is_the_sa
     agent = make_agent(read_worker_settings(given).settings)
     said = agent._join.measured[CHECKPOINTS_IN]
     assert str(Path("/dev/shm").resolve()) in said, "runs have other working directories"
+
+
+def test_a_secret_may_lie_in_a_file_that_a_variable_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("gl_join_of_the_file\n")
+    (tmp_path / "empty").write_text("\n")
+    monkeypatch.setenv("GANGLINE_TOKEN", "")  # so that it is as before when the test has ended
+    monkeypatch.setenv("GANGLINE_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("HF_TOKEN_FILE", str(tmp_path / "empty"))
+    found = read_worker_settings()
+    assert (found.settings.worker.token, found.sources["worker", "token"]) == ("gl_join_of_the_file", "GANGLINE_TOKEN")
+    assert found.settings.hub.token == ""
+    assert "GANGLINE_TOKEN_FILE" not in os.environ
+    assert read_worker_settings().settings.worker.token == "gl_join_of_the_file"
+
+
+def test_the_keys_of_buckets_may_lie_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key").write_text("the-secret-key\n")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", str(tmp_path / "key"))
+    read_server_settings()
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] == "the-secret-key"
+
+
+@pytest.mark.parametrize(
+    ("content", "variable", "says"),
+    [
+        (None, "", "GANGLINE_DATABASE_URL_FILE: FILE cannot be read: no such file or directory"),
+        (b"x", "postgresql://host/db", "both GANGLINE_DATABASE_URL and GANGLINE_DATABASE_URL_FILE are set"),
+        (b"\xff\xfe", "", "GANGLINE_DATABASE_URL_FILE: FILE is not a text file"),
+        (b"a\nb", "", "GANGLINE_DATABASE_URL_FILE"),
+    ],
+    ids=["none", "both", "bytes", "lines"],
+)
+def test_a_file_that_holds_no_secret_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, variable: str, says: str
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("GANGLINE_DATABASE_URL", variable)
+    monkeypatch.setenv("GANGLINE_DATABASE_URL_FILE", str(file))
+    with pytest.raises(BadInput) as refused:
+        read_server_settings()
+    assert says in str(refused.value).replace(str(file), "FILE")
+    assert os.environ["GANGLINE_DATABASE_URL"] == variable
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a b", 'https://example.org/"x', "https://example.org//x", "https://example.org/?x"]
+)
+def test_an_address_whose_path_is_not_plain_is_refused(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("GANGLINE_URL", url)
+    with pytest.raises(BadInput, match="GANGLINE_URL is not an address such as"):
+        read_server_settings()

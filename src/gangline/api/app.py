@@ -17,6 +17,7 @@ from gangline.api import (
     worker_routes,
 )
 from gangline.api.answers import problems
+from gangline.api.answers.below_path import BelowPath, path_of_address
 from gangline.api.answers.openapi import serve_document
 from gangline.api.answers.repeats import InFlight
 from gangline.api.answers.streams import Followers
@@ -137,3 +138,5 @@ def _set_deployment(app: FastAPI, deployment: Deployment) -> None:
         recognize_node=lambda secret, _: nodes.find(secret),
         remembers_node=lambda secret: nodes.known(secret) is not None,
     )
+    if path := path_of_address(deployment.url):
+        app.add_middleware(BelowPath, path=path)  # last, so that it comes first

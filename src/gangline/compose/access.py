@@ -37,13 +37,13 @@ def read_access(home: Path) -> Access | None:
         raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
 
 
-def keep_access(home: Path, url: str) -> Access:
-    """Keep the same secrets at every start; `url` is where the server is this time."""
+def keep_access(home: Path, url: str, *, operator_key: str = "", join_token: str = "") -> Access:
+    """Keep the same secrets at every start, but those that the settings name; `url` is where the server is this time."""
     before = read_access(home)
     access = Access(
         url=url,
-        operator_key=(before and before.operator_key) or new_secret("operator"),
-        join_token=before.join_token if before else new_secret("join"),
+        operator_key=operator_key or (before and before.operator_key) or new_secret("operator"),
+        join_token=join_token or (before.join_token if before else new_secret("join")),
         signing_secret=before.signing_secret if before else secrets.token_urlsafe(32),
     )
     partial = home / f".{ACCESS}"

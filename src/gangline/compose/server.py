@@ -49,9 +49,10 @@ def run_server(
 
     Raises `UserError` where another server runs in its home, before anything of it is touched."""
     with needing("server"):
+        from gangline.api.answers.below_path import path_of_address
         from gangline.api.app import make_app
         from gangline.api.serve import listen, serve
-        from gangline.web.page import add_page
+        from gangline.web.page import add_page, refuse_path_of_a_screen
     from gangline.adapters.objects.local import LocalObjects
     from gangline.adapters.package import InstalledPackage, bundled_presets
     from gangline.service.deployment import RentedPool
@@ -59,10 +60,12 @@ def run_server(
     from gangline.service.renting import Renting
 
     of, home = settings.server, settings.server.home
+    refuse_path_of_a_screen(path_of_address(of.url))
     users_umask = keep_files_private()
     with locked(private_home(home)) as lock:
         listening = listen(of.host, of.port)
-        access = keep_access(home, f"http://{of.host}:{listening.getsockname()[1]}")
+        here = f"http://{of.host}:{listening.getsockname()[1]}"
+        access = keep_access(home, here, operator_key=of.operator_key, join_token=of.join_token)
         lock.tell(url=access.url)
         local = _nodes_of_this_box(of, home / "nodes", nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
         drive = partial(OwnThread, limit_s=settings.policy.provider_answers_s)

@@ -3,7 +3,7 @@ brings."""
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,11 +20,13 @@ from gangline.core.server.merging import (
     SettingsT,
     find_overrides,
     merge_settings,
+    secret_variables,
 )
 from gangline.core.server.programs import DEFAULT_HOME, HubSettings
 from gangline.core.server.settings import BoxSettings, ServerSettings, WorkerSettings, merge_file
 
 SETTINGS_FILE = "gangline.toml"
+SECRETS_OF_BUCKETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 Options = Mapping[str, Any]
 """Values of options by the setting's name, such as `policy.lease_s`; None is not given."""
 NO_OPTIONS: Options = MappingProxyType({})
@@ -81,6 +83,7 @@ def read_settings_of_box(options: Options) -> MergedSettings[BoxSettings]:
 
 def _overrides(kind: type, options: Options) -> dict[SettingPlace, Override]:
     """Return what the environment and the options set, and the folders that follow from this user's home."""
+    take_secret_files((*secret_variables(kind), *SECRETS_OF_BUCKETS))
     found, home = find_overrides(kind, os.environ, options), _home()
     if options.get("server.home") is None:
         found["server", "home"] = home
@@ -158,6 +161,26 @@ def strip_secrets(*names: str) -> None:
     for name in names:
         if name in os.environ:
             os.environ[name] = as_secret(os.environ[name], name)
+
+
+def take_secret_files(names: Iterable[str]) -> None:
+    """Read the secrets for which a variable with `_FILE` behind its name says where they lie, as systemd, Docker and Kubernetes mount
+    them: what started this process then shows nobody a secret. An empty file is no secret. Raises `BadInput`."""
+    for name in names:
+        path = _text(f"{name}_FILE")
+        if path is None:
+            continue
+        if _text(name):
+            raise BadInput(f"both {name} and {name}_FILE are set", hint="keep one of them")
+        try:
+            secret = as_secret(Path(path).read_text(), f"{name}_FILE")
+        except OSError as error:
+            raise BadInput(f"{name}_FILE: {path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        except UnicodeDecodeError:
+            raise BadInput(f"{name}_FILE: {path} is not a text file") from None
+        del os.environ[f"{name}_FILE"]  # what this process starts finds the secret itself
+        if secret:
+            os.environ[name] = secret
 
 
 def existing(folder: Path) -> Path:

@@ -43,6 +43,11 @@ def partial_name(name: str, download: str = "") -> str:
     return f".{last_bytes(name, NAME_BYTES_MAX - 1 - len(ending))}{ending}"
 
 
+def absolute_url(server: str, url: str) -> str:
+    """Return where a signed URL leads: one without a host is below the server's address, which may have a path of its own."""
+    return server.rstrip("/") + url if url.startswith("/") else url
+
+
 def is_sha256(text: str) -> bool:
     return SHA256.fullmatch(text) is not None
 

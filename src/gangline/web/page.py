@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from gangline.api.answers.problems import of_http
+from gangline.core.errors import BadInput
 from gangline.core.server.limits import Limits
 from gangline.core.specs.templates import Preset
 from gangline.service.deployment import Deployment
@@ -44,6 +45,7 @@ ROUTERS = (
     pictures.router,
     experiments.router,
 )
+OF_THE_API = frozenset({"v1", "docs", "openapi.json", "healthz", "readyz", "metrics", "worker", "worker.sh", "wheels"})
 NO_PRESETS: Mapping[str, Preset] = MappingProxyType({})
 
 
@@ -70,6 +72,18 @@ def add_page(
     for router in ROUTERS:
         app.include_router(router)
     _answer_browsers(app)
+
+
+def refuse_path_of_a_screen(path: str) -> None:
+    """Raise `BadInput` for a path of the server's address that begins as an address of Gangline does: nobody could tell which of
+    them `/jobs/x` is, where a proxy may have removed the path."""
+    screens = {getattr(route, "path", "/").split("/")[1] for router in ROUTERS for route in router.routes}
+    first = path.split("/")[1] if path else ""
+    if first in (screens | OF_THE_API) - {""}:
+        raise BadInput(
+            f"the server's url cannot have the path {path}: addresses of Gangline itself begin with /{first}",
+            hint="choose another path, such as /gangline, in GANGLINE_URL and in the reverse proxy",
+        )
 
 
 def _answer_browsers(app: FastAPI) -> None:

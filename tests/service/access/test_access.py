@@ -290,3 +290,13 @@ def test_a_home_of_the_version_before_gets_an_operators_key_and_keeps_its_other_
     assert keep_access(tmp_path, "http://now") == read_access(tmp_path) == access
     assert (tmp_path / "access.json").stat().st_mode & 0o777 == 0o600
     assert access.operator_key not in repr(access) and access.join_token not in repr(access)
+
+
+def test_servers_without_a_home_of_their_own_have_the_secrets_that_their_settings_name(tmp_path: Path) -> None:
+    given = {"operator_key": "gl_operator_given", "join_token": "gl_join_given"}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first, second = (keep_access(tmp_path / name, "http://now", **given) for name in ("a", "b"))
+    assert (first.operator_key, first.join_token) == (second.operator_key, second.join_token) == tuple(given.values())
+    assert first.signing_secret != second.signing_secret
+    assert keep_access(tmp_path / "a", "http://now") == first

@@ -14,12 +14,11 @@ from http.client import HTTPResponse
 from pathlib import Path
 from random import Random
 from typing import IO, TypeVar
-from urllib.parse import urljoin
 
 from gangline.adapters.transfer.connections import Connections, network, pieces
 from gangline.adapters.transfer.partial import Partial
 from gangline.core.errors import BadInput, Damaged, Denied, GanglineError, NotFound, Unreachable, UserError
-from gangline.core.files import PART_BYTES, File, Grant, Signed, part_ranges
+from gangline.core.files import PART_BYTES, File, Grant, Signed, absolute_url, part_ranges
 from gangline.core.jobs.retry import RETRY_S_FIRST, RETRY_S_MAX, retry_s
 from gangline.ports.server import Upload
 
@@ -188,7 +187,7 @@ class Carrier:
         return max(asked_s, retry_s(tries - 1, self._rng, first_s=self._patience.retry_s_first))
 
     def _url(self, signed: Signed) -> str:
-        return urljoin(self._server, signed.url)
+        return absolute_url(self._server, signed.url)
 
     def _refuse_if_closed(self) -> None:
         """Raise `Unreachable` in a job that was still queued when the carrier was closed."""

@@ -62,7 +62,7 @@ def serve_document(app: FastAPI) -> None:
 def _document(app: FastAPI) -> dict[str, Any]:
     # In the order of app.routes, a request of nodes would decide the schema of a file, whose fields are not closed there.
     routes = sorted(app.routes, key=lambda route: isinstance(route, APIRoute) and "workers" in route.tags)
-    found = get_openapi(title=app.title, version=app.version, routes=routes)
+    found = get_openapi(title=app.title, version=app.version, routes=routes, servers=app.servers or None)
     components = found["components"]
     for unused in ("HTTPValidationError", "ValidationError"):  # FastAPI's own, which no answer uses
         components["schemas"].pop(unused, None)

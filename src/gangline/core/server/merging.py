@@ -62,6 +62,11 @@ def find_overrides(
     return found
 
 
+def secret_variables(kind: type) -> list[str]:
+    """Return the variables of the environment that hold secrets."""
+    return [origin.variable for _, origin in _origins(kind) if origin.secret]
+
+
 def merge_settings(
     kind: type[SettingsT],
     table: Mapping[str, Any],

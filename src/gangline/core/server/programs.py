@@ -1,5 +1,6 @@
 """The settings of a machine's programs besides the operator's policy: folders, addresses and secrets."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -18,6 +19,8 @@ DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 KEY_MIN = 32
 DATA_CACHE_GB = 100.0
 """Trainers, which read the variable themselves, have the same default."""
+PLAIN_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
+"""The path of the server's address: it stands in the attributes of pages as it is."""
 DEFAULT_HOME = Path("~/.local/share/gangline")
 """As pages show it; `compose` always gives the folder of this user."""
 
@@ -44,7 +47,8 @@ def _why_no_key(text: str) -> str:
 
 def _why_no_url(text: str) -> str:
     parts = urlsplit(text)
-    good = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
+    place = parts.hostname and not parts.query and not parts.fragment and PLAIN_PATH.fullmatch(parts.path)
+    good = parts.scheme in ("http", "https") and place
     return "" if good else "is not an address such as https://gangline.example.org"
 
 
@@ -134,6 +138,16 @@ class ServerProgram:
         SettingOrigin("GANGLINE_SECRETS_KEY", secret=True),
         "The key that encrypts users' secrets in the database, the same for all its servers; without it, one is made in the home. Of "
         "several, separated by commas, the first encrypts and the others only decrypt.",
+    ] = field(default="", repr=False)
+    operator_key: Annotated[
+        Annotated[Secret, Checked(_why_no_key)],
+        SettingOrigin("GANGLINE_OPERATOR_KEY", secret=True),
+        "The operator's key, for servers that keep no home of their own; without it, one is made in the home.",
+    ] = field(default="", repr=False)
+    join_token: Annotated[
+        Annotated[Secret, Checked(_why_no_key)],
+        SettingOrigin("GANGLINE_JOIN_TOKEN", secret=True),
+        "The join token of the pool default, for workers that are deployed with the server; without it, one is made in the home.",
     ] = field(default="", repr=False)
     wandb_project: Annotated[
         Word,

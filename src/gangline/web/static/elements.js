@@ -47,5 +47,8 @@ export const sentHeaders = () => ({ ...JSON.parse(document.body.getAttribute("hx
 export const AGAIN_MS = 3000;
 export const mayPass = (status) => !status || status === 429 || status >= 500;
 
-export const part = (address) => fetch(address, { headers: sentHeaders() });
+// Addresses begin with / wherever the server is, be it below a path of its host (https://host/gangline/): this script's own says which.
+export const ROOT = new URL("../..", import.meta.url).pathname.slice(0, -1);
+export const onServer = (address) => (address.startsWith("/") ? ROOT + address : address);
+export const part = (address) => fetch(onServer(address), { headers: sentHeaders() });
 export const listed = (name, values) => values.map((value) => `${name}=${encodeURIComponent(value)}`).join("&");

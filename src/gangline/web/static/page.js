@@ -1,7 +1,7 @@
 // What every screen has: errors that are said, a clock, the state of the stream, the theme, questions before something is lost.
 import { startClock } from "./clock.js";
 import { takeTurns } from "./turns.js";
-import { AGAIN_MS, by, make, marked, sentHeaders, sentences } from "./elements.js";
+import { AGAIN_MS, by, make, marked, onServer, sentHeaders, sentences } from "./elements.js";
 import "./focus.js";
 import { fitting } from "./select.js";
 
@@ -36,7 +36,7 @@ if (sessionStorage.getItem(TOLD)) {
 }
 document.addEventListener("unfinished", ({ detail: { text, address, fields, form } }) => { // what takes long is done in parts
   say(text, { goesOn: true });
-  window.htmx.ajax("POST", address, { values: fields, source: by(form) ?? body, swap: "none" });
+  window.htmx.ajax("POST", onServer(address), { values: fields, source: by(form) ?? body, swap: "none" });
 });
 
 // Answers that refuse: said beside the form that was sent, or as a message. What was typed stays.
@@ -111,7 +111,7 @@ body.addEventListener("htmx:sse:after:connection", () => {
 export async function ask(method, url, value) {
   const headers = sentHeaders();
   if (value !== undefined) headers["Content-Type"] = "application/json";
-  const response = await fetch(url, { method, headers, body: value === undefined ? undefined : JSON.stringify(value), credentials: "same-origin" });
+  const response = await fetch(onServer(url), { method, headers, body: value === undefined ? undefined : JSON.stringify(value), credentials: "same-origin" });
   if (response.status === 401) {
     await askForKey();
     return ask(method, url, value);
@@ -131,7 +131,7 @@ export function askForKey() {
     form.onsubmit = async (event) => {
       event.preventDefault();
       const sent = new URLSearchParams({ key: form.elements.key.value, stay: "1" });
-      const response = await fetch("/sign-in", { method: "POST", headers: sentHeaders(), body: sent }).catch(() => null);
+      const response = await fetch(onServer("/sign-in"), { method: "POST", headers: sentHeaders(), body: sent }).catch(() => null);
       if (!response?.ok) {
         alert.textContent = response ? sentences((await readProblem(response)).detail) : "The server does not answer. Try again when it is back.";
         alert.hidden = false;
@@ -298,7 +298,7 @@ document.addEventListener("click", (event) => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  document.cookie = `gangline_theme=${root.dataset.theme};path=/;max-age=31536000;samesite=lax`;
+  document.cookie = `gangline_theme=${root.dataset.theme};path=${onServer("/")};max-age=31536000;samesite=lax`;
   window.dispatchEvent(new Event("theme"));
 });
 

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx
 
@@ -20,7 +19,7 @@ from gangline.core.datasets.views import (
     MissingBlobsView,
 )
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.core.files import PART_BYTES, File, Signed
+from gangline.core.files import PART_BYTES, File, Signed, absolute_url
 from gangline.core.parsing import to_json
 from gangline.core.runs.kept import StoredFileView
 from gangline.wire.aio.calls import AsyncCalls
@@ -134,7 +133,7 @@ class AsyncDatasetCalls(AsyncCalls):
         if len(content) != file.bytes:  # the request is signed for that length
             raise _changed(file)
         try:
-            url = urljoin(self._http.server, signed.url)
+            url = absolute_url(self._http.server, signed.url)
             answer = await self._store.put(url, content=content, headers=signed.headers)
         except httpx.HTTPError as error:
             raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None

@@ -5,12 +5,11 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx
 
 from gangline.core.errors import BadInput, Damaged, Unreachable
-from gangline.core.files import PART_BYTES, File, Grant, Signed, is_safe_path
+from gangline.core.files import PART_BYTES, File, Grant, Signed, absolute_url, is_safe_path
 from gangline.core.runs.kept import StoredFileView
 from gangline.core.views import ArtifactView, BlobView
 from gangline.wire.aio.calls import AsyncCalls
@@ -189,7 +188,7 @@ class AsyncFileCalls(AsyncCalls):
                 tally.moved(file.path, len(chunk))
 
     def _absolute(self, url: str) -> str:
-        return urljoin(self._http.server, url)
+        return absolute_url(self._http.server, url)
 
 
 def _missing(grant: Grant) -> list[tuple[int, Signed]]:

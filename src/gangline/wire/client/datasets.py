@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin
 
 import httpx
 
@@ -21,7 +20,7 @@ from gangline.core.datasets.views import (
     MissingBlobsView,
 )
 from gangline.core.errors import BadInput, GanglineError, Unreachable
-from gangline.core.files import PART_BYTES, File, Signed
+from gangline.core.files import PART_BYTES, File, Signed, absolute_url
 from gangline.core.parsing import to_json
 from gangline.core.runs.kept import StoredFileView
 from gangline.wire.client.calls import Calls
@@ -133,7 +132,7 @@ class DatasetCalls(Calls):
         if len(content) != file.bytes:  # the request is signed for that length
             raise _changed(file)
         try:
-            url = urljoin(self._http.server, signed.url)
+            url = absolute_url(self._http.server, signed.url)
             answer = self._store.put(url, content=content, headers=signed.headers)
         except httpx.HTTPError as error:
             raise Unreachable(f"{path} could not be uploaded: {type(error).__name__}") from None

@@ -1,5 +1,5 @@
 // The form of a new job: its plan follows what one types, problems stand at their fields, and a draft survives a reload.
-import { by, marked, sentences } from "../elements.js";
+import { by, marked, onServer, sentences } from "../elements.js";
 import { readProblem, say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered, hashed, send } from "./uploads.js";
@@ -240,7 +240,7 @@ async function bringLora() {
   try {
     const found = (await answered("GET", `/v1/jobs/${job}/artifacts`)).find((each) => each.path === path);
     if (!found) throw new Error(`${job} has no ${path} any more`);
-    const response = await fetch(found.url);
+    const response = await fetch(onServer(found.url));
     if (!response.ok) throw new Error(`${path} could not be read: the store answered ${response.status}`);
     const blob = await response.blob(), file = { blob, ...(await hashed(blob)), sent: 0 };
     await send([file], new AbortController().signal, () => {});

@@ -1,4 +1,5 @@
 // A photo on the screen: its picture, how far it is sent, what was found of it, and its caption.
+import { onServer } from "../elements.js";
 
 function words(photo, version) {
   const found = version?.findings, said = [];
@@ -19,7 +20,7 @@ export function show(photo, version) {
   if (says.textContent !== text) says.textContent = says.title = text;
   const image = row.querySelector("img");
   if (!image.src && photo.file) image.src = URL.createObjectURL(photo.file);
-  else if (!image.src && version?.state === "ready") image.src = `/v1/datasets/${version.name}/${version.number}/thumbnails/${photo.sha256}`;
+  else if (!image.src && version?.state === "ready") image.src = onServer(`/v1/datasets/${version.name}/${version.number}/thumbnails/${photo.sha256}`);
 }
 
 export function tile(photo, template, held) {
@@ -42,7 +43,7 @@ const unread = new IntersectionObserver((seen) => {
 async function readCaption(row) {
   const { photo } = row, box = row.querySelector("textarea");
   try {
-    const response = await fetch(photo.text.url);
+    const response = await fetch(onServer(photo.text.url));
     if (!response.ok) throw new Error(String(response.status));
     photo.caption = (await response.text()).trim();
     Object.assign(photo.text, { unread: false, of: photo.caption });

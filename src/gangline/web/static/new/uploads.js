@@ -1,4 +1,5 @@
 // Send files by their content: hashed first, what the server has is not sent again, and what fails is tried again.
+import { onServer } from "../elements.js";
 import { ask, readProblem } from "../page.js";
 
 const PART = 16 * 2 ** 20, TOGETHER = 100, AT_ONCE = 4, TRIES = 5;
@@ -47,7 +48,7 @@ function put({ url, headers }, body, signal, progress) {
     if (signal.aborted) return reject(signal.reason);
     const request = new XMLHttpRequest();
     const stop = () => request.abort();
-    request.open("PUT", url);
+    request.open("PUT", onServer(url));
     for (const [name, value] of Object.entries(headers)) if (name.toLowerCase() !== "content-length") request.setRequestHeader(name, value);
     request.upload.onprogress = ({ loaded }) => progress(loaded);
     request.onloadend = () => {

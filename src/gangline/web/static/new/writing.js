@@ -1,4 +1,5 @@
 // Have captions written for the photos that have none, with the model of an earlier job, and take them over when the job has ended.
+import { onServer } from "../elements.js";
 import { say } from "../page.js";
 import * as photos from "./photos.js";
 import { answered } from "./uploads.js";
@@ -17,7 +18,7 @@ button?.addEventListener("click", async () => {
     const job = await answered("POST", "/v1/jobs", { spec: { ...spec, photos: version, only }, name: `captions of ${version}` });
     await ended(job);
     const file = (await answered("GET", `/v1/jobs/${job.summary.id}/artifacts`)).find((each) => each.path === RESULT);
-    const response = await fetch(file.url);
+    const response = await fetch(onServer(file.url));
     if (!response.ok) throw new Error(`the captions could not be read: the store answered ${response.status}`);
     const lines = (await response.text()).split("\n").filter(Boolean).map((line) => JSON.parse(line));
     say(`${photos.caption(new Map(lines.map(({ photo, caption }) => [photo, caption])))} captions were written.`);

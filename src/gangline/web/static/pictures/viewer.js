@@ -1,5 +1,5 @@
 // One picture large: another prompt, another step, zoom, and two pictures beside each other or under a slider. The address keeps what is open.
-import { by, part, write } from "../elements.js";
+import { by, onServer, part, write } from "../elements.js";
 import { ask, askForKey, readProblem, say } from "../page.js";
 import { baseOf, byPrompt, byStep, linkAt, nameOf, placeOf, rows } from "./places.js";
 import { zoomable } from "./zoom.js";
@@ -13,8 +13,8 @@ let pinned = null; // the path of the picture that others are compared with
 let other = null; // another job: its id and its pictures
 let split = 50;
 
-const full = (of, sha) => `/jobs/${of}/pictures/${sha}`;
-const small = (of, sha) => `/v1/jobs/${of}/pictures/${sha}/thumbnail`;
+const full = (of, sha) => onServer(`/jobs/${of}/pictures/${sha}`);
+const small = (of, sha) => onServer(`/v1/jobs/${of}/pictures/${sha}/thumbnail`);
 
 // Which picture
 
@@ -100,7 +100,7 @@ function words() {
     viewer.querySelector('[data-do="undo"]').hidden = !place.won;
     const start = by("viewer-start");
     start.setAttribute("aria-disabled", String(!stored));
-    if (stored) start.href = `/new?from=${encodeURIComponent(job)}&step=${place.step}`;
+    if (stored) start.href = onServer(`/new?from=${encodeURIComponent(job)}&step=${place.step}`);
     else start.removeAttribute("href");
   }
   by("viewer-download").href = full(job, place.sha);

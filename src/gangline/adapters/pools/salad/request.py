@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from gangline.adapters.pools.fetching import FETCH_WORKER
 from gangline.adapters.pools.salad.metadata import METADATA
 from gangline.adapters.pools.salad.offers import GB, MB, SaladOffer
 from gangline.adapters.pools.salad.settings import SaladSettings
@@ -14,26 +15,8 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,61}[a-z0-9]")
 VALUE_MAX = 1000
 """The most characters that Salad takes as the value of a variable."""
 
-# A script that arrives in part must not run in part, so it is a file before it is a program. A container that exits with another code than
-# 0 keeps its machine from this group for good, so it waits for a server that is unreachable.
-START = """\
-export GANGLINE_PLACE="${SALAD_INSTANCE_ID:-}"
-script=$(mktemp)
-url="${GANGLINE_SERVER%/}/worker.sh"
-fetch() {
-  if command -v curl >/dev/null; then curl -fsSL -o "$script" "$url"
-  elif command -v wget >/dev/null; then wget -q -O "$script" "$url"
-  else python3 -c 'import shutil, sys, urllib.request
-with urllib.request.urlopen(sys.argv[1], timeout=60) as answer, open(sys.argv[2], "wb") as script: shutil.copyfileobj(answer, script)' \
-"$url" "$script"
-  fi
-}
-until fetch; do
-  echo "$url cannot be fetched; trying again in 10 s" >&2
-  sleep 10
-done
-exec sh "$script"
-"""
+# A container that exits with another code than 0 keeps its machine from this group for good, so it waits for a server that is unreachable.
+START = 'export GANGLINE_PLACE="${SALAD_INSTANCE_ID:-}"\n' + FETCH_WORKER
 
 
 def group_name(prefix: str, rental: str) -> str:

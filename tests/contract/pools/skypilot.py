@@ -23,6 +23,8 @@ TOKEN = "sky_a-service-account"
 WANTED = SkyPilotSettings(accelerators=("RTX4090",))
 LOOK_MS = 5_000
 """How much later it is at each list of all clusters."""
+WAITS = 30
+"""For how many hundredths of a second `/api/get` waits: longer than the driver does."""
 COMMON = frozenset({"env_vars", "entrypoint_command"})
 FIELDS = {
     "/launch": COMMON | {"cluster_name", "task", "retry_until_up", "quiet_optimizer"},
@@ -188,12 +190,11 @@ class FakeSkyPilot:
         self.finish(made, self.enabled)
         return JSONResponse(None, headers={"X-SkyPilot-Request-ID": made["request_id"]})
 
-    async def _get(self, request_id: str, request: Request) -> Response:
+    async def _get(self, request_id: str) -> Response:
         found = self.requests[request_id]
-        while found["status"] in ("PENDING", "RUNNING"):
-            if await request.is_disconnected():
-                return Response(status_code=499)
-            await asyncio.sleep(0.01)
+        for _ in range(WAITS):  # the real server waits for as long as it takes
+            if found["status"] in ("PENDING", "RUNNING"):
+                await asyncio.sleep(0.01)
         if found["status"] == "FAILED":
             return JSONResponse({"detail": found}, 500)
         said = json.dumps(found).encode()

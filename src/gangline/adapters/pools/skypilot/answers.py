@@ -46,8 +46,8 @@ class ApiFailure:
 class ClusterRecord:
     """A cluster. `launched_at` is in seconds. `node_names` has its machines once the cloud has rented them.
 
-    UP means that its machines run and that SkyPilot reaches them, and not that its last launch succeeded: a refresh makes a cluster UP whose
-    launch was cut off before the node's program began. `init_kind` says "launching" of such a cluster, too.
+    UP means that its machines run and that SkyPilot reaches them, and not that its last launch succeeded: a refresh makes a cluster UP
+    whose launch was cut off before the node's program began. `init_kind` says "launching" of such a cluster, too.
     """
 
     name: str

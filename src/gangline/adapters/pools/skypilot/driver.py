@@ -37,7 +37,7 @@ LACKING_MS = 600_000
 """How long an offer is left out after a launch of it failed for lack of machines."""
 LAUNCH_WAIT_S = 2.0
 LOOK_MS_MAX, FAILURES_MAX = 10_000, 1
-LOG_LINES, EVENTS_MAX, JOB_WAIT_S = 60, 20, 5.0
+LOG_LINES, MADE_LINES, EVENTS_MAX, LOG_WAIT_S = 60, 20, 20, 5.0
 LACKING = frozenset({"ResourcesUnavailableError", "ResourcesMismatchError"})
 REFUSED = frozenset({"PermissionDeniedError", "UserRequestRejectedByPolicy", "NoCloudAccessError"})
 PASSING = frozenset(
@@ -135,7 +135,7 @@ class SkyPilotPool:
         if not self._rental(instance):
             raise NotFound(f"the pool has no instance {printable(instance)}")
         events = [f"SkyPilot: {printable(each.reason)}" for each in self._events(cluster_name=instance)[-EVENTS_MAX:]]
-        made = self._text("provision_logs", instance, {})
+        made = self._text("provision_logs", instance, {})[-MADE_LINES:]
         printed = self._text("logs", instance, {"job_id": None, "follow": False, "tail": LOG_LINES})
         return "\n".join([*events, *made, *printed])
 
@@ -235,7 +235,7 @@ class SkyPilotPool:
                 f"/{what}",
                 params={"follow": False, "tail": LOG_LINES},
                 json=asked(cluster_name=cluster, **fields),
-                timeout=JOB_WAIT_S,
+                timeout=LOG_WAIT_S,
             )
         except (NotFound, Unreachable):
             return []

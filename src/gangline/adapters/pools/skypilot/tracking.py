@@ -18,6 +18,8 @@ REMOVAL_MS = 60_000
 UNSEEN_MS = 120_000
 """How long a cluster may be missing after its launch has succeeded."""
 GONE = "its cluster is gone"
+RENTED = "Instances launched"
+"""How the event begins that says that the cloud has rented a machine."""
 CAUSES = (
     ("All nodes", "its machine was ended at the cloud"),
     ("Cluster was autodowned", "it was removed as it was idle, by an autostop that somebody has set"),
@@ -135,7 +137,7 @@ class ClusterTracker:
             known.launched = None if launch.is_active else launch.status == "SUCCEEDED"
         if known.launched is False:
             known.failed = failed or "it was cut off"
-            if not known.listed:
+            if not known.listed and not known.cluster_hash:  # else it is asked what happened to the cluster
                 _end(known, f"its launch failed: {known.failed}", now_ms)
             return known.offer
         if known.launched and not known.listed:
@@ -147,6 +149,9 @@ class ClusterTracker:
         known = self._clusters.get(cluster)
         if known is None or known.to_ms is not None:
             return
+        rented = [each.transitioned_at * 1000 for each in events if each.reason.startswith(RENTED)]
+        if known.from_ms is None and rented:  # it was rented and removed between two looks
+            known.from_ms = min(rented)
         last = max(events, key=lambda each: each.transitioned_at, default=None)
         to_ms = now_ms if last is None else max(known.from_ms or 0, min(now_ms, last.transitioned_at * 1000))
         _end(known, f"its launch failed: {known.failed}" if known.failed else cause(last), to_ms)

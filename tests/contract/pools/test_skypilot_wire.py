@@ -1,4 +1,4 @@
-"""What goes wrong between the `skypilot` driver and SkyPilot's API server, and what it offers: one sentence each, and nothing is half made."""
+"""What goes wrong between the `skypilot` driver and SkyPilot's API server, in one sentence each, and what the driver offers."""
 
 import base64
 from dataclasses import replace

@@ -98,7 +98,7 @@ class ClusterTracker:
         self._clusters[cluster] = TrackedCluster(name=name, offer=offer, launch=request, starts=True)
 
     def forget_start(self, cluster: str, request: str) -> None:
-        """Take that a launch failed at once: who asked for it was told. What it left is found by the next look."""
+        """Take that a launch failed at once: who asked for it knows. What it left is found by the next look."""
         if cluster in self._clusters and self._clusters[cluster].launch == request:
             del self._clusters[cluster]
 

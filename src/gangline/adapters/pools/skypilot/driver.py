@@ -14,8 +14,8 @@ from gangline.adapters.pools.skypilot.answers import (
     ClusterEvent,
     ClusterRecord,
 )
-from gangline.adapters.pools.skypilot.offers import SkyPilotOffer, name_filter, offers_of
-from gangline.adapters.pools.skypilot.request import asked, cluster_name, launch, rental_name
+from gangline.adapters.pools.skypilot.offers import SkyPilotOffer, name_filter, offers_of_catalog
+from gangline.adapters.pools.skypilot.request import asked, cluster_name, launch, rental_of_cluster
 from gangline.adapters.pools.skypilot.settings import ENDPOINT, SkyPilotSettings
 from gangline.adapters.pools.skypilot.tracking import (
     AskEnd,
@@ -103,7 +103,7 @@ class SkyPilotPool:
             log.warning("%s", error.message)
 
     def stop(self, instance: str) -> None:
-        if not rental_name(self._settings.prefix, instance):
+        if not rental_of_cluster(self._settings.prefix, instance):
             return
         with self._lock:
             self._tracking.note_stop(instance)
@@ -140,7 +140,7 @@ class SkyPilotPool:
         return "\n".join([*events, *made, *printed])
 
     def _rental(self, cluster: str) -> str:
-        return rental_name(self._settings.prefix, cluster)
+        return rental_of_cluster(self._settings.prefix, cluster)
 
     def _exists(self, cluster: str) -> bool:
         if any(_is_launch(each, cluster) for each in self._wire.requests(cluster_name=cluster)):
@@ -251,7 +251,7 @@ class SkyPilotPool:
                 if self._offers_ms is None:
                     raise
                 return self._offers
-            self._offers, self._offers_ms = offers_of(catalog, self._settings, now_ms), now_ms
+            self._offers, self._offers_ms = offers_of_catalog(catalog, self._settings, now_ms), now_ms
         return self._offers
 
     def _catalog(self) -> "dict[str, list[CatalogRow]]":

@@ -35,7 +35,7 @@ class SkyPilotOffer:
     row: CatalogRow
 
 
-def offers_of(
+def offers_of_catalog(
     catalog: Mapping[str, Sequence[CatalogRow]], settings: SkyPilotSettings, read_ms: int
 ) -> list[SkyPilotOffer]:
     """Return the offers that the pool may rent, of a catalog that was read at `read_ms`. Raises `BadInput` where there can be none."""
@@ -95,7 +95,7 @@ def _why_none(rows: Sequence[CatalogRow], settings: SkyPilotSettings) -> BadInpu
 def _offer(row: CatalogRow, settings: SkyPilotSettings, read_ms: int) -> SkyPilotOffer:
     cloud, region = row.cloud.lower(), row.region or ""
     price = row.spot_price if settings.use_spot else row.price
-    gpu, memory_gb = device(row.accelerator_name, row.device_memory)
+    gpu, memory_gb = device_of_accelerator(row.accelerator_name, row.device_memory)
     count = f"{settings.gpus}x" if settings.gpus > 1 else ""
     offer = Offer(
         id=f"{cloud}/{region}/{count}{row.accelerator_name.lower()}{'' if settings.use_spot else ':on-demand'}",
@@ -113,10 +113,10 @@ def _price(offer: SkyPilotOffer) -> tuple[bool, int]:
     return not offer.offer.price_known, offer.offer.price_micro_usd_per_hour
 
 
-def device(name: str, memory_gb: float | None) -> tuple[str, float]:
+def device_of_accelerator(name: str, memory_gb: float | None) -> tuple[str, float]:
     """Return the name by which the driver of a card calls itself, as the node will report it, and its memory in GB; 0 if not known.
 
-    >>> device("RTX4090", 24.0), device("A100-80GB", None), device("L4", None)
+    >>> device_of_accelerator("RTX4090", 24.0), device_of_accelerator("A100-80GB", None), device_of_accelerator("L4", None)
     (('NVIDIA GeForce RTX 4090', 24.0), ('NVIDIA A100-SXM4-80GB', 80.0), ('NVIDIA L4', 24))
     """
     if name in DEVICES:

@@ -28,7 +28,7 @@ def cluster_name(prefix: str, rental: str) -> str:
     return name
 
 
-def rental_name(prefix: str, cluster: str) -> str:
+def rental_of_cluster(prefix: str, cluster: str) -> str:
     """Return the name of the rental whose cluster this is; empty if it is none of this pool."""
     return cluster.removeprefix(f"{prefix}-") if cluster.startswith(f"{prefix}-") and NAME.fullmatch(cluster) else ""
 
@@ -51,13 +51,13 @@ def task(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilotS
             "name": cluster,
             "envs": {name: value for name, value in environment.items() if name not in SECRETS},
             "secrets": {name: value for name, value in environment.items() if name in SECRETS},
-            "resources": resources(offer, settings),
+            "resources": machine_wanted(offer, settings),
             "run": FETCH_WORKER,
         }
     )
 
 
-def resources(offer: SkyPilotOffer, settings: SkyPilotSettings) -> dict[str, Any]:
+def machine_wanted(offer: SkyPilotOffer, settings: SkyPilotSettings) -> dict[str, Any]:
     """Return the one machine type in the one region whose price the offer has: SkyPilot looks nowhere else."""
     wanted: dict[str, Any] = {
         "infra": offer.infra,

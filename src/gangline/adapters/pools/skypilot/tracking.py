@@ -154,7 +154,7 @@ class ClusterTracker:
             known.from_ms = min(rented)
         last = max(events, key=lambda each: each.transitioned_at, default=None)
         to_ms = now_ms if last is None else max(known.from_ms or 0, min(now_ms, last.transitioned_at * 1000))
-        _end(known, f"its launch failed: {known.failed}" if known.failed else cause(last), to_ms)
+        _end(known, f"its launch failed: {known.failed}" if known.failed else why_it_ended(last), to_ms)
 
     def note_removal(self, cluster: str, request: str, now_ms: int) -> None:
         if cluster in self._clusters:
@@ -245,10 +245,10 @@ def _progress(known: TrackedCluster) -> str:
     return known.progress
 
 
-def cause(event: ClusterEvent | None) -> str:
+def why_it_ended(event: ClusterEvent | None) -> str:
     """Return what the last event of a cluster that is gone means, as a reason for people.
 
-    >>> cause(ClusterEvent(reason="All nodes terminated, cleaning up the cluster.", transitioned_at=1))
+    >>> why_it_ended(ClusterEvent(reason="All nodes terminated, cleaning up the cluster.", transitioned_at=1))
     'its machine was ended at the cloud'
     """
     if event is None:

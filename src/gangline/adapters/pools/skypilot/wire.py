@@ -28,7 +28,7 @@ BUSY_S = 5.0
 AUTH_HINT = "the pool's secret is a service account's token, or USER:PASSWORD, as SkyPilot's server wants it"
 SERVER_HINT = "check endpoint in [providers.skypilot] of this server's settings"
 
-Parsed = TypeVar("Parsed")
+Returned = TypeVar("Returned")
 
 
 class SkyPilotFailure(Unreachable):
@@ -104,7 +104,7 @@ class SkyPilotWire:
             raise Unreachable(f"SkyPilot's answer to {what} has no request id", hint=SERVER_HINT)
         return request_id
 
-    def ask(self, kind: type[Parsed], what: str, **fields: Any) -> Parsed:
+    def ask(self, kind: type[Returned], what: str, **fields: Any) -> Returned:
         """Send a request, wait for its end, and parse what it returns. Raise `SkyPilotFailure` if it failed."""
         return self.result(kind, what, self.submit(what, **fields))
 
@@ -112,7 +112,7 @@ class SkyPilotWire:
         answer = self.send("GET", "/enabled_clouds")
         return self.result(list[str], "enabled_clouds", answer.headers.get("x-skypilot-request-id", ""))
 
-    def result(self, kind: type[Parsed], what: str, request_id: str) -> Parsed:
+    def result(self, kind: type[Returned], what: str, request_id: str) -> Returned:
         """Return what a request returns when it ends. Raise `SkyPilotFailure` if it failed, and `Unreachable` if it takes too long."""
         found = self.outcome(what, request_id)
         if found is None:
@@ -190,7 +190,7 @@ class SkyPilotWire:
     def _away(self, error: Exception) -> Unreachable:
         return Unreachable(f"SkyPilot's server ({self._host}) does not answer: {_why(error)}")
 
-    def _parse(self, kind: type[Parsed], body: bytes, what: str) -> Parsed:
+    def _parse(self, kind: type[Returned], body: bytes, what: str) -> Returned:
         """Parse an answer. One that is cut off or misses a field is `Unreachable`: a part of a list must not pass for the list."""
         from pydantic import ValidationError
 

@@ -91,8 +91,8 @@ def api_server(home: Path, cloud: str) -> Iterator[str]:
     _catalog(home)
     (home / "sitecustomize.py").write_text(REDIRECT.format(url=cloud))
     (port,) = _free_ports(1)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(home)}
-    environment |= {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+    # A launch builds a package of SkyPilot for the machine: pip keeps the settings that it has here.
+    environment = os.environ | {"HOME": str(home), "PYTHONPATH": str(home), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
     command = [PYTHON, "-m", "sky.server.server", "--host", "127.0.0.1", "--port", str(port)]
     with (home / "log").open("wb") as log:
         server = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log, start_new_session=True)

@@ -1,5 +1,6 @@
 """Pools that operators make: shared by all servers, asked before they are made, and gone without a trace or a bill."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -86,6 +87,17 @@ def test_a_pool_that_was_made_is_shown_with_what_its_provider_offers(service: Se
         "large": "it is none of the pool's offers (sm*)",
     }
     assert service.till.opened[-1].settings.town == "Ulm"
+
+
+def test_how_old_the_prices_of_a_catalog_may_be_is_shown_and_nothing_is_said_of_prices_of_now(service: Service) -> None:
+    service.till.offers = [replace(SMALL, priced_ms=1_780_000_000_000), LARGE]
+    add(service)
+    look(service)
+    offered = service.ask("GET", "/v1/pools/cloud-1").json()["offered"]
+    assert {offer["id"]: offer["priced_ms"] for offer in offered} == {"small": 1_780_000_000_000, "large": None}
+    (row,) = service.deployment.store.load("pools")
+    stored = [sorted(offer) for offer in json.loads(row["seen"])["offers"]]
+    assert ["priced_ms" in fields for fields in stored] == [True, False], "an earlier server reads the second, too"
 
 
 @pytest.mark.parametrize(

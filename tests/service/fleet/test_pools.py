@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gangline.cli.output import format_time
 from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.core.errors import BadInput, Denied, Unreachable, UserError
 from gangline.core.specs.fields import Needs
@@ -23,7 +24,9 @@ from gangline.service.jobs import query
 from gangline.service.jobs.renew import renew
 from gangline.service.recent import Recent
 from gangline.service.renting import Renting
+from tests.conftest import Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
+from tests.service.served import serving
 from tests.service.test_http import problem
 from tests.service.test_rules import advance, release, succeed
 from tests.shop import LARGE, SMALL, Till, make_drivers
@@ -89,7 +92,9 @@ def test_a_pool_that_was_made_is_shown_with_what_its_provider_offers(service: Se
     assert service.till.opened[-1].settings.town == "Ulm"
 
 
-def test_how_old_the_prices_of_a_catalog_may_be_is_shown_and_nothing_is_said_of_prices_of_now(service: Service) -> None:
+def test_how_old_the_prices_of_a_catalog_may_be_is_shown_and_nothing_is_said_of_prices_of_now(
+    service: Service, typed: Typed
+) -> None:
     service.till.offers = [replace(SMALL, priced_ms=1_780_000_000_000), LARGE]
     add(service)
     look(service)
@@ -98,6 +103,14 @@ def test_how_old_the_prices_of_a_catalog_may_be_is_shown_and_nothing_is_said_of_
     (row,) = service.deployment.store.load("pools")
     stored = [sorted(offer) for offer in json.loads(row["seen"])["offers"]]
     assert ["priced_ms" in fields for fields in stored] == [True, False], "an earlier server reads the second, too"
+    with serving(service.app) as at:
+        shown = [typed("pools", "show", "cloud-1", "--server", at.url, "--token", OPERATOR)[1]]
+        service.till.offers = [LARGE]
+        look(service)
+        shown.append(typed("pools", "show", "cloud-1", "--server", at.url, "--token", OPERATOR)[1])
+    assert (
+        f"of a catalog that may be as old as {format_time(1_780_000_000_000)}" in shown[0] and "catalog" not in shown[1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,24 @@ SETTINGS = SkyPilotSettings(
 GPU = "{'Gpus': [{'Name': 'A10', 'Manufacturer': 'NVIDIA', 'Count': 1.0, 'MemoryInfo': {'SizeInMiB': 24576}}]}"
 COLUMNS = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region"
 MACHINE = 'gpu_1x_a10,A10,1.0,30.0,200.0,"{gpu}",0.75,,{region}'
-# SkyPilot has no setting for the address of this cloud.
+# SkyPilot has no setting for the address of this cloud. Every Python that the server starts reads this, so it imports nothing by itself.
 REDIRECT = """\
-from sky.provision.lambda_cloud import lambda_utils
-lambda_utils.API_ENDPOINT = "{url}"
+import importlib.util, sys
+
+class Redirect:
+    def find_spec(self, name, path, target=None):
+        if name != "sky.provision.lambda_cloud.lambda_utils":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            module.API_ENDPOINT = "{url}"
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Redirect())
 """
 MODELS = """\
 import json

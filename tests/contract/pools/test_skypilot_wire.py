@@ -82,7 +82,7 @@ def test_a_server_of_an_older_version_is_one_sentence_and_nothing_is_asked_of_it
 
 def test_what_is_no_server_of_skypilots_is_told_so() -> None:
     app = FastAPI()
-    app.get("/api/status")(list)
+    app.get("/api/status")(lambda: Response("[]", media_type="application/json"))
     with (
         served(app) as url,
         pytest.raises(Unreachable, match=r"what answers at 127\.0\.0\.1 is no API server of SkyPilot"),

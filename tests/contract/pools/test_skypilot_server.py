@@ -28,6 +28,7 @@ from tests.waiting import until
 PYTHON = os.environ.get("GANGLINE_SKYPILOT_PYTHON", "")
 pytestmark = [
     pytest.mark.nightly,
+    pytest.mark.timeout(900),  # the server starts a dozen processes, and builds a package
     pytest.mark.skipif(not PYTHON, reason="GANGLINE_SKYPILOT_PYTHON names no Python that has SkyPilot"),
 ]
 SETTINGS = SkyPilotSettings(

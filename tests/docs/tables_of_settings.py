@@ -7,6 +7,7 @@ from typing import get_type_hints
 from gangline.adapters.pools.command import CommandSettings
 from gangline.adapters.pools.kubernetes.settings import KubernetesCluster, KubernetesSettings
 from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
+from gangline.adapters.pools.skypilot.settings import SkyPilotProvider, SkyPilotSettings
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.cli.admin.settings import setting_text
 from gangline.cli.jobs.settings import option_name
@@ -32,6 +33,7 @@ CAPTIONS = ROOT / "docs" / "captions.md"
 SERVER = ROOT / "docs" / "reference" / "settings.md"
 SALAD = ROOT / "docs" / "pools" / "salad.md"
 KUBERNETES = ROOT / "docs" / "pools" / "kubernetes.md"
+SKYPILOT = ROOT / "docs" / "pools" / "skypilot.md"
 SLURM, COMMAND = ROOT / "docs" / "pools" / "slurm.md", ROOT / "docs" / "pools" / "command.md"
 
 Name = Callable[[type, str], str]
@@ -121,6 +123,12 @@ PAGES = {
         [
             of_fields("`--driver salad`", SaladPoolSettings),
             of_fields("`[providers.NAME]` of gangline.toml", SaladProvider),
+        ]
+    ),
+    SKYPILOT: lambda: "\n".join(
+        [
+            of_fields("`--driver skypilot`", SkyPilotSettings),
+            of_fields("`[providers.NAME]` of gangline.toml", SkyPilotProvider),
         ]
     ),
     SLURM: lambda: "\n".join(

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from gangline.adapters.pools.command import CommandSettings
 from gangline.adapters.pools.kubernetes.settings import KubernetesCluster, KubernetesSettings
 from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
+from gangline.adapters.pools.skypilot.settings import SkyPilotProvider, SkyPilotSettings
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
 from gangline.compose.settings import needing
 from gangline.core.access import as_secret
@@ -75,6 +76,12 @@ def make_entries(near: Callable[[OpenedPool], Pool]) -> dict[str, DriverEntry]:
             provider=SaladProvider,
             make=_make_salad,
             needs_secret=True,
+        ),
+        "skypilot": DriverEntry(
+            rents="machines of the clouds of a SkyPilot API server: a cluster of one is a node",
+            settings=SkyPilotSettings,
+            provider=SkyPilotProvider,
+            make=_make_skypilot,
         ),
         "slurm": DriverEntry(
             rents="machines of a Slurm cluster: a batch job is a node",
@@ -193,6 +200,12 @@ def _make_salad(opened: OpenedPool) -> Pool:
     of: SaladPoolSettings = opened.settings
     where = {"organization": of.organization, "project": of.project, "endpoint": opened.provider.endpoint}
     return SaladPool(**where, keys=opened.provider.keys, key=opened.secret, settings=of)
+
+
+def _make_skypilot(opened: OpenedPool) -> Pool:
+    with needing("server"):
+        from gangline.adapters.pools.skypilot.driver import SkyPilotPool
+    return SkyPilotPool(settings=opened.settings, endpoint=opened.provider.endpoint, secret=opened.secret)
 
 
 def _make_slurm(opened: OpenedPool) -> Pool:

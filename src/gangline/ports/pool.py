@@ -16,7 +16,8 @@ class NoCapacity(GanglineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A machine type that can be rented now. `gpu` is empty if it has none. The price means nothing unless `price_known`."""
+    """A machine type that can be rented now. `gpu` is empty if it has none. The price means nothing unless `price_known`. It is not older
+    than `priced_ms`, for a provider whose prices are those of a catalog (None: it is the price now)."""
 
     id: str
     gpu: str = ""
@@ -25,6 +26,7 @@ class Offer:
     trust: int = 0
     price_micro_usd_per_hour: int = 0
     price_known: bool = True
+    priced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

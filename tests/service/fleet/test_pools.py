@@ -1,5 +1,6 @@
 """Pools that operators make: shared by all servers, asked before they are made, and gone without a trace or a bill."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gangline.cli.output import format_time
 from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.core.errors import BadInput, Denied, Unreachable, UserError
 from gangline.core.specs.fields import Needs
@@ -22,7 +24,9 @@ from gangline.service.jobs import query
 from gangline.service.jobs.renew import renew
 from gangline.service.recent import Recent
 from gangline.service.renting import Renting
+from tests.conftest import Typed
 from tests.service.conftest import OPERATOR, PROJECT, Service
+from tests.service.served import serving
 from tests.service.test_http import problem
 from tests.service.test_rules import advance, release, succeed
 from tests.shop import LARGE, SMALL, Till, make_drivers
@@ -86,6 +90,27 @@ def test_a_pool_that_was_made_is_shown_with_what_its_provider_offers(service: Se
         "large": "it is none of the pool's offers (sm*)",
     }
     assert service.till.opened[-1].settings.town == "Ulm"
+
+
+def test_how_old_the_prices_of_a_catalog_may_be_is_shown_and_nothing_is_said_of_prices_of_now(
+    service: Service, typed: Typed
+) -> None:
+    service.till.offers = [replace(SMALL, priced_ms=1_780_000_000_000), LARGE]
+    add(service)
+    look(service)
+    offered = service.ask("GET", "/v1/pools/cloud-1").json()["offered"]
+    assert {offer["id"]: offer["priced_ms"] for offer in offered} == {"small": 1_780_000_000_000, "large": None}
+    (row,) = service.deployment.store.load("pools")
+    stored = [sorted(offer) for offer in json.loads(row["seen"])["offers"]]
+    assert ["priced_ms" in fields for fields in stored] == [True, False], "an earlier server reads the second, too"
+    with serving(service.app) as at:
+        shown = [typed("pools", "show", "cloud-1", "--server", at.url, "--token", OPERATOR)[1]]
+        service.till.offers = [LARGE]
+        look(service)
+        shown.append(typed("pools", "show", "cloud-1", "--server", at.url, "--token", OPERATOR)[1])
+    assert (
+        f"of a catalog that may be as old as {format_time(1_780_000_000_000)}" in shown[0] and "catalog" not in shown[1]
+    )
 
 
 @pytest.mark.parametrize(

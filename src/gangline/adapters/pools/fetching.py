@@ -1,8 +1,8 @@
-"""The lines of a container's shell that fetch the worker's installer from the server, for the drivers whose nodes are containers."""
+"""What the shell of a rented container runs first: it fetches the worker's installer from the server and becomes it, with its own arguments."""
 
 # A script that arrives in part must not run in part, so it is a file before it is a program. A container that ends because the server was
 # away for a moment would be a node that is rented again, so it waits.
-FETCH = """\
+FETCH_WORKER = """\
 script=$(mktemp)
 url="${GANGLINE_SERVER%/}/worker.sh"
 fetch() {
@@ -17,4 +17,5 @@ until fetch; do
   echo "$url cannot be fetched; trying again in 10 s" >&2
   sleep 10
 done
+exec sh "$script" "$@"
 """

@@ -300,6 +300,7 @@ def _show(pool: PoolView, output: Output) -> None:
         "secret": pool.secret,
         "settings": ", ".join(f"{name} = {value}" for name, value in pool.settings.items()),
         "asked last": format_time(pool.seen_ms) if pool.seen_ms else "",
+        "prices": _age_of_prices(pool),
         "refused last": f"{format_time(pool.refused_ms)} {pool.refused}" if pool.refused_ms else "",
     }
     rows = Table.grid(padding=(0, 2))
@@ -310,6 +311,12 @@ def _show(pool: PoolView, output: Output) -> None:
     out.print(rows)
     if pool.offered:
         out.print(_offers(pool.offered))
+
+
+def _age_of_prices(pool: PoolView) -> str:
+    """Return how old the prices of a provider with a catalog may be; empty where they are the prices now."""
+    oldest_ms = min((each.priced_ms for each in pool.offered if each.priced_ms is not None), default=None)
+    return "" if oldest_ms is None else f"of a catalog that may be as old as {format_time(oldest_ms)}"
 
 
 def _offers(offers: tuple[OfferView, ...]) -> Table:

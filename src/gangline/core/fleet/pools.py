@@ -51,7 +51,8 @@ def excluded(terms: PoolTerms, *, offer: str, price_micro_usd_per_hour: int, pri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferView:
-    """A machine type that the provider offered at the last look. `excluded` says why it is not rented, else it is empty."""
+    """A machine type that the provider offered at the last look. `excluded` says why it is not rented, else it is empty. The price is not
+    older than `priced_ms` (None: it was the price at that look)."""
 
     id: str
     gpu: str
@@ -61,6 +62,7 @@ class OfferView:
     price_usd_per_hour: float
     price_known: bool = True
     excluded: str = ""
+    priced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

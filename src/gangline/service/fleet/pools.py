@@ -314,4 +314,5 @@ def _offer_view(offer: Offer, terms: PoolTerms | None) -> OfferView:
         price_usd_per_hour=offer.price_micro_usd_per_hour / 1e6,
         price_known=offer.price_known,
         excluded="" if terms is None else why_excluded(offer, terms),
+        priced_ms=offer.priced_ms,
     )

@@ -38,7 +38,9 @@ def trust_of(offer: Offer, terms: PoolTerms | None) -> int:
 def note_seen(deployment: Deployment, pool: RentedPool, offers: Iterable[Offer], away: str, now_ms: int) -> None:
     """Keep for the other servers what the provider said."""
     if pool.terms is not None:
-        seen = canonical_json({"offers": [asdict(offer) for offer in offers], "away": away})
+        # A server of an earlier version reads it, too: it does not know what few offers have.
+        told = [{name: value for name, value in asdict(offer).items() if value is not None} for offer in offers]
+        seen = canonical_json({"offers": told, "away": away})
         answered_ms = None if away else now_ms
         deployment.store.apply(write("see_pool", name=pool.limits.name, seen=seen, answered_ms=answered_ms))
 

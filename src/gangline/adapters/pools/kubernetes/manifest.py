@@ -3,7 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from gangline.adapters.pools.fetching import FETCH
+from gangline.adapters.pools.fetching import FETCH_WORKER
 from gangline.adapters.pools.kubernetes.settings import IMAGE, KubernetesSettings
 from gangline.adapters.pools.kubernetes.template import CONTAINER, LOST, SHARED_MEMORY, SHM
 from gangline.core.errors import BadInput
@@ -19,8 +19,7 @@ trap 'exit 143' TERM
 if command -v gangline >/dev/null; then
   exec gangline worker "$@"
 fi
-{FETCH}exec sh "$script" "$@"
-"""
+{FETCH_WORKER}"""
 
 
 def pod_of(

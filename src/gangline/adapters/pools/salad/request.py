@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from gangline.adapters.pools.fetching import FETCH
+from gangline.adapters.pools.fetching import FETCH_WORKER
 from gangline.adapters.pools.salad.metadata import METADATA
 from gangline.adapters.pools.salad.offers import GB, MB, SaladOffer
 from gangline.adapters.pools.salad.settings import SaladSettings
@@ -16,10 +16,7 @@ VALUE_MAX = 1000
 """The most characters that Salad takes as the value of a variable."""
 
 # A container that exits with another code than 0 keeps its machine from this group for good, so it waits for a server that is unreachable.
-START = f"""\
-export GANGLINE_PLACE="${{SALAD_INSTANCE_ID:-}}"
-{FETCH}exec sh "$script"
-"""
+START = 'export GANGLINE_PLACE="${SALAD_INSTANCE_ID:-}"\n' + FETCH_WORKER
 
 
 def group_name(prefix: str, rental: str) -> str:

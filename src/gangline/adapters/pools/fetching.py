@@ -1,4 +1,4 @@
-"""What the shell of a rented container runs first: it fetches the worker's installer from the server and becomes it, with its own arguments."""
+"""What a rented container runs first: it fetches the worker's installer from the server and becomes it."""
 
 # A script that arrives in part must not run in part, so it is a file before it is a program. A container that ends because the server was
 # away for a moment would be a node that is rented again, so it waits.

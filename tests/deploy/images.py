@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -55,6 +56,7 @@ class Workshop:
 
     def make_base(self) -> None:
         """Make what is called `BASE` here: Debian with Python, as slim as its own images are."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         tar = self.folder / "base.tar"
         slim = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in LEFT_OUT]
         command = ["mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", f"--hook-dir={MERGED}", *slim, SUITE]
@@ -64,7 +66,7 @@ class Workshop:
         self.do("commit", "--rm", container, BASE)
         tar.unlink()
 
-    def build(self, name: str, context: Path = ROOT, arguments: Mapping[str, str] = {}) -> str:  # noqa: B006 - it is only read
+    def build(self, name: str, context: Path = ROOT, arguments: Mapping[str, str] = {}) -> str:
         """Build an image of `deploy/` on `BASE`, and return what it is called here. This machine's pip reaches its index as ever."""
         given = {"BASE": BASE, **({"CUDA": "cpu", **_where_torch_is()} if name == "worker" else {}), **arguments}
         image = f"localhost/gangline-{name}"
@@ -98,15 +100,10 @@ class Workshop:
 
     def _places_of_pip(self) -> Iterator[str]:
         """Yield what a build has to see of this machine, so that its pip finds what this machine's finds."""
-        lines = subprocess.run(
-            [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
-        ).stdout.splitlines()
-        settings = dict(
-            line.rpartition(":" if line.startswith(":env:") else ".")[2].lstrip(".").split("=", 1) for line in lines
-        )
-        settings = {
-            name.removeprefix("global."): value.strip("'") for name, value in settings.items() if name != "constraint"
-        }
+        asked = [sys.executable, "-m", "pip", "config", "list"]
+        said = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+        found = re.findall(r"^(?:global|:env:)\.([\w-]+)='(.*)'$", said, re.MULTILINE)
+        settings = {name: value for name, value in found if name != "constraint"}
         if not settings:
             return
         folder = self.folder / "pip"
@@ -126,13 +123,14 @@ class Container:
     workshop: Workshop
     name: str
 
-    def command(self, *words: str, environment: Mapping[str, str] = {}, volumes: Sequence[str] = ()) -> list[str]:  # noqa: B006
-        """Return a command that runs these words inside, as the image's user, on this machine's network."""
-        options = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+    def command(self, *words: str, environment: Mapping[str, str] = {}, volumes: Sequence[str] = ()) -> list[str]:
+        """Return a command that runs these words inside, as the image's user, on this machine's network, where nothing else lies."""
+        options = ["--workingdir", "/tmp"]
+        options += [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
         options += [word for each in volumes for word in ("--volume", each)]
         return self.workshop.buildah("run", "--isolation", "chroot", *options, self.name, "--", *words)
 
-    def run(self, *words: str, environment: Mapping[str, str] = {}, volumes: Sequence[str] = ()) -> str:  # noqa: B006
+    def run(self, *words: str, environment: Mapping[str, str] = {}, volumes: Sequence[str] = ()) -> str:
         """Run a program inside and return what it printed."""
         command = self.command(*words, environment=environment, volumes=volumes)
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)

@@ -29,5 +29,5 @@ find . -type d -name tests ! -path './torch/*' -prune -exec rm -rf {} +
 find . -type f ! -path './torch/*' ! -path './triton/*' \
     \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.c' -o -name '*.h' \) -delete
 if command -v strip > /dev/null; then
-    find . -name '*.so' -exec strip --strip-unneeded {} +
+    find . \( -name '*.so' -o -name '*.so.*' \) -exec strip --strip-unneeded {} +
 fi

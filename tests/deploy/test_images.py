@@ -98,7 +98,7 @@ def test_the_server_is_no_root_and_its_home_is_its_own(served: Served) -> None:
 
 
 def test_the_server_has_what_buckets_a_database_and_a_cluster_need(served: Served) -> None:
-    modules = "botocore.session, obstore, psycopg, kubernetes.client, kubernetes.config, kubernetes.watch, gangline.web"
+    modules = "botocore.session, obstore, psycopg, kubernetes.client, kubernetes.config, kubernetes.watch, PIL._imaging, PIL._avif, gangline.web"
     served.container.run("python", "-c", f"import {modules}\nimport zoneinfo; zoneinfo.ZoneInfo('Europe/Berlin')")
 
 
@@ -134,5 +134,6 @@ def test_no_run_can_read_the_agents_token(served: Served, node: Running) -> None
     assert node.is_running and "isolation none" not in node.printed
     look = 'id -u; cat /proc/[0-9]*/environ 2>/dev/null | tr "\\0" "\\n" | grep -c GANGLINE_TOKEN; true'
     job = json.loads(served.gangline("run", "-o", "json", "--", "sh", "-c", look))
-    uid, found = served.gangline("jobs", "logs", job["id"]).splitlines()[:2]
-    assert int(uid) > 0 and int(found) == 0
+    printed = served.gangline("logs", job["summary"]["id"]).splitlines()
+    uid, found = (int(line) for line in printed if line.isdigit())
+    assert uid > 0 and found == 0

@@ -77,3 +77,37 @@ def test_builds_see_no_more_than_the_wheel_is_made_of() -> None:
     shared = {"assets", "docs", "examples", "recipes"}
     assert set(CONTEXT) == named | shared | {"deploy/bases", "deploy/slim.sh"}
     assert all((ROOT / each).exists() for each in CONTEXT)
+
+
+def test_slimming_leaves_what_programs_load(tmp_path: Path) -> None:
+    left = {
+        "kubernetes/client/__init__.pyc",
+        "botocore/data/s3/service-2.json.gz",
+        "botocore/data/endpoints.json",
+        "bitsandbytes/libbitsandbytes_cpu.so",
+        "bitsandbytes/libbitsandbytes_cuda130.so",
+        "pyarrow/libarrow.so.2600",
+        "numpy/testing/__init__.py",
+        "torch/include/torch.h",
+        "torch/tests/data.py",
+    }
+    removed = {
+        "kubernetes/client/__init__.py",
+        "kubernetes/aio/__init__.py",
+        "aiohttp/__init__.py",
+        "botocore/data/ec2/service-2.json.gz",
+        "bitsandbytes/libbitsandbytes_cuda128.so",
+        "bitsandbytes/libbitsandbytes_rocm72.so",
+        "pyarrow/libarrow_flight.so.2600",
+        "numpy/tests/test_all.py",
+        "uvloop/loop.pyx",
+    }
+    for name in {*left, *removed} - {"kubernetes/client/__init__.pyc"}:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    command = ["/bin/sh", DEPLOY / "slim.sh", tmp_path, "cu130"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    )
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == left, done.stderr

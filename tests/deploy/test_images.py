@@ -98,7 +98,8 @@ def test_the_server_is_no_root_and_its_home_is_its_own(served: Served) -> None:
 
 
 def test_the_server_has_what_buckets_a_database_and_a_cluster_need(served: Served) -> None:
-    modules = "botocore.session, obstore, psycopg, kubernetes.client, kubernetes.config, kubernetes.watch, PIL._imaging, PIL._avif, gangline.web"
+    modules = "botocore.session, obstore, psycopg, kubernetes.client, kubernetes.config, kubernetes.watch, gangline.web"
+    modules += ", PIL._imaging, PIL._avif"
     served.container.run("python", "-c", f"import {modules}\nimport zoneinfo; zoneinfo.ZoneInfo('Europe/Berlin')")
 
 

@@ -1,1 +1,0 @@
-"""What `deploy/` has: images, and what runs them."""

@@ -10,8 +10,8 @@ from tests.conftest import ROOT
 from tests.docs.snippets import SHELL, commands, snippets, why_not_understood
 
 PAGE = ROOT / "docs" / "images.md"
-WITH_VALUE = ("--name", "-p", "-v", "-e", "--gpus", "--shm-size", "--security-opt", "--cap-add", "--time")
-"""Options of `docker run` and `docker stop` that the page uses."""
+WITH_VALUE = ("--name", "-p", "-v", "-e", "--gpus", "--shm-size", "--security-opt", "--cap-add")
+"""Options of `docker run` that the page uses."""
 
 
 def told_to_docker() -> Iterator[list[str]]:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.images import SERVER_BYTES_MAX, WORKER_BYTES_MAX, counted
 
 from gangline.adapters.host.cache import Cache
+from gangline.adapters.host.trainer.users import LOCKS
 from gangline.core.specs.fields import FilesBase
 from gangline.data.bases import files_of_base
 from tests.deploy.images import CONTEXT, Container, Running, Workshop, started, why_not
@@ -79,8 +80,10 @@ def served(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="module")
 def node(images: Images, served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     reached = {"GANGLINE_SERVER": served.url, "GANGLINE_TOKEN": served.join_token}
+    # Here containers see each other's processes, so they must not give runs the same user, either.
+    LOCKS.mkdir(parents=True, exist_ok=True)
     with images.workshop.container(images.worker) as container:
-        command = container.command("gangline", "worker", environment=reached)
+        command = container.command("gangline", "worker", environment=reached, volumes=[f"{LOCKS}:{LOCKS}"])
         with started(command, tmp_path_factory.mktemp("node") / "worker.log") as running:
             until(lambda: "isolation " in running.printed or not running.is_running)
             yield running

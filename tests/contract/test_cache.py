@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -11,7 +12,7 @@ import pytest
 
 from gangline.adapters.host.cache import Cache
 from gangline.adapters.transfer.partial import Partial
-from gangline.adapters.transfer.transfer import HttpTransfer
+from gangline.adapters.transfer.transfer import HttpTransfer, NodesTransfer
 from gangline.core.errors import Unreachable
 from gangline.core.files import PART_BYTES, File, Signed
 from tests.proxy import Proxy
@@ -118,3 +119,90 @@ def test_what_came_meanwhile_is_not_fetched_again(tmp_path: Path) -> None:
     carrier = HttpTransfer("http://127.0.0.1:1", Random(0))
     assert ended(carrier.download(Signed(url="/nowhere"), file, tmp_path / "w", durable=True)) is None
     assert [path.name for path in tmp_path.iterdir()] == ["w"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baked:
+    """A cache beside one that is only read, which has `base` of the file `weights`."""
+
+    cache: Cache
+    weights: File
+    content: bytes
+
+    @property
+    def place(self) -> Path:
+        assert self.cache.read_only
+        return self.cache.read_only / self.weights.sha256
+
+
+@pytest.fixture
+def baked(place: Place, tmp_path: Path) -> Baked:  # noqa: F811
+    weights, content = place.stored(PART_BYTES + 5)
+    read_only = Cache(tmp_path / "image")
+    read_only.place(weights.sha256).write_bytes(content)
+    read_only.remember("base", (weights,))
+    os.utime(read_only.place(weights.sha256), (1, 1))
+    return Baked(cache=Cache(tmp_path / "cache", 10 * KB, read_only=read_only.folder), weights=weights, content=content)
+
+
+def as_it_was(path: Path) -> tuple[float, int, int]:
+    found = path.stat()
+    return found.st_mtime, found.st_nlink, found.st_mode
+
+
+def test_a_base_of_the_cache_that_is_only_read_is_held_and_comes_without_the_network(
+    baked: Baked,
+    make_transfer: Callable[..., NodesTransfer],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    cache, file, before = baked.cache, baked.weights, as_it_was(baked.place)
+    assert cache.bases() == ("base",) and not cache.link(file, tmp_path / "run" / "w")
+    copying = make_transfer(finds=cache.unchecked).download(
+        Signed(url="/nowhere"), file, cache.place(file.sha256), durable=True
+    )
+    assert ended(copying) is None and cache.link(file, tmp_path / "run" / "w")
+    assert (tmp_path / "run" / "w").read_bytes() == baked.content
+    cache.remember("base", (file,))
+    assert cache.bases() == ("base",)
+    (tmp_path / "run" / "w").unlink()
+    cache.make_room(10 * KB)
+    assert not cache.place(file.sha256).exists(), "it is evicted like any other"
+    assert cache.bases() == ("base",) and as_it_was(baked.place) == before, "and the one that is only read stays"
+
+
+def test_a_damaged_file_of_the_cache_that_is_only_read_is_downloaded_instead(
+    baked: Baked,
+    place: Place,  # noqa: F811
+    make_transfer: Callable[..., NodesTransfer],  # noqa: F811
+) -> None:
+    cache, file = baked.cache, baked.weights
+    baked.place.write_bytes(baked.content[:-1] + b"\0")
+    with Proxy(place.address) as proxy:
+        task = make_transfer(finds=cache.unchecked).download(
+            place.to_read(proxy, file), file, cache.place(file.sha256), durable=True
+        )
+        assert ended(task) is None and proxy.down.bytes >= file.bytes
+    assert cache.place(file.sha256).read_bytes() == baked.content
+    assert not list(cache.folder.glob(".*.partial"))
+
+
+@pytest.mark.parametrize("there", ["nothing", "a shorter file", "a folder"])
+def test_what_the_cache_that_is_only_read_does_not_have_as_a_whole_is_not_looked_at(baked: Baked, there: str) -> None:
+    baked.place.unlink()
+    if there == "a shorter file":
+        baked.place.write_bytes(baked.content[:-1])
+    elif there == "a folder":
+        baked.place.mkdir()
+    assert baked.cache.unchecked(baked.weights) is None
+
+
+def test_a_transfer_that_was_stopped_begins_no_copy(
+    baked: Baked,
+    make_transfer: Callable[..., NodesTransfer],  # noqa: F811
+) -> None:
+    cache, file = baked.cache, baked.weights
+    carrier = make_transfer()._new_carrier()
+    carrier.close()
+    with pytest.raises(Unreachable, match="stopped"):
+        carrier.copy(file, baked.place, cache.place(file.sha256))
+    assert not cache.place(file.sha256).exists()

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from gangline.adapters.host.cache import Cache
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.transfer.transfer import NodesTransfer
 from gangline.core.errors import Denied, GanglineError, NotFound, Unreachable
@@ -72,6 +73,20 @@ def test_a_node_lists_what_a_run_needs_with_hashes_and_fetches_it_checked(hub: F
 def test_a_base_that_was_listed_before_needs_no_network(hub: FakeHub, tmp_path: Path) -> None:
     NodesHub(HuggingFaceHub(hub.url), tmp_path).files(REPO, COMMIT, "base")
     assert nowhere(tmp_path).files(REPO, COMMIT, "base") == FILES
+
+
+def test_a_base_in_a_cache_that_is_only_read_needs_no_network_either(hub: FakeHub, tmp_path: Path) -> None:
+    baked = tmp_path / "baked"
+    NodesHub(HuggingFaceHub(hub.url), baked).files(REPO, COMMIT, "base")
+    for file in FILES:
+        (baked / file.sha256).write_bytes((BASE / file.path).read_bytes())
+    cache = Cache(tmp_path / "cache", read_only=baked)
+    nodes = NodesHub(HuggingFaceHub("http://127.0.0.1:1"), cache.folder, read_only=baked)
+    transfer = NodesTransfer("", nodes, Random(0), finds=cache.unchecked)
+    assert transfer.list_hub(REPO, COMMIT, "base").future.result() == FILES
+    for file in FILES:
+        assert transfer.download_from_hub(REPO, COMMIT, file, cache.place(file.sha256)).future.exception() is None
+        assert cache.place(file.sha256).read_bytes() == (BASE / file.path).read_bytes()
 
 
 def test_what_the_hubs_own_client_fetched_before_is_not_fetched_again(tmp_path: Path) -> None:

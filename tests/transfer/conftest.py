@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.objects.local import LocalObjects
 from gangline.adapters.transfer.carrier import Patience
-from gangline.adapters.transfer.transfer import NodesTransfer
+from gangline.adapters.transfer.transfer import NodesTransfer, nowhere
 from gangline.api.answers import problems
 from gangline.api.object_routes import object_routes
 from gangline.core.files import PART_BYTES, File, Grant, Signed
@@ -103,8 +103,12 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def make_transfer() -> Iterator[Callable[..., NodesTransfer]]:
     made: list[NodesTransfer] = []
 
-    def make(patience: Patience = HURRIED, server: str = "http://nowhere.invalid") -> NodesTransfer:
-        made.append(NodesTransfer(server, NodesHub(HuggingFaceHub(""), Path()), Random(0), patience))
+    def make(
+        patience: Patience = HURRIED,
+        server: str = "http://nowhere.invalid",
+        finds: Callable[[File], Path | None] = nowhere,
+    ) -> NodesTransfer:
+        made.append(NodesTransfer(server, NodesHub(HuggingFaceHub(""), Path()), Random(0), patience, finds=finds))
         return made[-1]
 
     yield make

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gangline.adapters.host.cache import Cache
 from gangline.compose.settings import (
     read_server_settings,
     read_settings,
@@ -15,7 +16,8 @@ from gangline.compose.settings import (
     read_worker_settings,
 )
 from gangline.compose.worker import make_agent
-from gangline.core.errors import BadInput
+from gangline.core.errors import BadInput, UserError
+from gangline.core.files import File
 from gangline.core.runs.proof import CHECKPOINTS_IN
 from gangline.core.server.merging import MergedSettings
 from gangline.core.server.settings import ServerSettings, WorkerSettings
@@ -322,3 +324,26 @@ def test_an_address_whose_path_is_not_plain_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setenv("GANGLINE_URL", url)
     with pytest.raises(BadInput, match="GANGLINE_URL is not an address such as"):
         read_server_settings()
+
+
+def test_a_worker_joins_with_the_bases_of_the_cache_that_it_only_reads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    baked = Cache(tmp_path / "baked")
+    baked.place("a" * 64).write_bytes(b"weights")
+    baked.remember("files:sdxl", (File(path="w", bytes=7, sha256="a" * 64),))
+    monkeypatch.setenv("GANGLINE_READ_ONLY_CACHE", str(baked.folder))
+    given = {"worker.token": "gl_join_x", "worker.home": tmp_path / "home", "worker.isolation": "none"}
+    assert make_agent(read_worker_settings(given).settings)._join.bases == ("files:sdxl",)
+
+
+@pytest.mark.parametrize("there", ["nothing", "a file"])
+def test_a_cache_that_is_only_read_and_not_there_is_refused_before_the_worker_joins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: str
+) -> None:
+    if there == "a file":
+        (tmp_path / "baked").touch()
+    monkeypatch.setenv("GANGLINE_READ_ONLY_CACHE", str(tmp_path / "baked"))
+    given = {"worker.token": "gl_join_x", "worker.home": tmp_path / "home"}
+    with pytest.raises(UserError, match=f"the read-only cache {tmp_path / 'baked'} is no folder"):
+        make_agent(read_worker_settings(given).settings)

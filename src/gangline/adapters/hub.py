@@ -87,19 +87,24 @@ class HuggingFaceHub:
 
 
 class NodesHub:
-    """The hub as a node uses it; file lists of commits are cached in `folder`. Files that the hub's own client has in its cache `users` are
-    not downloaded again."""
+    """The hub as a node uses it; file lists of commits are cached in `folder`, and read in the cache `read_only`, too. Files that the hub's
+    own client has in its cache `users` are not downloaded again."""
 
-    def __init__(self, hub: HuggingFaceHub, folder: Path, users: Path | None = None) -> None:
+    def __init__(
+        self, hub: HuggingFaceHub, folder: Path, users: Path | None = None, read_only: Path | None = None
+    ) -> None:
         self._hub = hub
         self._lists = folder / LISTS
         self._users = users
+        self._read_only = read_only / LISTS if read_only else None
 
     def files(self, repo: str, commit: str, role: ModelRole) -> tuple[File, ...]:
         """Return the files that a run needs. A base that was asked for before needs no network."""
-        path = self._lists / f"{digest([repo, commit, role])}.json"
-        if path.exists():
-            return tuple(File(**each) for each in json.loads(path.read_text()))
+        name = f"{digest([repo, commit, role])}.json"
+        for lists in (self._lists, self._read_only):
+            if lists and (lists / name).exists():
+                return tuple(File(**each) for each in json.loads((lists / name).read_text()))
+        path = self._lists / name
         found = self._users_files(repo, commit, role) or self._listed(repo, commit, role)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")

@@ -79,11 +79,13 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
     reached: Server = HttpServer(of.server, of.token)
     machine = of.machine or host.machine()
     gpu, room_bytes, memory = describe_gpu(cards), cache.room_bytes(), memory_bytes()
-    hub = NodesHub(make_hub(settings.hub), cache.folder, of.hub_cache or hub_home() / "hub")
+    hub = NodesHub(make_hub(settings.hub), cache.folder, of.hub_cache or hub_home() / "hub", cache.read_only)
     rng = Random(machine)  # noqa: S311 - jitter, not a secret
     edges = Edges(
         server=reached,
-        transfer=NodesTransfer(of.server, hub, rng, opens=partial(open_of_runs, roots), news=wake),
+        transfer=NodesTransfer(
+            of.server, hub, rng, opens=partial(open_of_runs, roots), news=wake, finds=cache.unchecked
+        ),
         trainer=ProcessTrainer(
             card=gpu.get("gpu", ""),
             cards=[card.id for card in cards],
@@ -151,13 +153,18 @@ def slots_of(of: WorkerProgram, cards: "Sequence[Card]") -> int:
 
 def make_cache(of: WorkerProgram, home: Path) -> "Cache":
     """Make a worker's own cache, or the one that it shares with others of its machine. Raises `UserError` where its files cannot be
-    linked into `home`."""
+    linked into `home`, or where the one that is only read is no folder."""
     from gangline.adapters.host.cache import ENVIRONMENTS, Cache
     from gangline.adapters.host.environments import Environments
 
     folder, limit = of.cache or home / "cache", round(of.cache_gb * 1e9) if of.cache_gb else None
     # Runs pass through to environments, and a cache of its own is the worker's alone.
-    cache = Cache(existing(folder), limit, Environments((of.cache or home) / ENVIRONMENTS))
+    if of.read_only_cache and not of.read_only_cache.is_dir():
+        raise UserError(
+            f"the read-only cache {of.read_only_cache} is no folder",
+            hint="GANGLINE_READ_ONLY_CACHE names a folder laid out as a worker's cache",
+        )
+    cache = Cache(existing(folder), limit, Environments((of.cache or home) / ENVIRONMENTS), of.read_only_cache)
     if folder.stat().st_dev != home.stat().st_dev:
         raise UserError(f"the cache {folder} is on another disk than {home}", hint="choose both on one disk")
     return cache

@@ -1,6 +1,9 @@
 """A node's cache: files named by their SHA-256, and virtual environments, below a limit. Several workers of one machine may share it.
 
 A run uses a file through a hard link, so a file with two names is in use. A download holds a lock on its partial file.
+
+Beside it there may be a cache that is only read, such as one in an image. Its files are copied from there, and checked as downloads are: a
+link to them would make them a run's, and an image's layers cannot be linked to without being copied anyway.
 """
 
 import fcntl
@@ -27,8 +30,15 @@ BASES, ENVIRONMENTS = "bases", "environments"
 
 
 class Cache:
-    def __init__(self, folder: Path, limit_bytes: int | None = None, environments: Environments | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit_bytes: int | None = None,
+        environments: Environments | None = None,
+        read_only: Path | None = None,
+    ) -> None:
         self.folder = folder
+        self.read_only = read_only
         self.environments = environments or Environments(folder / ENVIRONMENTS)
         (folder / BASES).mkdir(parents=True, exist_ok=True)
         known = sum(each.bytes for each in self._look())
@@ -41,6 +51,14 @@ class Cache:
     def place(self, sha256: str) -> Path:
         """Return the path for the bytes with this hash, whether they are there or not."""
         return self.folder / sha256
+
+    def unchecked(self, file: File) -> Path | None:
+        """Return where the read-only cache has a file of this name and size, None if it has none."""
+        place = self.read_only / file.sha256 if self.read_only else None
+        with suppress(OSError):
+            if place and place.is_file() and place.stat().st_size == file.bytes:
+                return place
+        return None
 
     def link(self, file: File, to: Path) -> bool:
         """Give the file a second name. Return False if it is not here; if its size is not the one that was checked, it is deleted."""
@@ -79,14 +97,15 @@ class Cache:
         partial.rename(path)
 
     def bases(self) -> tuple[str, ...]:
-        """Return the bases whose files are all still here."""
+        """Return the bases whose files are all still here, or in the read-only cache."""
+        folders = [self.folder, *([self.read_only] if self.read_only else [])]
         held = []
-        for path in sorted((self.folder / BASES).glob("*.json")):
+        for path in sorted(path for folder in folders for path in (folder / BASES).glob("*.json")):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 record = json.loads(path.read_text())
-                if all(self.place(sha256).exists() for sha256 in record["files"]):
+                if all(any((folder / sha256).exists() for folder in folders) for sha256 in record["files"]):
                     held.append(str(record["base"]))
-        return tuple(held)
+        return tuple(dict.fromkeys(held))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -120,6 +120,31 @@ class Carrier:
                 get(incoming, range(file.bytes), ranged=False)
             incoming.complete(durable=durable)
 
+    def copy(self, file: File, source: Path, to: Path) -> bool:
+        """Copy a file of this machine to `to`, checked as a download is. Return False if its bytes are others or cannot be read: then
+        nothing is left of it."""
+        self._refuse_if_closed()
+        try:
+            with (
+                source.open("rb", buffering=0) as content,
+                Partial(to, file, self._connections.closed) as incoming,
+            ):
+                for run in () if incoming.there else incoming.missing(1):
+                    self._refuse_if_closed()
+                    self._copy_part(file, content.fileno(), incoming, run)
+                if not incoming.there:
+                    incoming.complete(durable=True)
+        except (Damaged, FileNotFoundError, PermissionError):
+            return False
+        return True
+
+    def _copy_part(self, file: File, content: int, incoming: Partial, part: range) -> None:
+        at = part.start
+        for piece in _read(file, content, part):
+            incoming.write(at, piece)
+            at += len(piece)
+        incoming.check(at)
+
     def _hash(self, file: File, source: Path, part: range) -> str:
         hashed = hashlib.sha256()
         with self._opens(source) as content:

@@ -98,8 +98,13 @@ class HttpTransfer:
         return FutureTask(future)
 
 
+def nowhere(_file: File) -> Path | None:
+    return None
+
+
 class NodesTransfer(HttpTransfer):
-    """A transfer that also downloads from the hub."""
+    """A transfer that also downloads from the hub. What this machine has at the place that `finds` returns is copied from there, unless it
+    turns out to be something else."""
 
     def __init__(
         self,
@@ -110,15 +115,20 @@ class NodesTransfer(HttpTransfer):
         *,
         opens: OpenSource = open_anywhere,
         news: Callable[[], None] = lambda: None,
+        finds: Callable[[File], Path | None] = nowhere,
     ) -> None:
         super().__init__(server, rng, patience, opens=opens, news=news)
         self._hub = hub
-        self._apart = partial(NodesTransfer, server, hub, rng, patience, opens=opens, news=news)
+        self._finds = finds
+        self._apart = partial(NodesTransfer, server, hub, rng, patience, opens=opens, news=news, finds=finds)
 
     def apart(self) -> "NodesTransfer":
         return (
             self._apart()
         )  # with threads of its own: a long download of one attempt holds up no checkpoint of another
+
+    def download(self, signed: Signed, file: File, to: Path, *, durable: bool) -> FutureTask[None]:
+        return self._start(partial(self._download, self._carrier, signed, file, to, durable=durable))
 
     def list_hub(self, repo: str, commit: str, role: ModelRole) -> FutureTask[tuple[File, ...]]:
         return self._start(partial(self._hub.files, repo, commit, role))
@@ -126,8 +136,16 @@ class NodesTransfer(HttpTransfer):
     def download_from_hub(self, repo: str, commit: str, file: File, to: Path) -> FutureTask[None]:
         return self._start(partial(self._download_from_hub, self._carrier, repo, commit, file, to))
 
+    def _download(self, carrier: Carrier, signed: Signed, file: File, to: Path, *, durable: bool) -> None:
+        if not self._copied(carrier, file, to):
+            carrier.download(signed, file, to, durable=durable)
+
+    def _copied(self, carrier: Carrier, file: File, to: Path) -> bool:
+        found = self._finds(file)
+        return found is not None and carrier.copy(file, found, to)
+
     def _download_from_hub(self, carrier: Carrier, repo: str, commit: str, file: File, to: Path) -> None:
-        if self._hub.take_users(repo, commit, file, to):
+        if self._copied(carrier, file, to) or self._hub.take_users(repo, commit, file, to):
             return
         try:
             signed = self._hub.locate(repo, commit, file.path)

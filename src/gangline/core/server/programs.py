@@ -230,6 +230,11 @@ class WorkerProgram:
         SettingOrigin("GANGLINE_CACHE_GB", "--cache-gb", read=_number),
         "Bases that no job uses are deleted beyond this size; without it, half of what is free.",
     ] = None
+    read_only_cache: Annotated[
+        Path | None,
+        SettingOrigin("GANGLINE_READ_ONLY_CACHE", read=Path),
+        "A folder laid out as the cache of a worker, such as bases in an image: its files are copied from there instead of downloaded.",
+    ] = None
     hub_cache: Annotated[
         Path | None,
         SettingOrigin("HF_HUB_CACHE", read=Path),

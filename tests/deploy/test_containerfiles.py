@@ -1,0 +1,113 @@
+"""The Containerfiles of `deploy/` as hadolint reads them, and what they promise by their words alone."""
+
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from gangline.core.server.programs import DEFAULT_PORT
+from tests.deploy.images import CONTEXT
+from tests.inputs import ROOT
+
+DEPLOY = ROOT / "deploy"
+FILES = sorted(DEPLOY.glob("Containerfile.*"))
+SERVER, WORKER = (DEPLOY / f"Containerfile.{name}" for name in ("server", "worker"))
+
+
+def instructions(path: Path) -> list[str]:
+    """Return each instruction as one line, comments left out."""
+    lines = (line for line in path.read_text().splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    return re.sub(r"\s*\\\n\s*", " ", "\n".join(lines)).splitlines()
+
+
+def last_stage(path: Path) -> list[str]:
+    words = instructions(path)
+    return words[max(number for number, each in enumerate(words) if each.startswith("FROM ")) :]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])
+def test_hadolint_finds_nothing(path: Path) -> None:
+    program = Path(sysconfig.get_path("scripts")) / "hadolint"
+    done = subprocess.run([program, "--failure-threshold", "style", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])
+def test_every_stage_begins_at_the_base_that_the_builder_names(path: Path) -> None:
+    words = instructions(path)
+    stages = {each.split()[3] for each in words if each.startswith("FROM ") and " AS " in each}
+    begins = [each.split()[1] for each in words if each.startswith("FROM ")]
+    assert set(begins) <= {"${BASE}", *stages}
+    assert re.fullmatch(r"ARG BASE=\S+:\S+", words[0])
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])
+def test_all_packages_have_the_versions_that_the_tests_had(path: Path) -> None:
+    installs = [each for each in instructions(path) if " pip" not in each and re.search(r"/pip\b.* install ", each)]
+    assert installs
+    for each in installs:
+        assert all("constraints.txt" in call for call in each.split(" && ") if " install " in call and "pip" in call)
+        assert "--no-cache-dir" in each
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])
+def test_nothing_of_who_builds_is_in_an_image(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"(?i)(index-url|proxy|token|password|secret)\s*=?\s*(https?:|gl_)", text)
+    assert "trusted-host" not in text and "PIP_INDEX" not in text
+
+
+def test_the_server_is_nobody_in_particular_and_listens_where_the_docs_say() -> None:
+    words = last_stage(SERVER)
+    assert "USER 10001:10001" in words and f"EXPOSE {DEFAULT_PORT}" in words
+    assert 'CMD ["server", "--host", "0.0.0.0"]' in words and 'ENTRYPOINT ["gangline"]' in words
+
+
+def test_the_agent_of_a_worker_is_root_so_that_its_runs_need_not_be() -> None:
+    words = last_stage(WORKER)
+    assert not [each for each in words if each.startswith("USER ")]
+    assert 'CMD ["worker"]' in words and 'ENTRYPOINT ["gangline"]' in words
+
+
+def test_builds_see_no_more_than_the_wheel_is_made_of() -> None:
+    assert (ROOT / ".dockerignore").read_text().splitlines()[1] == "*"
+    named = {"LICENSE", "NOTICE", "README.md", "pyproject.toml", "constraints.txt", "src"}
+    shared = {"assets", "docs", "examples", "recipes"}
+    assert set(CONTEXT) == named | shared | {"deploy/bases", "deploy/slim.sh"}
+    assert all((ROOT / each).exists() for each in CONTEXT)
+
+
+def test_slimming_leaves_what_programs_load(tmp_path: Path) -> None:
+    left = {
+        "kubernetes/client/__init__.pyc",
+        "botocore/data/s3/service-2.json.gz",
+        "botocore/data/endpoints.json",
+        "bitsandbytes/libbitsandbytes_cpu.so",
+        "bitsandbytes/libbitsandbytes_cuda130.so",
+        "pyarrow/libarrow.so.2600",
+        "numpy/testing/__init__.py",
+        "torch/include/torch.h",
+        "torch/tests/data.py",
+    }
+    removed = {
+        "kubernetes/client/__init__.py",
+        "kubernetes/aio/__init__.py",
+        "aiohttp/__init__.py",
+        "botocore/data/ec2/service-2.json.gz",
+        "bitsandbytes/libbitsandbytes_cuda128.so",
+        "bitsandbytes/libbitsandbytes_rocm72.so",
+        "pyarrow/libarrow_flight.so.2600",
+        "numpy/tests/test_all.py",
+        "uvloop/loop.pyx",
+    }
+    for name in {*left, *removed} - {"kubernetes/client/__init__.pyc"}:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    command = ["/bin/sh", DEPLOY / "slim.sh", tmp_path, "cu130"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    )
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == left, done.stderr

@@ -171,7 +171,6 @@ class Conversation:
             )
         )
         assert httpx.get(f"{self.url}/healthz").is_success
-        assert httpx.get(f"{self.url}/readyz").is_success
         self.train(self.claim(), file)
         self.look_at(succeeds)
         self.administer()

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
-from gangline.core.operating.families import Family
+from gangline.core.operating.families import MeasuredFamily
 from gangline.version import VERSION
 from gangline.wire import protocol
 
@@ -76,7 +76,7 @@ class ProcessMetrics:
             self.last_round.set(now_ms / 1000)
 
 
-def expose(process: ProcessMetrics, families: Sequence[Family]) -> bytes:
+def expose(process: ProcessMetrics, families: Sequence[MeasuredFamily]) -> bytes:
     """Return all metrics as Prometheus reads them."""
     return generate_latest(process.registry) + generate_latest(_Families(families))  # type: ignore[arg-type]
 
@@ -84,7 +84,7 @@ def expose(process: ProcessMetrics, families: Sequence[Family]) -> bytes:
 class _Families:
     """A registry of values that were measured for one scrape."""
 
-    def __init__(self, families: Sequence[Family]) -> None:
+    def __init__(self, families: Sequence[MeasuredFamily]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ from gangline.core.job import JobState
 from gangline.core.money.cost import Cause
 from gangline.core.reports.rows import NOT_TIME, NOT_WASTE
 
-FamilyKind = Literal["gauge", "counter"]
+MeasuredKind = Literal["gauge", "counter"]
 Labels = tuple[str, ...]
 QUEUED: JobState = "queued"
 HELD_BACK = "held"
@@ -17,22 +17,24 @@ HELD_BACK = "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class MeasuredFamily:
     """A metric with its samples by the values of its `labels`. Counters never fall, and their names end with `_total`."""
 
     name: str
-    kind: FamilyKind
+    kind: MeasuredKind
     says: str
     labels: Labels = ()
     samples: Mapping[Labels, float]
 
 
-def gauge(name: str, says: str, samples: Mapping[Labels, float] | float, *labels: str) -> Family:
-    return Family(name=f"gangline_{name}", kind="gauge", says=says, labels=labels, samples=_samples(samples))
+def gauge(name: str, says: str, samples: Mapping[Labels, float] | float, *labels: str) -> MeasuredFamily:
+    return MeasuredFamily(name=f"gangline_{name}", kind="gauge", says=says, labels=labels, samples=_samples(samples))
 
 
-def counter(name: str, says: str, samples: Mapping[Labels, float] | float, *labels: str) -> Family:
-    return Family(name=f"gangline_{name}_total", kind="counter", says=says, labels=labels, samples=_samples(samples))
+def counter(name: str, says: str, samples: Mapping[Labels, float] | float, *labels: str) -> MeasuredFamily:
+    return MeasuredFamily(
+        name=f"gangline_{name}_total", kind="counter", says=says, labels=labels, samples=_samples(samples)
+    )
 
 
 def _samples(samples: Mapping[Labels, float] | float) -> Mapping[Labels, float]:
@@ -68,7 +70,7 @@ def _added(first: Counter[Labels], second: Counter[Labels]) -> Counter[Labels]:
     return found
 
 
-def families_of_jobs(by_state: Mapping[str, int], waiting: int, oldest_s: float) -> list[Family]:
+def families_of_jobs(by_state: Mapping[str, int], waiting: int, oldest_s: float) -> list[MeasuredFamily]:
     """Return how many jobs are in each state, 0 for none, and for how many seconds the oldest has waited for a node (0: none waits)."""
     counts: dict[Labels, float] = {(state,): by_state.get(state, 0) for state in get_args(JobState)}
     counts[QUEUED,] = waiting
@@ -88,7 +90,7 @@ def families_of_jobs(by_state: Mapping[str, int], waiting: int, oldest_s: float)
     ]
 
 
-def families_of_totals(totals: Totals) -> list[Family]:
+def families_of_totals(totals: Totals) -> list[MeasuredFamily]:
     """Return the counters of what has ended: attempts, leases, checkpoints, time and money."""
     expired = Counter[Labels]()
     for (pool, state, _), attempts in totals.attempts.items():

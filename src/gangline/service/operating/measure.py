@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from gangline.core.operating.families import (
-    Family,
     Labels,
+    MeasuredFamily,
     Totals,
     by_pool,
     counter,
@@ -67,7 +67,7 @@ class ServiceMetrics:
         self.totals = Kept(RECOUNT_S, lambda now_ms: count_totals(store, 0, now_ms))
         self.stored = Kept(STORED_S, lambda _: store.load("stored_bytes"))
 
-    def measure(self, now_ms: int) -> list[Family]:
+    def measure(self, now_ms: int) -> list[MeasuredFamily]:
         """Return every family. Raise `Unreachable` if the database does not answer."""
         deployment, store = self._deployment, self._deployment.store
         counted = self.totals.get(now_ms)
@@ -102,14 +102,14 @@ def count_totals(store: Store, since_ms: int, until_ms: int) -> Totals:
     return found
 
 
-def _jobs(store: Store, now_ms: int) -> list[Family]:
+def _jobs(store: Store, now_ms: int) -> list[MeasuredFamily]:
     by_state = {row["state"]: row["jobs"] for row in store.load("count_jobs_by_state")}
     waiting = store.load("waiting_jobs")[0]["jobs"]
     oldest = store.load("oldest_waiting")
     return families_of_jobs(by_state, waiting, (now_ms - oldest[0]["queued_ms"]) / 1000 if oldest else 0.0)
 
 
-def _fleet(deployment: Deployment) -> list[Family]:
+def _fleet(deployment: Deployment) -> list[MeasuredFamily]:
     """Return the nodes by pool and state, and of each pool what is rented, wanted, billed and allowed."""
     rows = deployment.store.load("nodes_by_state")
     nodes, rented, wanted = dict[Labels, float](), dict[str, float](), dict[str, float]()
@@ -144,7 +144,7 @@ def _counts(rows: list[Row], column: str) -> dict[str, float]:
     return {row["pool"]: row[column] for row in rows}
 
 
-def _pools(deployment: Deployment) -> list[Family]:
+def _pools(deployment: Deployment) -> list[MeasuredFamily]:
     """Return what this process heard of the pools' providers: the server that has its turn asks them."""
     heard = {name: deployment.recent.offers_of(name) for name in deployment.pools}
     errors = {(name,): deployment.recent.driver_errors[name] for name in deployment.pools}
@@ -159,7 +159,7 @@ def _pools(deployment: Deployment) -> list[Family]:
     ]
 
 
-def _leases(store: Store, now_ms: int) -> list[Family]:
+def _leases(store: Store, now_ms: int) -> list[MeasuredFamily]:
     found = store.load("leases_held", now=now_ms)[0]
     return [
         gauge("leases", "Attempts that a node works at.", found["leases"]),
@@ -167,7 +167,7 @@ def _leases(store: Store, now_ms: int) -> list[Family]:
     ]
 
 
-def _service(store: Store, now_ms: int) -> list[Family]:
+def _service(store: Store, now_ms: int) -> list[MeasuredFamily]:
     ticks, notices = store.load("ticks")[0], store.load("notices_waiting")[0]
     late_ms = max(0, now_ms - notices["due_ms"]) if notices["due_ms"] is not None else 0
     return [

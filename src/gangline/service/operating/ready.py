@@ -20,7 +20,7 @@ ANSWERS_S = 2.0
 """The database and the object store must answer within so many seconds."""
 PROBE_KEY = "ready"
 """A key that no object has: asking for it shows that the object store answers."""
-Check = Callable[[], ReadinessCheck]
+RunCheck = Callable[[], ReadinessCheck]
 
 
 class Readiness:
@@ -29,7 +29,7 @@ class Readiness:
     def __init__(self, deployment: Deployment, *, answers_s: float = ANSWERS_S) -> None:
         self.stopping = threading.Event()
         self._answers_s = answers_s
-        self._checks: Sequence[tuple[CheckName, Check]] = (
+        self._checks: Sequence[tuple[CheckName, RunCheck]] = (
             ("database", partial(_check_database, deployment)),
             ("migrations", partial(_check_schema, deployment)),
             ("objects", partial(_check_objects, deployment)),
@@ -42,11 +42,11 @@ class Readiness:
         """Return the result of every check, after at most `answers_s` seconds."""
         stopping = check_stopping(self.stopping.is_set())
         with self._turn:
-            asked = [(name, self._ask(name, check)) for name, check in self._checks]
-            wait([answer for _, answer in asked], timeout=self._answers_s)
-        return readiness([stopping, *(self._result(name, answer) for name, answer in asked)])
+            asked: dict[CheckName, Future[ReadinessCheck]] = {name: self._ask(name, check) for name, check in self._checks}
+            wait(asked.values(), timeout=self._answers_s)
+        return readiness([stopping, *(self._result(name, answer) for name, answer in asked.items())])
 
-    def _ask(self, name: CheckName, check: Check) -> Future[ReadinessCheck]:
+    def _ask(self, name: CheckName, check: RunCheck) -> Future[ReadinessCheck]:
         running = self._running.get(name)
         if running is None or running.done():
             running = self._running[name] = self._threads.submit(check)

@@ -101,7 +101,8 @@ def test_every_route_is_recorded(service: Service) -> None:
         (method, route)
         for route, methods in routes.items()
         for method in methods
-        if route not in (*OF_ONE_VERSION, *OF_PROBES) and not any(method == asked and matches(route, path) for asked, path in recorded)
+        if route not in (*OF_ONE_VERSION, *OF_PROBES)
+        and not any(method == asked and matches(route, path) for asked, path in recorded)
     }
     assert not missing, "record them: python -m tests.wire.record"
 

@@ -135,7 +135,7 @@ def serve(
     """Serve until SIGTERM or SIGINT. Call it from the main thread.
 
     Then the server is not ready any more, but answers for `drain_s` seconds, or until another signal: whoever balances the load can notice.
-    `stopping` is called next, while requests are still answered. Leases are not touched: nodes go on with the next server.
+    `stopping` is called next, while requests are still answered. Leases are not touched: nodes continue with the next server.
     """
     _collect_seldom()
     stop = stopped_by_signals()
@@ -181,7 +181,7 @@ def serve(
 
 
 def _drain(seconds: float) -> None:
-    """Wait for so many seconds, or for another signal."""
+    """Wait this long, or until another signal."""
     hurry, until_s = stopped_by_signals(), time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0 and not hurry.wait(min(left_s, SIGNAL_S)):
         pass

@@ -20,7 +20,7 @@ from rich.text import Text
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.money.cost import CostPart
-from gangline.core.operating.log_lines import LogFormat, json_line
+from gangline.core.operating.log_lines import LogFormat, json_line, mask_secrets
 from gangline.core.words import duration_words, listed, usd_words
 
 EXIT_INTERRUPTED = 130
@@ -111,10 +111,10 @@ class LineFormatter(logging.Formatter):
     """A message is one line, whatever names it holds, and the lines of a traceback are indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return printable(super().formatMessage(record))
+        return printable(mask_secrets(super().formatMessage(record)))
 
     def formatException(self, ei: Any) -> str:
-        return indent(printable(super().formatException(ei), keep="\n"), "  ")
+        return indent(printable(mask_secrets(super().formatException(ei)), keep="\n"), "  ")
 
 
 class JsonFormatter(logging.Formatter):

@@ -4,7 +4,7 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.process_collector import ProcessCollector
@@ -30,6 +30,7 @@ class ProcessMetrics:
     _children: dict[tuple[str, str, str], Histogram] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        disable_created_metrics()  # a second series for each, which no rule needs
         of = self.registry
         ProcessCollector(registry=of)
         Gauge(

@@ -11,6 +11,7 @@ from gangline.api.lanes import Lane, LaneRoute, Later, OperationsRoute
 from gangline.api.operating.exposition import CONTENT_TYPE, ProcessMetrics, expose
 from gangline.api.who import Now, ThisDeployment, bearer, deployment_of
 from gangline.core.errors import Unreachable
+from gangline.core.operating.families import family_of_readiness
 from gangline.core.operating.readiness import ReadinessView
 from gangline.service.access.access import identify
 from gangline.service.operating.measure import ServiceMetrics
@@ -97,7 +98,9 @@ def metrics(
     now: Now,
     process: Annotated[ProcessMetrics, Depends(_process)],
     service: Annotated[ServiceMetrics, Depends(_service)],
+    readiness: Annotated[Readiness, Depends(_readiness)],
 ) -> Response:
     """Return the metrics of the service and of this process in Prometheus's text format. Needs `metrics_token` of the server's settings, or
     an operator's key."""
-    return Response(expose(process, service.measure(now)), media_type=CONTENT_TYPE)
+    families = [*service.measure(now), family_of_readiness(readiness.check())]
+    return Response(expose(process, families), media_type=CONTENT_TYPE)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from gangline.core.job import JobState
 from gangline.core.money.cost import Cause
+from gangline.core.operating.readiness import ReadinessView
 from gangline.core.reports.rows import NOT_TIME, NOT_WASTE
 
 MeasuredKind = Literal["gauge", "counter"]
@@ -126,6 +127,12 @@ def families_of_totals(totals: Totals) -> list[MeasuredFamily]:
             "pool",
         ),
     ]
+
+
+def family_of_readiness(found: ReadinessView) -> MeasuredFamily:
+    """Return 1 or 0 for each check of the server that was asked."""
+    checks = {(check.name,): float(check.ok) for check in found.checks}
+    return gauge("ready", "1 if this check of the server's readiness is ok, else 0.", checks, "check")
 
 
 USED = ("pool", "cause", "useful")

@@ -168,7 +168,7 @@ def _leases(store: Store, now_ms: int) -> list[MeasuredFamily]:
 
 
 def _service(store: Store, now_ms: int) -> list[MeasuredFamily]:
-    ticks, notices = store.load("ticks")[0], store.load("notices_waiting")[0]
+    ticks, notices = store.load("ticks")[0], store.load("notices_waiting", now=now_ms)[0]
     late_ms = max(0, now_ms - notices["due_ms"]) if notices["due_ms"] is not None else 0
     return [
         gauge(

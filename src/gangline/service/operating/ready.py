@@ -17,7 +17,7 @@ from gangline.core.operating.readiness import (
 from gangline.service.deployment import Deployment
 
 ANSWERS_S = 2.0
-"""The database and the object store must answer within so many seconds."""
+"""The database and the object store must answer within this many seconds."""
 PROBE_KEY = "ready"
 """A key that no object has: asking for it shows that the object store answers."""
 RunCheck = Callable[[], ReadinessCheck]

@@ -30,7 +30,14 @@ WHERE instance.settled = 0 AND instance.billed_to_ms IS NULL GROUP BY node.pool
 SELECT pool, COUNT(*) AS nodes FROM node WHERE joined_ms IS NULL AND rented = 1 AND state = 'gone' GROUP BY pool
 
 -- name: notices_waiting
-SELECT COUNT(*) AS notices, MIN(due_ms) AS due_ms FROM notice WHERE state = 'waiting'
+-- Count the notices that are not sent yet, and read since when the most overdue one should have been: one whose receiver asked to wait, or whose
+-- people are not to be disturbed, is not.
+SELECT COALESCE(SUM(waiting.notices), 0) AS notices,
+       MIN(CASE WHEN endpoint.hold_until_ms > :now THEN NULL WHEN endpoint.hold_until_ms > waiting.due_ms THEN endpoint.hold_until_ms
+                ELSE waiting.due_ms END) AS due_ms
+FROM (SELECT endpoint, COUNT(*) AS notices, MIN(due_ms) AS due_ms FROM notice WHERE state = 'waiting' GROUP BY endpoint) AS waiting
+     JOIN endpoint ON endpoint.id = waiting.endpoint
+WHERE endpoint.state = 'active'
 
 -- name: attempts_ended_in
 SELECT pool, state, kind, COUNT(*) AS attempts FROM attempt

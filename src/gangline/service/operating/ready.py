@@ -42,7 +42,9 @@ class Readiness:
         """Return the result of every check, after at most `answers_s` seconds."""
         stopping = check_stopping(self.stopping.is_set())
         with self._turn:
-            asked: dict[CheckName, Future[ReadinessCheck]] = {name: self._ask(name, check) for name, check in self._checks}
+            asked: dict[CheckName, Future[ReadinessCheck]] = {
+                name: self._ask(name, check) for name, check in self._checks
+            }
             wait(asked.values(), timeout=self._answers_s)
         return readiness([stopping, *(self._result(name, answer) for name, answer in asked.items())])
 

@@ -2,7 +2,7 @@
 
 Each line is GET /metrics with a key, over HTTP in this process, on one engine, in milliseconds. Every job has an attempt, a checkpoint, a
 result and a bill. The first scrape of a process counts all of them. The others count what has ended since, here a tenth of all, and keep
-the sums of stored bytes. CPU is this process's, which is all of it with SQLite. A recount is what a thread beside the scrapes does each hour.
+the sums of stored bytes. CPU is this process's: all of it with SQLite. A recount is what a thread beside the scrapes does each hour.
 """
 
 import statistics

@@ -28,7 +28,7 @@ OPERATE = Guide(
 
 
 @pytest.mark.tenths
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_every_command_of_the_runbook_works_at_a_server(home: Home) -> None:
     said = home.run(OPERATE)
     assert '"status":"ok"' in said and '"ready":true' in said

@@ -165,7 +165,7 @@ class ServerProgram:
     drain_s: Annotated[
         Annotated[float, Ge(0), Le(3600), Exact()],
         SettingOrigin("GANGLINE_DRAIN_S", read=_number),
-        "After SIGTERM the server answers for this many seconds while /readyz says that it is stopping, so that a load balancer can notice.",
+        "After SIGTERM the server answers for this many seconds while /readyz fails, so that a load balancer can notice.",
     ] = 0
 
 

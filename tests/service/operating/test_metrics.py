@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 from gangline.api.app import make_app
 from gangline.core.errors import Unreachable
 from gangline.service.jobs.finish import finish
-from gangline.service.operating.measure import RECOUNT_S, ServiceMetrics
+from gangline.service.operating.measure import RECOUNT_S, Kept, ServiceMetrics
 from tests.service.conftest import OPERATOR, Service
 from tests.service.jobs.test_one_at_a_time import result
 
@@ -88,6 +88,23 @@ def test_a_bill_that_comes_late_is_counted_within_an_hour(service: Service) -> N
     dollars()  # which lets it be counted again, beside
     metrics.totals.settle()
     assert dollars() == 7
+
+
+def test_a_recount_without_a_database_keeps_what_was_counted() -> None:
+    answers = [3, Unreachable("the database does not answer"), 4]
+
+    def find(_: int) -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Unreachable):
+            raise answer
+        return answer
+
+    kept = Kept(10, find)
+    found = list[int]()
+    for now_ms in (0, 9_999, 10_000, 10_001, 10_002):
+        found.append(kept.get(now_ms))
+        kept.settle()
+    assert found == [3, 3, 3, 3, 4]
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -39,7 +39,7 @@ class Running:
 
     def lines(self) -> list[dict[str, object]]:
         """Everything that was logged: each line is an object."""
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -86,3 +86,26 @@ def test_a_server_that_stops_fails_its_readiness_first_and_touches_no_lease(serv
     assert {line["status"] for line in asked if line["route"] == "/readyz"} == {200, 503}
     text = server.log.read_text()
     assert [secret for secret in (server.key, TOKEN, "a-secret", "no-such-job") if secret in text] == []
+
+
+def test_what_a_worker_says_is_an_object_on_each_line_too(tmp_path: Path) -> None:
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GANGLINE_")}
+    settings = {"GANGLINE_LOG_FORMAT": "json", "GANGLINE_TOKEN": "gl_join_not-a-token-of-any-server"}
+    command = (
+        sys.executable,
+        "-m",
+        "gangline.cli.main",
+        "worker",
+        "--server",
+        "http://127.0.0.1:1",
+        "--home",
+        tmp_path,
+    )
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=own | settings) as worker:
+        try:
+            assert worker.stderr
+            said = json.loads(worker.stderr.readline())
+        finally:
+            worker.kill()
+    assert (said["logger"], said["level"]) == ("gangline.worker", "info")
+    assert "there is no Gangline server" in said["message"]

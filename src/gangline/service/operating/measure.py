@@ -6,8 +6,10 @@ while. Both are counted again in the background, so that no scrape but the first
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
+from gangline.core.errors import Unreachable
 from gangline.core.operating.families import (
     Labels,
     MeasuredFamily,
@@ -42,12 +44,13 @@ class Kept(Generic[T]):
     def get(self, now_ms: int) -> T:
         """Return the value; the first call waits for it. Raise what `find` raises then."""
         with self._turn:
-            if self._found is None:
-                self._found = now_ms, self._find(now_ms)
-            elif now_ms - self._found[0] >= self._ms and not (self._finding and self._finding.is_alive()):
+            known = self._found
+            if known is None:
+                known = self._found = now_ms, self._find(now_ms)
+            elif now_ms - known[0] >= self._ms and not (self._finding and self._finding.is_alive()):
                 self._finding = threading.Thread(target=self._renew, args=(now_ms,), name="metrics", daemon=True)
                 self._finding.start()
-            return self._found[1]
+            return known[1]
 
     def settle(self) -> None:
         """Wait for the thread that finds the value again, if there is one."""
@@ -55,7 +58,8 @@ class Kept(Generic[T]):
             self._finding.join()
 
     def _renew(self, now_ms: int) -> None:
-        self._found = now_ms, self._find(now_ms)
+        with suppress(Unreachable):  # then the next scrape tries again
+            self._found = now_ms, self._find(now_ms)
 
 
 class ServiceMetrics:

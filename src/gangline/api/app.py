@@ -1,7 +1,6 @@
 """Assemble the HTTP application."""
 
 from copy import copy
-from dataclasses import dataclass
 
 from fastapi import FastAPI
 from starlette.datastructures import State
@@ -32,25 +31,22 @@ from gangline.api.limits.door import Door
 from gangline.api.notices import notice_routes
 from gangline.api.notices.notice_tests import NoticeTests
 from gangline.api.object_routes import object_routes
+from gangline.api.operating import routes as operating_routes
+from gangline.api.operating.exposition import ProcessMetrics
+from gangline.api.operating.requests import MeasuredRequests
 from gangline.api.pictures import picture_routes
 from gangline.api.retention import routes as retention_routes
-from gangline.api.who import RememberedNodes, ThisDeployment
+from gangline.api.who import RememberedNodes
 from gangline.core.server.limits import Limits
 from gangline.ports.install.package import Package
 from gangline.ports.object_server import ObjectServer
 from gangline.service.access.access import recognize
 from gangline.service.deployment import Deployment
+from gangline.service.operating.measure import ServiceMetrics
+from gangline.service.operating.ready import Readiness
 from gangline.version import VERSION
-from gangline.wire import protocol
 
 ABOUT_ATTEMPTS = (*worker_routes.heartbeats, *worker_routes.of_attempts, *metric_routes.of_workers)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    status: str = "ok"
-    version: str
-    protocol: int
 
 
 def make_app(
@@ -60,9 +56,10 @@ def make_app(
     *,
     package: Package | None = None,
     url: str = "",
+    metrics_token: str = "",
 ) -> FastAPI:
     """Return the application. `objects` is the object store if this server serves it, `package` the program that it hands to workers.
-    `url` is the server's address as other machines reach it.
+    `url` is the server's address as other machines reach it; `metrics_token` lets a scraper read the metrics, as operators may.
     """
     limits = limits or Limits()
     app = FastAPI(title="Gangline", version=VERSION, docs_url="/docs", redoc_url=None)
@@ -70,6 +67,8 @@ def make_app(
     app.state.limits = limits
     app.state.in_flight = InFlight()
     app.state.notice_tests = NoticeTests()
+    app.state.process_metrics = ProcessMetrics()
+    app.state.metrics_token = metrics_token
     problems.install(app)
     _set_deployment(app, deployment)
     app.router.routes += ABOUT_ATTEMPTS
@@ -101,12 +100,8 @@ def make_app(
     if package:
         app.include_router(install_routes(package, url))
 
-    @app.get("/healthz", tags=["operations"])
-    def healthz(deployment: ThisDeployment) -> Health:
-        """Check that the server and its database answer. Needs no key."""
-        deployment.store.load("queue_length", limit=1)
-        return Health(version=VERSION, protocol=protocol.VERSION)
-
+    for router in (operating_routes.health, operating_routes.probes, operating_routes.scrapes):
+        app.include_router(router)
     serve_document(app)
     return app
 
@@ -130,6 +125,8 @@ def _set_deployment(app: FastAPI, deployment: Deployment) -> None:
     app.state.remembered_nodes = nodes = RememberedNodes(deployment)
     app.state.followers = Followers(deployment, limits)
     app.state.streams = [app.state.followers]  # what ends before the server does
+    app.state.readiness = Readiness(deployment)
+    app.state.service_metrics = ServiceMetrics(deployment)
     app.add_middleware(StraightWay, routes=ABOUT_ATTEMPTS)  # behind the door, which is added next
     app.add_middleware(
         Door,
@@ -138,5 +135,8 @@ def _set_deployment(app: FastAPI, deployment: Deployment) -> None:
         recognize_node=lambda secret, _: nodes.find(secret),
         remembers_node=lambda secret: nodes.known(secret) is not None,
     )
+    app.add_middleware(
+        MeasuredRequests, metrics=app.state.process_metrics
+    )  # in front of the door: it sees what that refuses
     if path := path_of_address(deployment.url):
         app.add_middleware(BelowPath, path=path)  # last, so that it comes first

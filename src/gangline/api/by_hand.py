@@ -89,7 +89,7 @@ class StraightWay:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["path"].split("/") if scope["type"] == "http" and scope["method"] == "POST" else ():
             case ["", "v1", "attempts", attempt, what] if attempt and what in self._routes:
-                scope["path_params"] = {"attempt": attempt}
+                scope["path_params"], scope["route"] = {"attempt": attempt}, self._routes[what]
                 try:
                     await self._routes[what].app(scope, receive, send)
                 except EXPECTED as error:

@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from gangline.api.answers.streams import Followers
 from gangline.api.limits.slow_headers import TimedProtocol
+from gangline.api.operating.exposition import ProcessMetrics
 from gangline.core.errors import UserError
 from gangline.ports.tracker import Tracker
 from gangline.service.content.deliver import deliver
@@ -129,13 +130,20 @@ def serve(
     *,
     ready: Callable[[], None],
     stopping: Callable[[], None],
+    drain_s: float = 0,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `stopping` is called while requests are still answered. Call it from the main thread."""
+    """Serve until SIGTERM or SIGINT. Call it from the main thread.
+
+    Then the server is not ready any more, but answers for `drain_s` seconds, or until another signal: whoever balances the load can notice.
+    `stopping` is called next, while requests are still answered. Leases are not touched: nodes continue with the next server.
+    """
     _collect_seldom()
     stop = stopped_by_signals()
     server = ApiServer(app)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
-    ticking = threading.Thread(target=_keep_ticking, args=(deployment, stop), name="controller")
+    ticking = threading.Thread(
+        target=_keep_ticking, args=(deployment, app.state.process_metrics, stop), name="controller"
+    )
     verifying = threading.Thread(target=_keep_verifying, args=(deployment, stop), name="verifier", daemon=True)
     copying = threading.Thread(target=_keep_copying, args=(deployment, stop), name="mirror", daemon=True)
     inspecting = threading.Thread(target=_keep_inspecting, args=(deployment, stop), name="inspector", daemon=True)
@@ -156,7 +164,10 @@ def serve(
         ready()
         while not stop.wait(SIGNAL_S):
             pass
+        app.state.readiness.stopping.set()
+        _drain(drain_s)
     finally:
+        app.state.readiness.stopping.set()
         stop.set()
         stopping()
         server.should_exit = True
@@ -169,6 +180,13 @@ def serve(
             thread.join(TELLING_ENDS_S)
 
 
+def _drain(seconds: float) -> None:
+    """Wait this long, or until another signal."""
+    hurry, until_s = stopped_by_signals(), time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0 and not hurry.wait(min(left_s, SIGNAL_S)):
+        pass
+
+
 def _collect_seldom() -> None:
     """Let the garbage collector run rarely.
 
@@ -179,16 +197,21 @@ def _collect_seldom() -> None:
     gc.set_threshold(20_000)
 
 
-def _keep_ticking(deployment: Deployment, stopping: threading.Event) -> None:
+def _keep_ticking(deployment: Deployment, metrics: ProcessMetrics, stopping: threading.Event) -> None:
     controller, tick_s = Controller(deployment), deployment.policy.tick_interval_s
     due_s = time.monotonic()
     while not stopping.wait(min(GLANCE_S, max(0.0, due_s - time.monotonic()))):
         is_due = time.monotonic() >= due_s
         due_s = time.monotonic() + tick_s if is_due else due_s
+        began_s, now_ms = time.monotonic(), None
         try:
-            (controller.tick if is_due else controller.glance)(deployment.store.now_ms())
+            found_ms = deployment.store.now_ms()
+            (controller.tick if is_due else controller.glance)(found_ms)
+            now_ms = found_ms
         except Exception:
             log.exception("a tick failed; the next one tries again")
+        if is_due or now_ms is None:
+            metrics.note_round(time.monotonic() - began_s, now_ms)
 
 
 def _keep_verifying(deployment: Deployment, stopping: threading.Event) -> None:

@@ -20,6 +20,7 @@ from rich.text import Text
 from gangline.core.display import printable
 from gangline.core.errors import BadInput, GanglineError
 from gangline.core.money.cost import CostPart
+from gangline.core.operating.log_lines import LogFormat, json_line, mask_secrets
 from gangline.core.words import duration_words, listed, usd_words
 
 EXIT_INTERRUPTED = 130
@@ -110,18 +111,34 @@ class LineFormatter(logging.Formatter):
     """A message is one line, whatever names it holds, and the lines of a traceback are indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return printable(super().formatMessage(record))
+        return printable(mask_secrets(super().formatMessage(record)))
 
     def formatException(self, ei: Any) -> str:
-        return indent(printable(super().formatException(ei), keep="\n"), "  ")
+        return indent(printable(mask_secrets(super().formatException(ei)), keep="\n"), "  ")
 
 
-def show_log(level: int = logging.INFO) -> None:
-    """Show people what the service does of itself: which nodes it starts and ends, and why."""
+class JsonFormatter(logging.Formatter):
+    """A record is one line of JSON. What a caller passes as `extra={"fields": …}` becomes fields of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return json_line(
+            at_s=record.created,
+            level=record.levelname,
+            logger=record.name,
+            message=record.getMessage(),
+            traceback=self.formatException(record.exc_info) if record.exc_info else "",
+            fields=getattr(record, "fields", None),
+        )
+
+
+def show_log(level: int = logging.INFO, form: LogFormat = "text", *, access: bool = False) -> None:
+    """Write on standard error what the program does of itself, such as which nodes it starts and ends, and why; with `access` also each
+    request."""
     handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("gangline").setLevel(level)
+    logging.getLogger("gangline.access").setLevel(logging.INFO if access else logging.WARNING)
 
 
 def say_error(error: GanglineError) -> None:

@@ -78,7 +78,12 @@ def run_server(
             objects = deployment.objects
             served = objects if isinstance(objects, LocalObjects) else None
             app = make_app(
-                deployment, served, settings.limits, package=InstalledPackage(home / "wheels"), url=of.url.rstrip("/")
+                deployment,
+                served,
+                settings.limits,
+                package=InstalledPackage(home / "wheels"),
+                url=of.url.rstrip("/"),
+                metrics_token=of.metrics_token,
             )
             add_page(
                 app,
@@ -94,6 +99,7 @@ def run_server(
                 listening,
                 ready=lambda: ready(access, access.url + _sign_in_path(deployment, access)),
                 stopping=near.stop_all,
+                drain_s=of.drain_s,
             )
 
 

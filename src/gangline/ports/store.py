@@ -29,6 +29,15 @@ class StoreReader(Protocol):
 
 
 class Store(StoreReader, Protocol):
+    @property
+    def failures(self) -> int:
+        """Return how many statements failed since the store was opened because the database did not answer or could not be used."""
+        ...
+
+    def schemas(self) -> tuple[int, int]:
+        """Return the version of the database's schema, read now, and the one that this program writes. Raise `Unreachable`."""
+        ...
+
     def now_ms(self) -> int:
         """Return the time in milliseconds UTC; every decision uses this clock."""
         ...

@@ -3,6 +3,7 @@
 Losing this state costs work, but breaks no promise: the writes have guards that hold without it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,8 @@ class Recent:
     def __init__(self) -> None:
         self.claims = 0
         """The number of claims that are running now."""
+        self.driver_errors = Counter[str]()
+        """How often the driver of each pool did not answer this process, or refused it."""
         self._lock = Lock()
         self._offers: dict[str, Offers] = {}
         self._looks: dict[str, int] = {}
@@ -123,6 +126,7 @@ class Recent:
 
     def note_offers(self, pool: str, offers: Iterable[Offer] | None, away: str = "") -> None:
         """Record a provider's answer. `offers` is None if it did not answer, and `away` then says why."""
+        self.driver_errors[pool] += offers is None
         before = self._offers.get(pool, NOT_ASKED)
         self._offers[pool] = replace(before, offers=None if offers is None else tuple(offers), away=away)
 

@@ -35,6 +35,8 @@ ROUTES = {
     "GET /docs": Entry("anybody"),
     "GET /docs/oauth2-redirect": Entry("anybody"),
     "GET /healthz": Entry("anybody"),
+    "GET /readyz": Entry("anybody"),
+    "GET /metrics": Entry("operator"),
     "GET /worker.sh": Entry("anybody"),
     "GET /wheels/{name}": Entry("anybody", 404),  # of another version
     "GET /worker/constraints.txt": Entry("anybody"),

@@ -67,6 +67,7 @@ class PostgresStore:
             timeout=WAIT_S,
             open=True,
         )
+        self.failures = 0
         self._clock = _Clock(self._read_clock)
 
     @staticmethod
@@ -81,6 +82,9 @@ class PostgresStore:
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    def schemas(self) -> tuple[int, int]:
+        return self._ask(_version), migrations()[-1][0]
 
     def load(self, name: str, /, **values: object) -> list[Row]:
         return self._ask(lambda session: cast(list[Row], session.run(name, values).rows()))
@@ -101,6 +105,7 @@ class PostgresStore:
             try:
                 return self._once(work)
             except PoolTimeout as error:
+                self.failures += 1
                 raise _away(error) from None
             except UNDONE:
                 continue
@@ -109,6 +114,7 @@ class PostgresStore:
         try:
             return self._once(work)
         except AWAY as error:
+            self.failures += 1
             raise _away(error) from None
 
     def _once(self, work: Callable[[Session], T]) -> T:

@@ -35,6 +35,7 @@ class SqliteStore:
         self._local = threading.local()
         self._writing = threading.Lock()
         self._opened: list[sqlite3.Connection] = []
+        self.failures = 0
         self._migrate()
 
     @staticmethod
@@ -54,6 +55,13 @@ class SqliteStore:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def schemas(self) -> tuple[int, int]:
+        try:
+            found = self._connection().execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            raise self._meaning(error) from None
+        return found, migrations()[-1][0]
 
     def load(self, name: str, /, **values: object) -> list[Row]:
         try:
@@ -132,6 +140,8 @@ class SqliteStore:
             raise self._meaning(error) from None
 
     def _meaning(self, error: sqlite3.DatabaseError) -> Exception:
+        if _is_damage(error) or _code(error) in AWAY:
+            self.failures += 1
         if _is_damage(error):
             return Unreachable(f"the database file {self._path} is damaged: {error}", hint=RESTORE)
         if _code(error) in AWAY:

@@ -76,9 +76,10 @@ def server_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Run the server: the queue, the object store and the API. Workers connect to it from anywhere."""
-    show_log(logging.WARNING)
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
-    run_server(read_server_settings(given).settings, partial(announce, output=output))
+    found = read_server_settings(given).settings
+    show_log(logging.WARNING, found.server.log_format, access=found.server.access_log)
+    run_server(found, partial(announce, output=output))
 
 
 def server_options(

@@ -53,7 +53,7 @@ def up_command(
         given |= parse_nodes(nodes)
     # The nodes read their settings themselves; `up` refuses wrong ones here too, because only their logs would name them.
     found = read_settings_of_box(given | {"worker.cache_gb": cache_gb}).settings
-    show_log()
+    show_log(form=found.server.log_format, access=found.server.access_log)
     run_server(
         found,
         partial(announce, output=output),

@@ -1,7 +1,9 @@
 """`gangline worker`: one node's agent."""
 
+import logging
 import sys
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -9,12 +11,14 @@ from typing import Annotated
 import typer
 
 from gangline.cli.admin.server import SettingsOption
-from gangline.cli.output import Output, OutputOption, print_json, say
+from gangline.cli.output import Output, OutputOption, print_json, say, show_log
 from gangline.compose.settings import read_worker_settings
 from gangline.compose.worker import hide_token, make_agent
 from gangline.core.errors import BadInput, UserError
 from gangline.core.server.isolation import IsolationLevel
 from gangline.core.server.programs import DEFAULT_SERVER
+
+log = logging.getLogger("gangline.worker")
 
 CacheOption = Annotated[
     float | None,
@@ -119,9 +123,14 @@ def worker_command(
             hint="set GANGLINE_TOKEN to one; `gangline server` prints a join token, `gangline join-tokens add` makes more",
         )
     hide_token(found.worker.token)
+    if found.worker.log_format == "json":
+        show_log(form="json")
+        tell = log.info
+    else:
+        tell = partial(_tell, output=output)
     woken = Event()
     agent = make_agent(found, patient=not sys.stderr.isatty(), wake=woken.set)
-    run(agent, lambda news: _tell(news, output), woken)
+    run(agent, tell, woken)
     if agent.failed:
         raise UserError(
             f"this node {agent.failed}", hint="fix the cause and start the worker again; it then repeats its checks"

@@ -10,6 +10,7 @@ from annotated_types import Ge, Gt, Le
 
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput
+from gangline.core.operating.log_lines import LogFormat
 from gangline.core.parsing import Checked
 from gangline.core.policy import STRICT, Exact, SettingOrigin, Switch
 from gangline.core.server.isolation import IsolationLevel
@@ -69,6 +70,11 @@ Word = Annotated[str, Exact()]
 Secret = Annotated[str, Checked(_why_no_secret)]
 Port = Annotated[int, Ge(0), Le(65535), Exact()]
 Gigabytes = Annotated[float, Ge(0), Le(1e6), Exact()]
+LOG_FORMAT = SettingOrigin("GANGLINE_LOG_FORMAT")
+LOG_FORMAT_MEANING = (
+    "How the log is written: text for people, or json with one object on each line, with its time, level and the job, attempt and node "
+    "that it is about."
+)
 SETTINGS = SettingOrigin("GANGLINE_SETTINGS", "--settings", in_file=False, read=Path)
 SETTINGS_MEANING = (
     "The settings file; without one, gangline.toml in the home that GANGLINE_HOME names is read if it is there."
@@ -159,6 +165,22 @@ class ServerProgram:
         SettingOrigin("GANGLINE_TENSORBOARD", read=Path),
         "The folder that metrics are written to for TensorBoard.",
     ] = None
+    log_format: Annotated[LogFormat, LOG_FORMAT, LOG_FORMAT_MEANING] = "text"
+    access_log: Annotated[
+        Switch,
+        SettingOrigin("GANGLINE_ACCESS_LOG", read=_truth),
+        "Whether the log has a line for each request: its route, status and duration, without ids or keys.",
+    ] = False
+    metrics_token: Annotated[
+        Annotated[str, Checked(_why_no_key)],
+        SettingOrigin("GANGLINE_METRICS_TOKEN", secret=True),
+        "The token that lets Prometheus read /metrics, and nothing else; without one, only operators' keys do.",
+    ] = field(default="", repr=False)
+    drain_s: Annotated[
+        Annotated[float, Ge(0), Le(3600), Exact()],
+        SettingOrigin("GANGLINE_DRAIN_S", read=_number),
+        "After SIGTERM the server answers for this many seconds while /readyz fails, so that a load balancer can notice.",
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +194,7 @@ class WorkerProgram:
         "The folder of the worker: its cache, runs and machine id. GANGLINE_HOME and XDG_DATA_HOME move the default.",
     ] = DEFAULT_HOME / "worker"
     settings: Annotated[Path | None, SETTINGS, SETTINGS_MEANING] = None
+    log_format: Annotated[LogFormat, LOG_FORMAT, LOG_FORMAT_MEANING] = "text"
     server: Annotated[Word, SettingOrigin("GANGLINE_SERVER", "--server"), "The server's URL."] = DEFAULT_SERVER
     token: Annotated[Secret, SettingOrigin("GANGLINE_TOKEN", "--token", secret=True), "The join token."] = field(
         default="", repr=False

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 
-from gangline.adapters.store.statements import statements
+from gangline.adapters.store.statements import migrations, statements
 from gangline.core.errors import Forbidden, Unreachable
 from gangline.ports.store import Row, Write
 
@@ -26,6 +26,14 @@ class ReplayStore:
         )
         self._connection.row_factory = sqlite3.Row
         self._connection.deserialize(database)
+
+    @property
+    def failures(self) -> int:
+        return 0
+
+    def schemas(self) -> tuple[int, int]:
+        known = migrations()[-1][0]
+        return known, known
 
     def now_ms(self) -> int:
         return self._ms

@@ -1,0 +1,1 @@
+"""What operators ask of a server: whether it is ready, and its metrics."""

@@ -1,0 +1,169 @@
+"""The metrics of a server: what they count, who may read them, and that they grow with nothing that a user can make."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from gangline.api.app import make_app
+from gangline.core.errors import Unreachable
+from gangline.service.jobs.finish import finish
+from gangline.service.operating.measure import RECOUNT_S, Kept, ServiceMetrics
+from tests.service.conftest import OPERATOR, Service
+from tests.service.jobs.test_one_at_a_time import result
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+TOKEN = "a" * 32
+
+
+def parse(text: str) -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scrape(service: Service) -> Samples:
+    answer = service.ask("GET", "/metrics")
+    assert answer.status_code == 200, answer.text
+    return parse(answer.text)
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((f"gangline_{name}", frozenset(labels.items())))
+
+
+def test_jobs_nodes_attempts_and_money_are_those_of_the_database(service: Service) -> None:
+    node = service.join()
+    service.submit()
+    assigned = service.claim(node)
+    service.wait(10)
+    service.submit()
+    service.wait(30)
+    before = scrape(service)
+    assert value(before, "jobs", state="running") == value(before, "jobs", state="queued") == 1
+    assert value(before, "jobs", state="failed") == value(before, "jobs", state="held") == 0
+    assert value(before, "oldest_queued_seconds") == 30
+    assert value(before, "leases") == value(before, "ready", check="objects") == 1
+    assert value(before, "nodes", pool="default", state="ready") == 1
+    assert value(before, "attempts_ended_total", pool="default", outcome="succeeded", failure="") is None
+    finish(service.deployment, node, assigned.hold, result(service, node, assigned.hold), service.now_ms)
+    after = scrape(service)
+    assert value(after, "jobs", state="succeeded") == 1
+    assert value(after, "attempts_ended_total", pool="default", outcome="succeeded", failure="") == 1
+    spent = value(after, "cost_usd_total", pool="default", cause="download", useful="no")
+    assert spent == pytest.approx(40 * 100 / 1e6)  # 100 micro-dollars a second
+    assert value(after, "node_seconds_total", pool="default", cause="download", useful="no") == 40
+
+
+def test_several_servers_count_the_same_of_what_is_in_the_database(service: Service) -> None:
+    node = service.join()
+    first, second = ServiceMetrics(service.deployment), ServiceMetrics(service.deployment)
+    first.measure(service.now_ms)  # one that counted everything long ago, and one that begins
+    for _ in range(3):
+        service.submit()
+        assigned = service.claim(node)
+        service.wait(100)
+        finish(service.deployment, node, assigned.hold, result(service, node, assigned.hold), service.now_ms)
+    kept = "gangline_object_store_bytes"  # for ten minutes, as said there
+    one, other = (
+        [each for each in metrics.measure(service.now_ms) if each.name != kept] for metrics in (first, second)
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_bill_that_comes_late_is_counted_within_an_hour(service: Service) -> None:
+    metrics = ServiceMetrics(service.deployment)
+    metrics.measure(service.now_ms)
+    late = "INSERT INTO ledger VALUES ('n', '', 'start-up', 1, 2001, '', '', 7000000)"
+
+    def dollars() -> float:
+        found = next(each for each in metrics.measure(service.now_ms) if each.name == "gangline_cost_usd_total")
+        return sum(found.samples.values())
+
+    service.execute(late)
+    assert dollars() == 0  # its time was counted before
+    service.wait(RECOUNT_S)
+    dollars()  # which lets it be counted again, beside
+    metrics.totals.settle()
+    assert dollars() == 7
+
+
+def test_a_recount_without_a_database_keeps_what_was_counted() -> None:
+    answers = [3, Unreachable("the database does not answer"), 4]
+
+    def find(_: int) -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Unreachable):
+            raise answer
+        return answer
+
+    kept = Kept(10, find)
+    found = list[int]()
+    for now_ms in (0, 9_999, 10_000, 10_001, 10_002):
+        found.append(kept.get(now_ms))
+        kept.settle()
+    assert found == [3, 3, 3, 3, 4]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_node_that_falls_silent_is_a_lease_that_expired(service: Service) -> None:
+    service.submit()
+    service.claim(service.join())
+    service.wait(1000)
+    service.tick()
+    found = scrape(service)
+    assert value(found, "leases_expired_total", pool="default") == 1
+    assert value(found, "leases") == 0
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_metrics_need_an_operators_key_or_their_own_token(service: Service) -> None:
+    own = TestClient(make_app(service.deployment, None, metrics_token=TOKEN))
+
+    def status(token: str) -> int:
+        return own.get("/metrics", headers={"Authorization": f"Bearer {token}"}).status_code
+
+    assert (status(TOKEN), status(OPERATOR), status("b" * 32), status("")) == (200, 200, 401, 401)
+    assert status(service.key("admin")) == 403
+    # The token opens nothing else, and no token at all is not one that is empty.
+    assert own.get("/v1/jobs", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 401
+    assert service.http.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_requests_are_counted_by_the_template_of_their_route(service: Service) -> None:
+    app = make_app(service.deployment, None)
+    asked = TestClient(app, headers={"Authorization": f"Bearer {OPERATOR}"})
+    for path in ("/v1/jobs/job-1", "/v1/jobs/job-2", "/nowhere/1", "/nowhere/2", "/v1/jobs"):
+        asked.get(path)
+    asked.request("BREW", "/v1/jobs")
+    asked.post("/v1/attempts/attempt-1/heartbeats?fencing=1", json={})
+    found = parse(asked.get("/metrics").text)
+
+    def count(method: str, route: str, status: str) -> float | None:
+        return value(found, "http_request_seconds_count", method=method, route=route, status=status)
+
+    assert count("GET", "/v1/jobs/{job}", "4xx") == 2
+    assert count("GET", "none", "4xx") == 2
+    assert count("GET", "/v1/jobs", "2xx") == 1
+    assert count("other", "/v1/jobs", "4xx") == 1
+    assert count("POST", "/v1/attempts/{attempt}/heartbeats", "4xx") == 1
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_no_label_names_a_job_a_node_or_a_user(service: Service) -> None:
+    job, node = service.submit(), service.join("a-machine-of-mine")
+    service.claim(node)
+    text = service.ask("GET", "/metrics").text
+    assert [name for name in (job, node, "a-machine-of-mine", OPERATOR) if name in text] == []
+
+
+def test_without_its_database_the_metrics_are_a_problem(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Unreachable("the database does not answer")
+
+    own = TestClient(make_app(service.deployment, None, metrics_token=TOKEN))
+    monkeypatch.setattr(service.store, "load", refuse)
+    assert own.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 503

@@ -102,7 +102,9 @@ def test_a_wheel_that_is_not_the_one_of_the_script_is_not_installed(box: Box, tm
         [f"{environment['PATH']}/sh"], input=forged, env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 2
-    assert f"error: gangline-{VERSION}-py3-none-any.whl came with another SHA-256 than this script names" in ended.stderr
+    assert (
+        f"error: gangline-{VERSION}-py3-none-any.whl came with another SHA-256 than this script names" in ended.stderr
+    )
     assert not list(tmp_path.rglob("venv"))
 
 

@@ -175,8 +175,8 @@ class Beaten:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """A heartbeat: what the attempt is doing, from its claim to the last upload. `training_s` is how long ago its first step was, in
-    seconds; null before that. `steps` is how many a command says that it has, once that is known; 0 says nothing. `gauges` are those of
-    the node, null in most heartbeats.
+    seconds; null before that. `steps` is how many a command says that it has, once that is known; 0 says nothing. `memory_bytes` is the
+    GPU memory that its trainer holds at most, null if that is not known. `gauges` are those of the node, null in most heartbeats.
     """
 
     phase: Phase
@@ -185,6 +185,7 @@ class Beat:
     training_s: Annotated[float, Ge(0), Le(10**9)] | None = None
     loss: float | None = None
     seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None
+    memory_bytes: Annotated[int, Ge(0), Le(2**53)] | None = None
     gauges: SentGauges = None
 
 

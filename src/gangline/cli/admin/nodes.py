@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 
 from gangline.cli.client import make_client
-from gangline.cli.gauges import gauges_facts, load_text
+from gangline.cli.gauges import gauges_facts, load_text, print_history
 from gangline.cli.lines import TableColumn, print_one_line_each
 from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json
 from gangline.core.display import LogText
@@ -150,6 +150,7 @@ def _show(node: NodeDetail, output: Output) -> None:
         "pool": node.pool,
         "state": node.state,
         "why": node.because,
+        "slowed": node.slowed,
         "gpu": f"{node.gpu}, {node.gpu_memory_gb:g} GB" if node.gpu else "none",
         "slots": f"{node.slots_taken} of {node.slots} taken",
         "price": f"${node.price_usd_per_hour:.4f} an hour" if node.price_known else "unknown",
@@ -161,7 +162,7 @@ def _show(node: NodeDetail, output: Output) -> None:
         "instance": node.instance or "",
         "place": node.place,
     }
-    facts |= gauges_facts(node.gauges, node.gauges_history) | _machine_facts(node.machine)
+    facts |= gauges_facts(node.gauges) | _machine_facts(node.machine)
     facts |= {f"job {short(job.job)}": f"{job.phase}, step {job.step}" for job in node.jobs}
     facts |= {f"cannot do {what}": why for what, why in node.problems.items()}
     facts |= node.capabilities
@@ -171,6 +172,7 @@ def _show(node: NodeDetail, output: Output) -> None:
             rows.add_row(name, value)
     out.print(f"node {node.name}")
     out.print(rows)
+    print_history(node.gauges_history)
 
 
 def _machine_facts(machine: MachineView | None) -> dict[str, str]:

@@ -58,7 +58,8 @@ class NodeDetail:
     A rented node has a `rental`, the `offer` and the provider's `instance`, and the `place` that its provider shows, if it moves nodes.
     If `refused`, it never existed, as the provider had no such offer; `because` says so in its words. `gauges` are what it measured last,
     null if it has sent none or is gone; `gauges_history` has a point for each minute of the last hour, and before that for each ten
-    minutes of the last day, by time.
+    minutes of the last day, by time. `slowed` says what holds its cards back: heat, too little power, or a job whose memory spilled into
+    the machine's; empty if nothing is known to.
     """
 
     id: str
@@ -87,6 +88,7 @@ class NodeDetail:
     refused: bool = False
     gauges: GaugesView | None = None
     gauges_history: tuple[GaugesPoint, ...] = ()
+    slowed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

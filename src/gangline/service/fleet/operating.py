@@ -9,6 +9,7 @@ from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.measured.gauges import gauges_of, newest_gauges
+from gangline.service.fleet.measured.slowness import cards_state
 from gangline.service.fleet.nodes import gone, saying
 from gangline.service.fleet.scaling import give_back
 from gangline.service.outage import silences
@@ -61,11 +62,8 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
     since_ms = now_ms - round(deployment.policy.strike_window_s * 1000)
     gauges, history = (None, ()) if row["state"] == "gone" else gauges_of(deployment, row["id"], now_ms)
     silence_ms = silences(deployment, now_ms)
-    jobs = [
-        _node_job(lease, silence_ms)
-        for lease in deployment.store.load("jobs_of_node", node=node)
-        if project in (None, lease["project"])
-    ]
+    leases = deployment.store.load("jobs_of_node", node=node)
+    jobs = [_node_job(lease, silence_ms) for lease in leases if project in (None, lease["project"])]
     return NodeDetail(
         id=row["id"],
         name=row["name"],
@@ -93,6 +91,7 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
         refused=row["refused"] == 1,
         gauges=gauges,
         gauges_history=history,
+        slowed=cards_state(gauges, history, now_ms).says(leases),
     )
 
 

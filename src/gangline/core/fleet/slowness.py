@@ -12,7 +12,7 @@ from gangline.core.fleet.gauges import ClockLimit, Gauges, GaugesPoint
 from gangline.core.jobs.failure import FailureKind
 
 RECENT_MS = 600_000
-MEASURED_MIN = 4
+MEASURED_MIN = 3
 """A card is throttled if more than half of at least so many measurements of the last `RECENT_MS` say so: every card is for moments."""
 FULL_SHARE = 0.95
 SPILLED_SHARE = 1.01
@@ -74,9 +74,15 @@ class SlowCause:
     says: str
 
 
-def throttle_of(points: Sequence[GaugesPoint], now_ms: int) -> Throttle | None:
-    """Return what holds the clocks of a node's card down, by the last points of its history; None if nothing does, or it is not known."""
-    recent = [point for point in points if point.at_ms > now_ms - RECENT_MS and point.limited_by is not None]
+def recent_limits(points: Sequence[GaugesPoint], now_ms: int, since_ms: int = 0) -> list[GaugesPoint]:
+    """Return the last points of a node's history whose driver says what it limits. Of one that began to work at `since_ms` those from
+    before say nothing, as an idle card is not throttled."""
+    earliest_ms = max(now_ms - RECENT_MS, since_ms)
+    return [point for point in points if point.at_ms > earliest_ms and point.limited_by is not None]
+
+
+def throttle_of(recent: Sequence[GaugesPoint]) -> Throttle | None:
+    """Return what held the clocks of a node's card down at these points; None if nothing did, or they are too few."""
     if len(recent) < MEASURED_MIN:
         return None
     for limit in LIMITS:
@@ -85,6 +91,11 @@ def throttle_of(points: Sequence[GaugesPoint], now_ms: int) -> Throttle | None:
             heat = max((point.temperature_c for point in recent if point.temperature_c is not None), default=None)
             return Throttle(limit=limit, share=share, temperature_c=heat)
     return None
+
+
+def may_tell_later(points: Sequence[GaugesPoint], recent: Sequence[GaugesPoint]) -> bool:
+    """Return whether a driver says what it limits, but has been measured too seldom since the work began."""
+    return len(recent) < MEASURED_MIN and any(point.limited_by is not None for point in points)
 
 
 def spill_of(used_bytes: int | None, gauges: Gauges | None) -> Spill | None:

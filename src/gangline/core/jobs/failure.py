@@ -146,14 +146,14 @@ MEANING: dict[FailureKind, Meaning] = {
     ),
     "throttled": Meaning(
         says="its card is throttled",
-        sentence="Heat or too little power held the clocks of the card down, so it was much slower than its peers: the job resumes elsewhere.",
+        sentence="Heat or too little power held the clocks of the card down, and it was slower than its peers: the job resumes elsewhere.",
         blame="node",
         counts=False,
         strike=1,
     ),
     "crowded": Meaning(
         says="others hold the memory of its card",
-        sentence="The card was full, its driver moved what the job needs to the machine's memory, and the job was slow: it resumes elsewhere.",
+        sentence="The card was full, and its driver moved a part of the job to slow memory of the machine: the job resumes elsewhere.",
         blame="node",
         counts=False,
     ),

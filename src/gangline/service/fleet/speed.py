@@ -111,7 +111,7 @@ def _paces(rows: list[Row], leases: list[Row]) -> tuple[Paces, Paces]:
 
 def _move_spilled(deployment: Deployment, lease: Row, now_ms: int) -> None:
     """Ask a job to stop whose memory spilled, if a card would hold it all; its need of memory is raised at once."""
-    spill = load_cards_state(deployment, lease["node"], now_ms).spill(lease)
+    spill = load_cards_state(deployment, lease, now_ms).spill(lease)
     if spill is None:
         return
     left_s = max(0, lease["steps"] - lease["step"]) * (lease["seconds_per_step"] or 0)
@@ -146,9 +146,9 @@ def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
         mine = lease["seconds_per_step"]
         if mine <= peers.slow:
             continue
-        cards = load_cards_state(deployment, lease["node"], now_ms)
-        if cards.spill(lease):
-            continue  # it is moved for that, or found no larger card
+        cards = load_cards_state(deployment, lease, now_ms)
+        if cards.spill(lease) or not cards.settled:
+            continue  # it is moved for that or found no larger card; or a later look can tell a throttled card from a slow one
         cause = cards.cause
         because = too_slow(mine, peers, max(0, lease["steps"] - lease["step"]), deployment.policy)
         if because:

@@ -99,7 +99,7 @@ UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND vers
 
 -- name: raise_need
 -- Let a job ask for more GPU memory from its next attempt on. It never asks for less than before.
-UPDATE job SET gpu_memory_gb = :gpu_memory_gb WHERE id = :id AND gpu_memory_gb < :gpu_memory_gb
+UPDATE job SET gpu_memory_gb = CASE WHEN gpu_memory_gb < :gpu_memory_gb THEN :gpu_memory_gb ELSE gpu_memory_gb END WHERE id = :id
 
 -- name: candidate
 -- Read a job as it would stand in the queue.

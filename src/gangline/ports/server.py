@@ -176,8 +176,7 @@ class Beaten:
 class Beat:
     """A heartbeat: what the attempt is doing, from its claim to the last upload. `training_s` is how long ago its first step was, in
     seconds; null before that. `steps` is how many a command says that it has, once that is known; 0 says nothing. `memory_bytes` is the
-    GPU memory that its trainer holds at most, null if that is not known. `gauges` are those of the node, null in most heartbeats.
-    """
+    GPU memory that its trainer holds at most, null if unknown. `gauges` are those of the node, null in most heartbeats."""
 
     phase: Phase
     step: Count

@@ -223,7 +223,7 @@ class Scenario:
 
 
 TABLES: dict[str, type] = {"fleet": Fleet, "pools": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
-FOLDERS = ("outages", "choices")
+FOLDERS = ("outages", "choices", "cards")
 FIELDS_HINT = "`gangline docs simulator` has every field and its unit"
 
 

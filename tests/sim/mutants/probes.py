@@ -155,6 +155,7 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
         "step": 1,
         "loss": 1,
         "seconds_per_step": 1,
+        "memory_bytes": None,
         "training_ms": 1,
     }
     whose, heard = (

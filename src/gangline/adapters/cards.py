@@ -127,6 +127,13 @@ def describe_gpu(cards: list[Card]) -> dict[str, str]:
     return {"gpu": cards[0].gpu, "gpu_memory": cards[0].gpu_memory, "driver": cards[0].driver} if cards else {}
 
 
+def uuids_of(shown: Sequence[Card]) -> tuple[str, ...]:
+    """Return the UUIDs of these cards, each once; none of a card of which this is a part (MIG), which others have parts of, too."""
+    ids = [card.id for card in list_cards()] if shown else []
+    numbers = dict.fromkeys(_number_of(card.id, ids) for card in shown if not card.id.startswith("MIG-"))
+    return tuple(ids[number] for number in numbers if number is not None)
+
+
 def may_spill(device: Path = Path("/dev/dxg")) -> bool:
     """Return whether the driver moves to the machine's memory what does not fit into a card's, as that of Windows does below WSL 2, whose
     device this is. On Linux itself such a program is refused the memory."""

@@ -36,9 +36,8 @@ class Join:
 
     `machine` is the same whenever a worker starts on this machine; `node` is the rental that a rented one was given, and `place` what its
     provider calls the machine, where it moves rentals between machines; `identity` is a token of the provider's that proves which machine
-    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB; `bases` are those in its cache. `kinds`, `problems` and
-    `measured` are the findings of its probe (`gangline.core.runs.proof`).
-    """
+    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB, `cards` the SHA-256 of each one's UUID; `bases` are those
+    in its cache. `kinds`, `problems` and `measured` are the findings of its probe (`gangline.core.runs.proof`)."""
 
     machine: Id
     name: Name
@@ -53,6 +52,7 @@ class Join:
     kinds: Annotated[tuple[Id, ...], MaxLen(50)] = tuple(KINDS)
     problems: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
     measured: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
+    cards: Annotated[tuple[Sha256, ...], MaxLen(128)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

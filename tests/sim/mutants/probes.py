@@ -995,7 +995,8 @@ def a_machine_that_is_quarantined_while_it_is_to_give_way_is_not_asked_to(bench:
             write(
                 "quarantine_machine",
                 id="machine-rented-0",
-                quarantines=0,
+                quarantines=1,
+                judged_ms=-1,
                 until_ms=until_ms,
                 because=why,
                 now=bench.now_ms,

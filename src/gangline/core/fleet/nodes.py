@@ -39,8 +39,56 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineLoss:
+    """An attempt that a machine lost, or that was moved away from it: when, in which pool, as which node, and why. `job` is null, and
+    `because` empty, for who may not see the job."""
+
+    at_ms: int
+    pool: str
+    node: str
+    state: str
+    because: str
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRecord:
+    """What a machine did since `since_ms`, in all `pools` and under all names: how many attempts ended there well, how many failed or were
+    interrupted there, and how many were moved away from it for its speed or its memory. `losses` are the newest of those. `says` has it in
+    words."""
+
+    since_ms: int
+    known_ms: int
+    pools: tuple[str, ...]
+    succeeded: int
+    lost: int
+    moved: int
+    quarantines: int
+    quarantined_ms: int | None
+    losses: tuple[MachineLoss, ...]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSummary:
+    """A machine among others: of its `attempts` since `since_ms`, in so many `pools`, so many were `lost` or moved away from it."""
+
+    id: str
+    since_ms: int
+    attempts: int
+    lost: int
+    pools: int
+    last_ms: int
+    quarantines: int
+    quarantined_until_ms: int | None
+    on_trial: bool
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """The computer behind a node. `strikes` counts those since its last quarantine; `because` says why it was judged last."""
+    """The computer behind a node. `strikes` counts those since its last quarantine; `because` says why it was judged last; `record` has
+    what it did before, in all pools."""
 
     id: str
     strikes: float
@@ -49,6 +97,7 @@ class MachineView:
     rests_until_ms: int | None
     on_trial: bool
     because: str
+    record: MachineRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,11 @@ def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> TrialD
     )
 
 
+def quarantines_that_count(quarantines: int, last_ms: int | None, now_ms: int, policy: Policy) -> int:
+    """Return how many of a machine's quarantines lengthen the next one: none if the last was too long ago, at `last_ms`."""
+    return quarantines if last_ms is not None and now_ms - last_ms <= policy.reputation_s * 1000 else 0
+
+
 def is_quarantine_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
     """Return whether the strikes suffice for a quarantine; on trial, half a strike does."""
     quarters = sum(strike.quarters for strike in counting(strikes, on_trial=machine.on_trial))

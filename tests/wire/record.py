@@ -181,6 +181,7 @@ class Conversation:
                 kinds=("lora", "sample"),
                 problems={"scratch": "lance is not installed"},
                 measured={"disk_free": "80 GB"},
+                cards=(hashlib.sha256(b"GPU-1").hexdigest(),),
             )
         )
         assert httpx.get(f"{self.url}/healthz").is_success
@@ -263,6 +264,7 @@ class Conversation:
             self.user.nodes.logs(node.id)
         with suppress(UserError):
             self.user.nodes.bill(node.id)
+        self.user.nodes.machines(limit=5)
 
     def claim(self) -> Assignment:
         assignment = self.node.claim()

@@ -47,8 +47,7 @@ def hide_token(token: str) -> None:
 def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callable[[], None] = lambda: None) -> "Agent":
     """Make a worker of this machine; a `patient` one waits where the server refuses it, and `wake` is called, by any thread, when it has
     something to do at once. Raises `UserError` where another one is at work in its home."""
-    from gangline.adapters.cards import describe_gpu, gpu_memory_gb
-    from gangline.adapters.cards import uuids_of
+    from gangline.adapters.cards import describe_gpu, gpu_memory_gb, uuids_of
     from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
     from gangline.adapters.host.trainer.beneath import open_of_runs

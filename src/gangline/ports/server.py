@@ -36,8 +36,8 @@ class Join:
 
     `machine` is the same whenever a worker starts on this machine; `node` is the rental that a rented one was given, and `place` what its
     provider calls the machine, where it moves rentals between machines; `identity` is a token of the provider's that proves which machine
-    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB, `cards` the SHA-256 of each one's UUID; `bases` are those
-    in its cache. `kinds`, `problems` and `measured` are the findings of its probe (`gangline.core.runs.proof`)."""
+    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB, `cards` the SHA-256 of each UUID; `bases` are those in
+    its cache. `kinds`, `problems` and `measured` are the findings of its probe (`gangline.core.runs.proof`)."""
 
     machine: Id
     name: Name

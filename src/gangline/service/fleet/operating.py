@@ -9,10 +9,10 @@ from gangline.core.fleet.trust import quarantines_that_count
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
-from gangline.service.fleet.measured.gauges import gauges_of, newest_gauges
-from gangline.service.fleet.measured.slowness import cards_state
 from gangline.service.fleet.health import judged_ms
+from gangline.service.fleet.measured.gauges import gauges_of, newest_gauges
 from gangline.service.fleet.measured.reputation import load_record
+from gangline.service.fleet.measured.slowness import cards_state
 from gangline.service.fleet.nodes import gone, saying
 from gangline.service.fleet.scaling import give_back
 from gangline.service.outage import silences

@@ -17,8 +17,8 @@ def finds_larger(deployment: Deployment, job: str, gpu_memory_gb: float, now_ms:
     """Return whether a node with so much GPU memory is here that may take this job, busy or not, or could be rented for it. A job that is
     bound to the numerics of its checkpoints stays on cards of one class, so it finds none."""
     row = deployment.store.load("candidate", id=job)[0]
-    known = {name: row[name] for name in CANDIDATE_COLUMNS}
-    candidate = ClaimCandidate(**known | {"gpu_memory_gb": gpu_memory_gb}, banned=False)
+    found = ClaimCandidate(**{name: row[name] for name in CANDIDATE_COLUMNS}, banned=False)
+    candidate = replace(found, gpu_memory_gb=gpu_memory_gb)
     if candidate.numerics:
         return False
     nodes = load_nodes_here(deployment)

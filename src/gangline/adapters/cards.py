@@ -76,9 +76,10 @@ def clock_limits(mask: str) -> tuple[ClockLimit, ...] | None:
     if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", mask) is None:
         return None
     bits = int(mask, 16)
-    found = [name for bit, name in REASONS if bits & bit]
-    unnamed = bits & HARDWARE and not bits & (0x40 | 0x80)
-    return (*found, "hardware") if unnamed else tuple(found)
+    found: list[ClockLimit] = [name for bit, name in REASONS if bits & bit]
+    if bits & HARDWARE and not bits & (0x40 | 0x80):
+        found.append("hardware")
+    return tuple(found)
 
 
 def _number(text: str) -> float | None:

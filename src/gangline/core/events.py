@@ -45,7 +45,7 @@ EVENTS: dict[EventKind, str] = {
     "rendered": "Sample images were added to the artifacts of the job; `because` names their folder.",
     "delivered": "All results were copied to where the job asked for them; `because` names the place.",
     "not delivered": "The results could not be copied to where the job asked for them: `because` says why; they stay among the artifacts.",
-    "slowed": "The card is slower than it could be, and the attempt goes on there: `because` says why, and what would help.",
+    "slowed": "The card is slower than it could be, and the attempt continues there: `because` says why, and what would help.",
     "asked to stop": "The server asked the node to save and hand the job back: the attempt ends soon, and `because` says why.",
     "asked to save": "The owner wants a checkpoint: the node hears it with its next heartbeat, and `committed` says which step was saved.",
     "asked to sample": "The owner wants pictures of what the job has now: its next checkpoint is rendered, and `rendered` names them.",

@@ -172,7 +172,7 @@ def test_a_job_that_spilled_stays_where_there_is_no_larger_card_and_says_once_wh
     assert beat(service, node, hold, 4) == Beaten()
     assert kinds(service, job).count("slowed") == 1
     told = service.look("SELECT because FROM event WHERE kind = 'slowed'")[0]["because"]
-    assert "No node that it may use has 20 GB, and none can be rented now, so it goes on" in told
+    assert "No node that it may use has 20 GB, and none can be rented now, so it continues" in told
     assert service.look("SELECT gpu_memory_gb FROM job") == [{"gpu_memory_gb": 0}]
     assert slowed(service, node).startswith("a job of it has spilled: it holds 20.0 GB")
 

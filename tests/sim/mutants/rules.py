@@ -900,13 +900,13 @@ RULES = [
     meaning("blame: slow ones are not the job's fault", "too slow", counts=True),
     rule(
         "blame: a machine keeps its name",
-        "service.fleet.identity:recognised",
+        "service.fleet.identity:known_by_cards",
         'if not request.cards or deployment.store.load("machine", id=request.machine):',
         "if not request.cards:",
     ),
     rule(
         "blame: a machine is known by its cards",
-        "service.fleet.identity:recognised",
+        "service.fleet.identity:known_by_cards",
         "next(found, request.machine)",
         "request.machine",
     ),

@@ -56,7 +56,7 @@ class GpuGauges:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
     """A node: `cpu_load` is the busy share of the cores that it may use, null if that cannot be read; memory is the machine's, or that
-    which its container may use; `disk_free_bytes` of `disk_bytes` are free where its runs lie. Its network has received and sent so many
+    which its container may use; `disk_free_bytes` of `disk_bytes` are free where its runs lie. Its network has received and sent that many
     bytes a second since the measurement before, null if that cannot be read. `gpus` are those that it uses; if `gpu_memory_spills`, their
     driver moves to the machine's memory what does not fit into theirs, as on Windows and WSL, instead of refusing it."""
 

@@ -13,7 +13,7 @@ from gangline.core.jobs.failure import FailureKind
 
 RECENT_MS = 600_000
 MEASURED_MIN = 3
-"""A card is throttled if more than half of at least so many measurements of the last `RECENT_MS` say so: every card is for moments."""
+"""A card is throttled if more than half of at least this many measurements of the last `RECENT_MS` say so: every card is for moments."""
 FULL_SHARE = 0.95
 SPILLED_SHARE = 1.01
 """A trainer that holds more than this share of a card's memory holds the rest elsewhere. Less is within the rounding of both."""

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 from gangline.core.jobs.failure import MEANING, STRIKE, FailureKind
 from gangline.core.policy import Policy
+from gangline.core.words import counted
+
+
+DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,3 +139,22 @@ def rest_ms(failures: int, policy: Policy) -> int:
     if failures < 2:
         return 0
     return round(1000 * min(policy.rest_max_s, policy.rest_first_s * 2 ** min(failures - 2, 20)))
+
+
+def record_says(
+    *, pools: Sequence[str], succeeded: int, lost: int, moved: int, quarantines: int, lasts_s: float
+) -> str:
+    """Return the sentence of a machine's record over the last `lasts_s` seconds.
+
+    >>> record_says(pools=("a", "b"), succeeded=9, lost=3, moved=0, quarantines=1, lasts_s=30 * 86_400)
+    'in 30 days: 3 of 12 attempts lost in 2 pools, 1 quarantine'
+    >>> record_says(pools=(), succeeded=0, lost=0, moved=0, quarantines=0, lasts_s=30 * 86_400)
+    'in 30 days: no attempt'
+    """
+    attempts = succeeded + lost + moved
+    said = (
+        f"{lost} of {counted(attempts, 'attempt')} lost in {counted(len(pools), 'pool')}" if attempts else "no attempt"
+    )
+    more = [f"{moved} moved away from it"] if moved else []
+    more += [counted(quarantines, "quarantine")] if quarantines else []
+    return f"in {counted(max(1, round(lasts_s / DAY_S)), 'day')}: {', '.join([said, *more])}"

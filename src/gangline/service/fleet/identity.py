@@ -9,7 +9,7 @@ from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
 
-def recognised(deployment: Deployment, request: Join) -> Join:
+def known_by_cards(deployment: Deployment, request: Join) -> Join:
     """Return the request of a node with the machine in which its cards came before, if the machine that it names never did: a container
     has a new name each time, and a machine may come in another pool. Nobody proves this, as nobody proves the name."""
     if not request.cards or deployment.store.load("machine", id=request.machine):

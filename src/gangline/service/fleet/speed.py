@@ -126,13 +126,13 @@ def _move_spilled(deployment: Deployment, lease: Row, now_ms: int) -> None:
         deployment,
         lease,
         f"{failure_sentence('spilled', spill.says)}. No node that it may use has {spill.needs_gb:g} GB, and none can be rented now, so it "
-        "goes on: a smaller batch or resolution needs less",
+        "continues: a smaller batch or resolution needs less",
         now_ms,
     )
 
 
 def _tell_slowed(deployment: Deployment, lease: Row, because: str, now_ms: int) -> None:
-    """Record once for each attempt that it is slowed and goes on."""
+    """Record once for each attempt that it is slowed and continues."""
     of = {"job": lease["job"], "attempt": lease["attempt"]}
     if not deployment.store.load("events_of_attempt", **of, kind="slowed"):
         deployment.store.apply(event(of["job"], "slowed", because, now_ms, attempt=of["attempt"], node=lease["node"]))

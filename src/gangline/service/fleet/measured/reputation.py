@@ -3,8 +3,7 @@
 from collections import Counter
 
 from gangline.core.fleet.nodes import MachineLoss, MachineRecord, MachineSummary
-from gangline.core.fleet.reputation import record_says
-from gangline.core.fleet.trust import quarantines_that_count
+from gangline.core.fleet.trust import quarantines_that_count, record_says
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 

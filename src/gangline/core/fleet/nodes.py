@@ -71,7 +71,7 @@ class MachineRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSummary:
-    """A machine among others: of its `attempts` since `since_ms`, in that number of `pools`, `lost` ended badly or were moved away from it."""
+    """A machine among others: of its `attempts` since `since_ms`, in this number of `pools`, `lost` ended badly or moved away."""
 
     id: str
     since_ms: int

@@ -12,7 +12,6 @@ from gangline.core.jobs.failure import MEANING, STRIKE, FailureKind
 from gangline.core.policy import Policy
 from gangline.core.words import counted
 
-
 DAY_S = 86_400
 
 

@@ -1,5 +1,7 @@
 """What a node's gauges were over a day."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from gangline.cli.gauges import chart
@@ -9,7 +11,7 @@ from gangline.core.fleet.history import GaugeExtent, extent_of
 MINUTE_MS = 60_000
 
 
-def points(values: dict[int, float | None]) -> tuple[GaugesPoint, ...]:
+def points(values: Mapping[int, float | None]) -> tuple[GaugesPoint, ...]:
     """Return points at these minutes."""
     return tuple(GaugesPoint(at_ms=minute * MINUTE_MS, cpu_load=value) for minute, value in values.items())
 

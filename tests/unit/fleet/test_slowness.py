@@ -58,7 +58,7 @@ def test_the_gravest_of_several_reasons_is_the_one() -> None:
 
 def test_what_was_long_ago_or_before_the_work_began_says_nothing_of_now() -> None:
     idle: list[tuple[ClockLimit, ...]] = [()] * 5
-    hot: list[tuple[ClockLimit, ...]] = [("heat",)] * 3
+    hot: list[tuple[ClockLimit, ...]] = [("heat",) for _ in range(3)]
     began_ms = NOW_MS - 3 * MINUTE_MS
     assert throttle(*idle, *hot) is None
     found = throttle(*idle, *hot, since_ms=began_ms)

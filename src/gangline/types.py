@@ -14,7 +14,18 @@ from gangline.core.experiments.views import ExperimentPlanView, ExperimentRunVie
 from gangline.core.files import File
 from gangline.core.fleet.explained import JobOffer, JobOffers
 from gangline.core.fleet.gauges import GaugesPoint, GaugesView, GpuGauges
-from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
+from gangline.core.fleet.nodes import (
+    BilledTime,
+    MachineLoss,
+    MachineRecord,
+    MachineSummary,
+    MachineView,
+    NodeBill,
+    NodeDetail,
+    NodeJob,
+    NodeTime,
+    NodeView,
+)
 from gangline.core.fleet.pools import DriverSetting, DriverView, InstanceView, OfferView, PoolView
 from gangline.core.jobs.clone import CloneView
 from gangline.core.jobs.placement import FittingNode, PlacementView, RentableNode, Took, UnfitNode
@@ -139,6 +150,9 @@ __all__ = [
     "KeyView",
     "LikePhotos",
     "LogView",
+    "MachineLoss",
+    "MachineRecord",
+    "MachineSummary",
     "MachineView",
     "Measured",
     "MetricsView",

@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from gangline.adapters.cards import list_cards
-from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges, busy_s
+from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges, busy_s, carried_bytes
 from gangline.adapters.host.host import memory_bytes
 from gangline.core.fleet.gauges import GAUGES_EVERY_S, Gauges
 from tests.waiting import until
@@ -25,7 +25,20 @@ def test_a_machine_is_measured_as_it_is(tmp_path: Path) -> None:
     assert found.cpu_load is not None and 0 <= found.cpu_load <= 1
     assert 0 < found.memory_used_bytes < found.memory_bytes == memory_bytes()
     assert 0 < found.disk_free_bytes < found.disk_bytes == shutil.disk_usage(tmp_path).total
+    assert found.received_bytes_per_s is not None and found.sent_bytes_per_s is not None
     assert len(found.gpus) == len(cards)
+
+
+def test_what_the_network_carries_is_counted_once(tmp_path: Path) -> None:
+    devices = tmp_path / "dev"
+    row = "{}: {} 9 0 0 0 0 0 0 {} 9 0 0 0 0 0 0\n"
+    lines = [
+        row.format(*each) for each in (("    lo", 5, 5), ("  eth0", 700, 30), ("docker0", 80, 80), (" wlan0", 7, 2))
+    ]
+    devices.write_text("Inter-|   Receive\n face |bytes\n" + "".join(lines))
+    assert carried_bytes(devices) == (707, 32)
+    devices.write_text("Inter-|\n face |bytes\n  eth0: many\n")
+    assert carried_bytes(devices) is None and carried_bytes(tmp_path / "nothing") is None
 
 
 def test_the_processors_that_this_process_may_use_have_worked() -> None:

@@ -86,6 +86,7 @@ BEAT = {
     "step": 5,
     "loss": 0.5,
     "seconds_per_step": 1.0,
+    "memory_bytes": None,
     "training_ms": 2,
     "now": 9,
     "expires_ms": 60,

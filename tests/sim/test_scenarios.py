@@ -108,6 +108,29 @@ def test_jobs_that_need_more_memory_than_they_say_find_larger_nodes_and_nobody_i
     assert finished_on == [("A100",)]
 
 
+def test_a_throttling_card_is_told_from_a_slow_one_and_not_judged_at_once() -> None:
+    simulation = played("throttling_card")
+    assert all_succeed(simulation)
+    moved = simulation.store.look("SELECT kind, because FROM attempt WHERE state = 'released' ORDER BY ended_ms")
+    assert {kind for kind, _ in moved} == {"throttled"} and len(moved) >= 2
+    assert all("heat held its clocks down" in because and "91 °C" in because for _, because in moved)
+    assert one(simulation, "SELECT COUNT(DISTINCT machine) FROM attempt WHERE state = 'released'") == 1
+    assert one(simulation, "SELECT SUM(quarters) FROM strike") == len(moved)
+
+
+def test_jobs_that_spilled_find_larger_cards_and_no_node_is_blamed() -> None:
+    simulation = played("spilled_memory")
+    assert all_succeed(simulation)
+    assert one(simulation, "SELECT COUNT(*) FROM attempt WHERE kind = 'spilled'") >= 5
+    assert one(simulation, "SELECT COUNT(*) FROM attempt WHERE kind NOT IN ('', 'spilled')") == 0
+    assert one(simulation, "SELECT COUNT(*) FROM strike") == one(simulation, "SELECT COUNT(*) FROM ban") == 0
+    large = (
+        "SELECT DISTINCT attempt.gpu FROM attempt JOIN job ON job.id = attempt.job "
+        "WHERE job.gpu_memory_gb >= 18 AND attempt.state = 'succeeded'"
+    )
+    assert simulation.store.look(large) == [("RTX 4090",)]
+
+
 def test_the_word_of_one_machine_that_the_input_is_bad_ends_no_job() -> None:
     simulation = played("lying_65")
     assert all_succeed(simulation)

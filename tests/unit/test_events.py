@@ -87,7 +87,7 @@ def test_every_kind_of_event_is_recorded_by_somebody_and_no_other_kind() -> None
 
 
 def test_every_kind_of_failure_is_reported_by_somebody() -> None:
-    below = ("train/", "worker/", "service/", "core/jobs/failure")
+    below = ("train/", "worker/", "service/", "core/jobs/failure", "core/fleet/slowness")
     spelled = constants(*(node for kind in (ast.Call, ast.Return) for _, node in found(kind, below)))
     assert set(MEANING) - spelled == NOBODY_REPORTS
 

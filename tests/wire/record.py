@@ -61,7 +61,20 @@ GAUGES = Gauges(
     memory_bytes=64 * 10**9,
     disk_free_bytes=80 * 10**9,
     disk_bytes=100 * 10**9,
-    gpus=(GpuGauges(utilisation=0.97, memory_used_bytes=11 * 10**9, memory_bytes=16 * 10**9, temperature_c=71),),
+    received_bytes_per_s=2_500_000,
+    sent_bytes_per_s=400_000,
+    gpu_memory_spills=False,
+    gpus=(
+        GpuGauges(
+            utilisation=0.97,
+            memory_used_bytes=11 * 10**9,
+            memory_bytes=16 * 10**9,
+            temperature_c=71,
+            power_w=68.5,
+            power_limit_w=70,
+            limited_by=("power cap",),
+        ),
+    ),
 )
 HEADERS = ("authorization", "content-type", "idempotency-key", "last-event-id", protocol.HEADER.lower())
 
@@ -168,6 +181,7 @@ class Conversation:
                 kinds=("lora", "sample"),
                 problems={"scratch": "lance is not installed"},
                 measured={"disk_free": "80 GB"},
+                cards=(hashlib.sha256(b"GPU-1").hexdigest(),),
             )
         )
         assert httpx.get(f"{self.url}/healthz").is_success
@@ -250,6 +264,7 @@ class Conversation:
             self.user.nodes.logs(node.id)
         with suppress(UserError):
             self.user.nodes.bill(node.id)
+        self.user.nodes.machines(limit=5)
 
     def claim(self) -> Assignment:
         assignment = self.node.claim()
@@ -261,7 +276,15 @@ class Conversation:
         self.node.downloads(hold, Downloads(keys=(assignment.inputs[0].key,)))
         self.node.beat(hold, Beat(phase="downloading", step=0))
         self.service.wait(10)
-        measured = Beat(phase="training", step=30, training_s=5.5, loss=0.25, seconds_per_step=0.2, gauges=GAUGES)
+        measured = Beat(
+            phase="training",
+            step=30,
+            training_s=5.5,
+            loss=0.25,
+            seconds_per_step=0.2,
+            memory_bytes=9 * 10**9,
+            gauges=GAUGES,
+        )
         self.node.beat(hold, measured)
         self.node.log(hold, Log(first_byte=0, text="step 30\n"))
         self.node.metrics(hold, Points(points=(Point(step=30, values={"loss": 0.25, "learning_rate": 1e-4}),)))

@@ -490,7 +490,14 @@ def test_the_terminal_says_once_why_a_node_gets_no_work_and_again_when_that_chan
         node.step()
     node.agent.news.clear()
     store, until_ms = node.service.store, node.service.now_ms + 3_600_000
-    once = {"id": "m", "quarantines": 0, "until_ms": until_ms, "because": "", "now": node.service.now_ms}
+    once = {
+        "id": "m",
+        "quarantines": 1,
+        "judged_ms": -1,
+        "until_ms": until_ms,
+        "because": "",
+        "now": node.service.now_ms,
+    }
     [here] = store.load("nodes_of_machine", machine="m")
 
     def become(before: str, state: str, because: str) -> None:

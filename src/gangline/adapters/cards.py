@@ -1,17 +1,21 @@
 """The GPUs of this machine, as its driver lists them and as CUDA_VISIBLE_DEVICES shows them to a process."""
 
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from gangline.core.fleet.gauges import GpuGauges
+from gangline.core.fleet.gauges import ClockLimit, GpuGauges
 
 MIB = 2**20
-GAUGES_QUERY = [
-    "nvidia-smi",
-    "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,temperature.gpu",
-    "--format=csv,noheader,nounits",
-]
+MEASURED = "uuid,utilization.gpu,memory.used,memory.total,temperature.gpu,power.draw,power.limit"
+LIMITS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+"""What drivers call the reasons for which they hold clocks down: those before version 535 know only the second name."""
+REASONS: tuple[tuple[int, ClockLimit], ...] = ((0x20 | 0x40, "heat"), (0x80, "power brake"), (0x04, "power cap"))
+"""The bits of these reasons (NVML, nvmlClocksEventReasons). Being idle, and clocks that somebody set, limit nothing that we want."""
+HARDWARE = 0x08
+"""The bit that is set with those of heat and of the power brake, and alone where the card does not say which it is."""
 QUERY = ["nvidia-smi", "--query-gpu=uuid,name,memory.total,driver_version", "--format=csv,noheader"]
 
 
@@ -31,26 +35,56 @@ def list_cards() -> list[Card]:
 
 
 def measure_cards(cards: Sequence[Card]) -> tuple[GpuGauges, ...]:
-    """Return how busy, full and hot these cards are now, in their order; a card of which several parts are used (MIG) counts once."""
-    rows = [row for row in _ask_driver(GAUGES_QUERY) if len(row) == 5] if cards else []
+    """Return how busy, full, hot and limited these cards are now, in their order; a card of which several parts are used (MIG) counts
+    once. A driver that does not know one of the fields is asked for fewer."""
+    rows = _measured_rows() if cards else []
     ids = [row[0] for row in rows]
     numbers = dict.fromkeys(_number_of(card.id, ids) for card in cards)
     return tuple(_as_gauges(*rows[number][1:]) for number in numbers if number is not None)
 
 
-def _as_gauges(utilisation: str, used: str, total: str, temperature: str) -> GpuGauges:
+def _measured_rows() -> list[list[str]]:
+    for limit in (*LIMITS, ""):
+        fields = f"{MEASURED},{limit}" if limit else MEASURED
+        rows = [
+            [*row, ""] if not limit else row
+            for row in _ask_driver(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
+            if len(row) == len(fields.split(","))
+        ]
+        if rows:
+            return rows
+    return []
+
+
+def _as_gauges(
+    utilisation: str, used: str, total: str, temperature: str, power: str, power_limit: str, limits: str
+) -> GpuGauges:
     percent, used_mib, total_mib = _number(utilisation), _number(used), _number(total)
     return GpuGauges(
         utilisation=None if percent is None else percent / 100,
         memory_used_bytes=None if used_mib is None else round(used_mib) * MIB,
         memory_bytes=None if total_mib is None else round(total_mib) * MIB,
         temperature_c=_number(temperature),
+        power_w=_number(power),
+        power_limit_w=_number(power_limit),
+        limited_by=clock_limits(limits),
     )
+
+
+def clock_limits(mask: str) -> tuple[ClockLimit, ...] | None:
+    """Return what holds a card's clocks down by the driver's mask, such as `0x0000000000000044`; None where it has a word instead."""
+    if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", mask) is None:
+        return None
+    bits = int(mask, 16)
+    found: list[ClockLimit] = [name for bit, name in REASONS if bits & bit]
+    if bits & HARDWARE and not bits & (0x40 | 0x80):
+        found.append("hardware")
+    return tuple(found)
 
 
 def _number(text: str) -> float | None:
     """Return a number of the driver's; None where it has a word instead, as `[N/A]`."""
-    return float(text) if text.isdecimal() else None
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text) else None
 
 
 def _ask_driver(query: list[str]) -> list[list[str]]:
@@ -92,6 +126,19 @@ def _number_of(entry: str, ids: list[str]) -> int | None:
 def describe_gpu(cards: list[Card]) -> dict[str, str]:
     """Return the first card as the driver names it; empty if there is none."""
     return {"gpu": cards[0].gpu, "gpu_memory": cards[0].gpu_memory, "driver": cards[0].driver} if cards else {}
+
+
+def uuids_of(shown: Sequence[Card]) -> tuple[str, ...]:
+    """Return the UUIDs of these cards, each once; none of a card of which this is a part (MIG), which others have parts of, too."""
+    ids = [card.id for card in list_cards()] if shown else []
+    numbers = dict.fromkeys(_number_of(card.id, ids) for card in shown if not card.id.startswith("MIG-"))
+    return tuple(ids[number] for number in numbers if number is not None)
+
+
+def may_spill(device: Path = Path("/dev/dxg")) -> bool:
+    """Return whether the driver moves to the machine's memory what does not fit into a card's, as that of Windows does below WSL 2, whose
+    device this is. On Linux itself such a program is refused the memory."""
+    return device.exists()
 
 
 def gpu_memory_gb(described: dict[str, str]) -> float:

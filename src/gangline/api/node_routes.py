@@ -1,4 +1,4 @@
-"""Routes for nodes as operators see them; everybody may look."""
+"""Routes for nodes, and the machines behind them, as operators see them."""
 
 from typing import Annotated
 
@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query
 from gangline.api.lanes import ProviderRoute, UserRoute
 from gangline.api.who import Now, Operator, ThisDeployment, Viewer
 from gangline.core.display import Label
-from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeLogs, NodeView
+from gangline.core.fleet.nodes import MachineSummary, NodeBill, NodeDetail, NodeLogs, NodeView
 from gangline.service.fleet import operating, pools
+from gangline.service.fleet.measured.reputation import MACHINES_MAX, machines
 
 router = APIRouter(prefix="/v1", tags=["nodes"], route_class=UserRoute)
 of_providers = APIRouter(prefix="/v1", tags=["nodes"], route_class=ProviderRoute)
@@ -64,6 +65,16 @@ def release_node(deployment: ThisDeployment, now: Now, operator: Operator, node:
     """Let a node that drains, is in quarantine or on trial work again. Its machine's strikes are forgotten. Needs an operator's key."""
     operating.release(deployment, node, now)
     return operating.node_detail(deployment, node, operator.project, now)
+
+
+@router.get("/machines")
+def list_machines(
+    deployment: ThisDeployment, now: Now, _: Operator, limit: Annotated[int, Query(), Gt(0), Le(MACHINES_MAX)] = 50
+) -> list[MachineSummary]:
+    """List the machines behind the nodes, in all pools and whatever the nodes were called: those that lost most attempts lately first.
+    Needs an operator's key.
+    """
+    return machines(deployment, now, limit)
 
 
 @router.get("/nodes/{node}/bill")

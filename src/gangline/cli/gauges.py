@@ -3,9 +3,13 @@
 import time
 from collections.abc import Sequence
 
-from gangline.cli.output import format_time
-from gangline.core.fleet.gauges import MINUTE_MS, MINUTES, GaugesPoint, GaugesView, GpuGauges, mean_utilisation
+from gangline.cli.output import format_time, out, table
+from gangline.core.fleet.gauges import GaugesPoint, GaugesView, GpuGauges, mean_utilisation
+from gangline.core.fleet.history import SHOWN, extent_of
+from gangline.core.fleet.slowness import limits_in_words
 
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 24
 OLD_S = 300
 """A load that was measured longer ago than this is not shown in a list: the node may do something else by now."""
 
@@ -19,8 +23,8 @@ def load_text(gauges: GaugesView | None) -> str:
     return " ".join([_percent(load), *([f"{max(hottest):.0f}°"] if hottest else [])])
 
 
-def gauges_facts(gauges: GaugesView | None, history: Sequence[GaugesPoint]) -> dict[str, str]:
-    """Return what a node measured last, by name, and of its GPUs how the last hour before that was."""
+def gauges_facts(gauges: GaugesView | None) -> dict[str, str]:
+    """Return what a node measured last, by name."""
     if gauges is None:
         return {}
     facts = {
@@ -29,19 +33,9 @@ def gauges_facts(gauges: GaugesView | None, history: Sequence[GaugesPoint]) -> d
         "memory": f"{_gb(gauges.memory_used_bytes)} of {_gb(gauges.memory_bytes)} GB used",
         "disk": f"{_gb(gauges.disk_free_bytes)} of {_gb(gauges.disk_bytes)} GB free",
     }
-    facts |= {f"gpu {number}": _gpu_text(gpu) for number, gpu in enumerate(gauges.gpus)}
-    return facts | {"GPUs, last hour": _last_hour([each for each in history if _is_recent(each, gauges)])}
-
-
-def _is_recent(point: GaugesPoint, gauges: GaugesView) -> bool:
-    return point.at_ms > gauges.at_ms - MINUTES * MINUTE_MS
-
-
-def _last_hour(points: Sequence[GaugesPoint]) -> str:
-    busy = [point.gpu_utilisation for point in points if point.gpu_utilisation is not None]
-    heat = [point.temperature_c for point in points if point.temperature_c is not None]
-    said = [f"{_percent(sum(busy) / len(busy))} busy on average"] if busy else []
-    return ", ".join([*said, *([f"{max(heat):.0f} °C at most"] if heat else [])])
+    if gauges.received_bytes_per_s is not None and gauges.sent_bytes_per_s is not None:
+        facts["network"] = f"{_mb(gauges.received_bytes_per_s)} MB/s received, {_mb(gauges.sent_bytes_per_s)} sent"
+    return facts | {f"gpu {number}": _gpu_text(gpu) for number, gpu in enumerate(gauges.gpus)}
 
 
 def _gpu_text(gpu: GpuGauges) -> str:
@@ -50,7 +44,52 @@ def _gpu_text(gpu: GpuGauges) -> str:
         said.append(f"{_gb(gpu.memory_used_bytes)} of {_gb(gpu.memory_bytes)} GB used")
     if gpu.temperature_c is not None:
         said.append(f"{gpu.temperature_c:.0f} °C")
+    if gpu.power_w is not None:
+        said.append(f"{gpu.power_w:.0f}{f' of {gpu.power_limit_w:.0f}' if gpu.power_limit_w else ''} W")
+    if gpu.limited_by:
+        said.append(f"clocks held down by {limits_in_words(gpu.limited_by)}")
     return ", ".join(said) or "unknown"
+
+
+def print_history(history: Sequence[GaugesPoint]) -> None:
+    """Print each gauge of the last day on a line: a chart, its least value and when, its mean, and its greatest value and when."""
+    shown = [(gauge, extent) for gauge in SHOWN if (extent := extent_of(history, gauge.name))]
+    if len(history) < 2 or not shown:
+        return
+    out.print(f"\nlast {_span(history[-1].at_ms - history[0].at_ms)}, from {format_time(history[0].at_ms)}")
+    rows = table("gauge", "over time", ">least", "at", ">mean", ">most", "at")
+    for gauge, extent in shown:
+        rows.add_row(
+            gauge.says,
+            chart(history, gauge.name, gauge.most or extent.high),
+            gauge.text(extent.low),
+            format_time(extent.low_ms)[11:16],
+            gauge.text(extent.mean),
+            gauge.text(extent.high),
+            format_time(extent.high_ms)[11:16],
+        )
+    out.print(rows)
+
+
+def chart(history: Sequence[GaugesPoint], name: str, most: float) -> str:
+    """Return a gauge over the time of its history as up to `WIDTH` bars of equal time, from 0 to `most`; a blank where nothing was
+    measured."""
+    first_ms, last_ms = history[0].at_ms, history[-1].at_ms
+    width = min(WIDTH, len(history))
+    found: list[list[float]] = [[] for _ in range(width)]
+    for point in history:
+        value = getattr(point, name)
+        if value is not None:
+            found[min(width - 1, (point.at_ms - first_ms) * width // max(1, last_ms - first_ms))].append(value)
+    return "".join(_bar(sum(values) / len(values) / (most or 1)) if values else " " for values in found)
+
+
+def _bar(share: float) -> str:
+    return BARS[round(min(max(share, 0.0), 1.0) * (len(BARS) - 1))]
+
+
+def _span(ms: int) -> str:
+    return f"{ms / 3_600_000:.0f} h" if ms > 5_400_000 else f"{max(1, ms // 60_000)} min"
 
 
 def _percent(share: float | None) -> str:
@@ -59,3 +98,7 @@ def _percent(share: float | None) -> str:
 
 def _gb(count: int) -> str:
     return f"{count / 1e9:.1f}"
+
+
+def _mb(count: float) -> str:
+    return f"{count / 1e6:.1f}"

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ def hide_token(token: str) -> None:
 def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callable[[], None] = lambda: None) -> "Agent":
     """Make a worker of this machine; a `patient` one waits where the server refuses it, and `wake` is called, by any thread, when it has
     something to do at once. Raises `UserError` where another one is at work in its home."""
-    from gangline.adapters.cards import describe_gpu, gpu_memory_gb
+    from gangline.adapters.cards import describe_gpu, gpu_memory_gb, uuids_of
     from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges
     from gangline.adapters.host.host import LocalHost, describe_numerics, memory_bytes
     from gangline.adapters.host.trainer.beneath import open_of_runs
@@ -106,6 +107,8 @@ def make_agent(settings: WorkerSettings, *, patient: bool = False, wake: Callabl
         slots=slots,
         gpu=gpu.get("gpu", ""),
         gpu_memory_gb=gpu_memory_gb(gpu),
+        # Who names a machine says which it is.
+        cards=() if of.machine else tuple(sha256(uuid.encode()).hexdigest() for uuid in uuids_of(cards)),
         capabilities={"gangline": VERSION, "python": sys.version.split()[0]}
         | describe_numerics(threads=trainer_threads(), with_gpu=bool(gpu))
         | gpu,

@@ -143,6 +143,10 @@ class Policy:
     quarantine_s: Annotated[
         From0, "The first quarantine of a machine lasts this long; each further one lasts twice as long."
     ] = 3_600.0
+    reputation_s: Annotated[
+        From0,
+        "What a machine lost longer ago is not held against it, and a quarantine from before does not lengthen the next.",
+    ] = 30 * 86_400.0
     quarantined_share_max: Annotated[
         PolicyShare, "At most this share of a pool is quarantined within an hour; beyond it an operator must decide."
     ] = 0.1

@@ -36,9 +36,8 @@ class Join:
 
     `machine` is the same whenever a worker starts on this machine; `node` is the rental that a rented one was given, and `place` what its
     provider calls the machine, where it moves rentals between machines; `identity` is a token of the provider's that proves which machine
-    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB; `bases` are those in its cache. `kinds`, `problems` and
-    `measured` are the findings of its probe (`gangline.core.runs.proof`).
-    """
+    it is. `gpu` is the class of its GPUs, `gpu_memory_gb` the memory of each in GB, `cards` the SHA-256 of each UUID; `bases` are those in
+    its cache. `kinds`, `problems` and `measured` are the findings of its probe (`gangline.core.runs.proof`)."""
 
     machine: Id
     name: Name
@@ -53,6 +52,7 @@ class Join:
     kinds: Annotated[tuple[Id, ...], MaxLen(50)] = tuple(KINDS)
     problems: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
     measured: Annotated[dict[Id, Words], MaxLen(50)] = field(default_factory=dict)
+    cards: Annotated[tuple[Sha256, ...], MaxLen(128)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +175,8 @@ class Beaten:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """A heartbeat: what the attempt is doing, from its claim to the last upload. `training_s` is how long ago its first step was, in
-    seconds; null before that. `steps` is how many a command says that it has, once that is known; 0 says nothing. `gauges` are those of
-    the node, null in most heartbeats.
-    """
+    seconds; null before that. `steps` is how many a command says that it has, once that is known; 0 says nothing. `memory_bytes` is the
+    GPU memory that its trainer holds at most, null if unknown. `gauges` are those of the node, null in most heartbeats."""
 
     phase: Phase
     step: Count
@@ -185,6 +184,7 @@ class Beat:
     training_s: Annotated[float, Ge(0), Le(10**9)] | None = None
     loss: float | None = None
     seconds_per_step: Annotated[float, Gt(0), Le(86_400)] | None = None
+    memory_bytes: Annotated[int, Ge(0), Le(2**53)] | None = None
     gauges: SentGauges = None
 
 

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustReport:
-    """The counts of bans and strikes in force at the end, of quarantined machines, and of attempts that moved to a faster machine."""
+    """The counts of bans and strikes in force at the end, of quarantined machines, and of attempts that moved to a faster machine, or away
+    from a card that was throttled or too small."""
 
     machines_quarantined: int
     bans: int
     strikes: int
     moved_too_slow: int
     moved_outpaced: int
+    moved_throttled: int
+    moved_spilled: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,8 @@ def _trust(of: "Simulation") -> TrustReport:
         strikes=_count(of, "strike"),
         moved_too_slow=_count(of, "attempt", "kind = 'too slow'"),
         moved_outpaced=_count(of, "attempt", "kind = 'outpaced'"),
+        moved_throttled=_count(of, "attempt", "kind = 'throttled'"),
+        moved_spilled=_count(of, "attempt", "kind IN ('spilled', 'crowded')"),
     )
 
 

@@ -18,7 +18,7 @@ from gangline.core.parsing import adapter, in_words
 from gangline.core.policy import STRICT, Policy
 from gangline.core.server.settings import DEFAULT_POOL, make_policy
 
-MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65", "no_libraries"]
+MachineTrait = Literal["", "fails_at_once", "fails_long", "false_progress", "lies_65", "no_libraries", "throttles"]
 JobTrait = Literal["", "kills_hosts", "bad_input", "crashes"]
 FaultKind = Literal[
     "kill",
@@ -40,7 +40,8 @@ AtLeastZero = Annotated[float, Ge(0)]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineModel:
     """A machine of a provider. `interruptions_per_hour` is its rate while it is rented; `start_s` is the time from the trainer's start to
-    its first step; `save_s` is how long a save stops training. One with `priorities` is rented at one of them."""
+    its first step; `save_s` is how long a save stops training. Where memory `spills`, a job that needs more than the card has is slow
+    instead of failing. One with `priorities` is rented at one of them."""
 
     id: str
     pool: str
@@ -57,6 +58,7 @@ class MachineModel:
     down_bytes_per_s: float
     trait: MachineTrait
     trait_s: float
+    spills: bool = False
     priorities: tuple["Priority", ...] = ()
 
     def at(self, priority: "Priority | None") -> "MachineModel":
@@ -102,6 +104,7 @@ class Machines:
     downlink_mbit: AboveZero = 500.0
     trait: MachineTrait = ""
     trait_s: AtLeastZero = 5.0
+    spills: bool = False
     priorities: tuple[Priority, ...] = ()
 
     def __post_init__(self) -> None:
@@ -220,7 +223,7 @@ class Scenario:
 
 
 TABLES: dict[str, type] = {"fleet": Fleet, "pools": Fleet, "machines": Machines, "jobs": Jobs, "faults": Fault}
-FOLDERS = ("outages", "choices")
+FOLDERS = ("outages", "choices", "cards")
 FIELDS_HINT = "`gangline docs simulator` has every field and its unit"
 
 

@@ -8,6 +8,8 @@ from gangline.ports.server import Beat, Stale
 from gangline.worker.attempt import LiveAttempt
 from gangline.worker.move import LeaseLost
 
+MEMORY_GB_MAX = 10**6
+
 
 class Heartbeat:
     """The heartbeat of an attempt, from its claim, when the first beat is due, to its last upload.
@@ -66,8 +68,15 @@ class Heartbeat:
             training_s=None if live.first_step_s is None else live.clock.now_s - live.first_step_s,
             loss=progress.loss,
             seconds_per_step=progress.seconds_per_step,
+            memory_bytes=self._memory_bytes(progress),
             gauges=gauges,
         )
+
+    def _memory_bytes(self, progress: Progress) -> int | None:
+        """Return the GPU memory that a trainer of ours holds; a command's metric of this name may be anything."""
+        held_gb = progress.metrics.get("memory_gb")
+        ours = KINDS[self._live.assignment.kind].ours
+        return round(held_gb * 1e9) if ours and held_gb is not None and 0 <= held_gb < MEMORY_GB_MAX else None
 
     def _news_of_steps(self, progress: Progress) -> int:
         """Return how many steps a command says that it has, until the server knows; the others' are in their specs."""

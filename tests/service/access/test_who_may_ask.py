@@ -62,6 +62,7 @@ ROUTES = {
     "GET /v1/jobs/{ended}/logs/stream": Entry("viewer", elsewhere=404),
     "GET /v1/facts": Entry("viewer"),
     "GET /v1/facts/stream": Entry("viewer", 204, query="?after=end"),
+    "GET /v1/machines": Entry("operator"),
     "GET /v1/nodes": Entry("viewer"),
     "GET /v1/nodes/{node}": Entry("viewer"),
     "GET /v1/nodes/{node}/bill": Entry("operator", 422),  # it was not rented

@@ -21,7 +21,7 @@ from tests.service.served import serving
 from tests.wire.record import GAUGES
 
 HOT = replace(GAUGES, gpus=(replace(GAUGES.gpus[0], temperature_c=90),))
-SENT = asdict(GAUGES) | {"gpus": [asdict(gpu) for gpu in GAUGES.gpus]}
+SENT = json.loads(json.dumps(asdict(GAUGES)))
 
 
 def listed(service: Service) -> dict[str, Any]:
@@ -80,6 +80,10 @@ def test_a_node_is_shown_with_the_points_of_its_last_hour_and_day(service: Servi
         "gpu_utilisation": 0.97,
         "gpu_memory_share": 0.688,
         "temperature_c": 71,
+        "power_w": 68.5,
+        "received_bytes_per_s": 2_500_000,
+        "sent_bytes_per_s": 400_000,
+        "limited_by": ["power cap"],
     }
     assert found["gauges"] == SENT | {"at_ms": service.now_ms - 30_000}
 
@@ -137,8 +141,11 @@ def test_an_agent_of_an_older_or_a_later_version_claims_as_before(
 
 
 def test_what_a_later_version_measures_besides_does_not_spoil_the_rest(service: Service, node: HttpServer) -> None:
-    post(service, node, "/v1/claims", f'{{"gauges": {{{REST}, "fans": 3, "gpus": [{{"watts": 300}}]}}}}')
-    assert listed(service)["gauges"]["gpus"] == [asdict(GpuGauges())]
+    gpus = '[{"fans": 300, "power_w": 1e99, "limited_by": ["ice"], "temperature_c": 40}]'
+    post(
+        service, node, "/v1/claims", f'{{"gauges": {{{REST}, "fans": 3, "gpus": {gpus}, "sent_bytes_per_s": "many"}}}}'
+    )
+    assert listed(service)["gauges"]["gpus"] == [asdict(GpuGauges(temperature_c=40))]
 
 
 def test_a_beat_without_gauges_writes_none_and_one_that_comes_too_soon_neither(service: Service) -> None:
@@ -180,7 +187,8 @@ def test_a_terminal_shows_how_busy_full_and_hot_a_node_is(service: Service) -> N
         facts = run("show", "node-a")
         as_json = json.loads(run("show", "node-a", "-o", "json"))
     assert "25% of its cores" in facts and "12.0 of 64.0 GB used" in facts and "80.0 of 100.0 GB free" in facts
-    assert "97% busy, 11.0 of 16.0 GB used, 71 °C" in facts and "97% busy on average, 71 °C at most" in facts
+    assert "97% busy, 11.0 of 16.0 GB used, 71 °C, 68 of 70 W, clocks held down by its power limit" in facts
+    assert "2.5 MB/s received, 0.4 sent" in facts
     assert as_json["gauges"]["cpu_load"] == 0.25 and len(as_json["gauges_history"]) == 1
 
 
@@ -191,6 +199,26 @@ def test_a_load_is_that_of_the_gpus_else_of_the_processor_and_no_old_one_is_show
     assert load_text(replace(seen, gpus=())) == "25%"
     assert load_text(replace(seen, gpus=(GpuGauges(),))) == "–"
     assert load_text(None) == load_text(replace(seen, at_ms=now_ms - 600_000)) == "–"
-    assert gauges_facts(None, ()) == {}
-    unknown = gauges_facts(replace(seen, cpu_load=None, gpus=(GpuGauges(),)), ())
-    assert unknown["load"] == "unknown" and unknown["gpu 0"] == "unknown" and unknown["GPUs, last hour"] == ""
+    assert gauges_facts(None) == {}
+    unknown = gauges_facts(replace(seen, cpu_load=None, gpus=(GpuGauges(),)))
+    assert unknown["load"] == "unknown" and unknown["gpu 0"] == "unknown"
+
+
+def test_a_terminal_draws_the_day_of_a_node_with_its_extremes_and_when_they_were(service: Service) -> None:
+    day = 24 * 60
+    service.store.time_ms = round(time.time() * 1000) - day * 60_000
+    node = service.join("node-a")
+    for minute in range(day):
+        hot, busy = (89, 1.0) if 600 <= minute < 660 else (60, 0.5)
+        gpu = replace(GAUGES.gpus[0], temperature_c=hot, utilisation=busy)
+        claim(service.deployment, node, service.now_ms, replace(GAUGES, gpus=(gpu,)))
+        service.store.time_ms += 60_000
+    with serving(service.app) as served:
+        where = ["--server", served.url, "--token", OPERATOR]
+        told = CliRunner(env={"COLUMNS": "120"}).invoke(main.app, ["nodes", "show", "node-a", *where]).stdout
+    rows = {line.split("  ")[0]: line for line in told.splitlines()}
+    assert "last 24 h, from" in told
+    load, heat = rows["GPU"], rows["GPU temperature"]
+    assert "█" in load and "50%" in load and "100%" in load and "52%" in load  # 1 hour of 24 is busier
+    assert "60 °C" in heat and "89 °C" in heat and "61 °C" in heat
+    assert sum(heat.count(bar) for bar in "▁▂▃▄▅▆▇█") == 24

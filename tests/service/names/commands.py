@@ -235,6 +235,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("{typed} --yes", 2, shows="names no data set"),
     ),
     "nodes ls": (Run(""),),
+    "nodes machines": (Run(""),),
     "data encode": (Run("{nowhere} --base {typed} --resolution 32", 2),),
     "data inspect": (
         Run("{lance} --pictures {folder}/look.png"),

@@ -155,6 +155,7 @@ def a_lease_opens_to_its_holder_alone(bench: Bench) -> None:
         "step": 1,
         "loss": 1,
         "seconds_per_step": 1,
+        "memory_bytes": None,
         "training_ms": 1,
     }
     whose, heard = (
@@ -994,7 +995,8 @@ def a_machine_that_is_quarantined_while_it_is_to_give_way_is_not_asked_to(bench:
             write(
                 "quarantine_machine",
                 id="machine-rented-0",
-                quarantines=0,
+                quarantines=1,
+                judged_ms=-1,
                 until_ms=until_ms,
                 because=why,
                 now=bench.now_ms,

@@ -151,5 +151,5 @@ def a_heartbeat_says_how_many_wishes_its_own_job_has(bench: Bench) -> None:
     ask(bench, wished)
     told = {"expires_ms": bench.now_ms, "now": bench.now_ms, "phase": "training", "step": 1, "loss": 1}
     for job, whose in jobs.items():
-        rows = bench.store.change("renew_lease", **whose, **told, seconds_per_step=1, training_ms=1)
+        rows = bench.store.change("renew_lease", **whose, **told, seconds_per_step=1, memory_bytes=None, training_ms=1)
         assert [row["wishes"] for row in rows] == [int(job == wished)]

@@ -24,6 +24,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_gauges,
     probes_of_heirs,
     probes_of_lists,
+    probes_of_machines,
     probes_of_metrics,
     probes_of_notices,
     probes_of_pictures,

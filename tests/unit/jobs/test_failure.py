@@ -40,6 +40,9 @@ TABLE = {  # blame, counts as a failed attempt, ban this machine, strike
     "too old": ("node", False, True, 0),
     "no progress": ("node", True, True, STRIKE),
     "too slow": ("node", False, True, STRIKE),
+    "throttled": ("node", False, True, QUARTER),
+    "crowded": ("node", False, True, 0),
+    "spilled": ("job", False, False, 0),
     "outpaced": ("node", False, False, 0),
     "kills its hosts": ("job", True, False, 0),
 }

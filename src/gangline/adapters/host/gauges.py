@@ -1,4 +1,4 @@
-"""Measure the gauges of this machine: its processor, its memory, the disk of a folder, and its GPUs."""
+"""Measure the gauges of this machine: its processor, its memory, the disk of a folder, its network, and its GPUs."""
 
 import logging
 import math
@@ -11,35 +11,43 @@ from pathlib import Path, PurePosixPath
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from gangline.adapters.cards import Card, measure_cards
+from gangline.adapters.cards import Card, may_spill, measure_cards
 from gangline.adapters.host.host import memory_bytes
 from gangline.core.fleet.gauges import GAUGES_EVERY_S, GPUS_MAX, Gauges
 from gangline.posix import CGROUPS, OWN_CGROUPS, cores, memory_cgroups, memory_left
 
 BUSY = (1, 2, 3, 6, 7, 8)
 """The fields of a processor in /proc/stat in which it works (proc_stat(5)): user, nice, system, irq, softirq, steal."""
+INSIDE = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "tun", "tap", "wg")
+"""How network devices begin that carry within the machine, or a second time what another one carries."""
 log = logging.getLogger("gangline.gauges")
 
 
 class MeasuredMachine:
-    """Measures this machine. The load of its processor is that since the measurement before, or since this object was made."""
+    """Measures this machine. The load of its processor and of its network is that since the measurement before, or since this object was
+    made."""
 
     def __init__(self, folder: Path, cards: Sequence[Card]) -> None:
         self._folder = folder
         self._cards = cards[:GPUS_MAX]
         self._cgroups = memory_cgroups()
         self._before = time.monotonic(), busy_s()
+        self._carried = time.monotonic(), carried_bytes()
 
     def measure(self) -> Gauges:
         """Return the gauges of now. It may take seconds, as it asks the driver of the GPUs. Raise `OSError` if the folder is gone."""
         memory, disk = memory_bytes(), shutil.disk_usage(self._folder)
         left = min([memory, *memory_left(self._cgroups)])
+        received, sent = self._network()
         return Gauges(
             cpu_load=self._load(),
             memory_used_bytes=memory - max(0, left),
             memory_bytes=memory,
             disk_free_bytes=disk.free,
             disk_bytes=disk.total,
+            received_bytes_per_s=received,
+            sent_bytes_per_s=sent,
+            gpu_memory_spills=may_spill() if self._cards else None,
             gpus=measure_cards(self._cards),
         )
 
@@ -50,6 +58,25 @@ class MeasuredMachine:
             return None
         share = (busy_now_s - busy_then_s) / ((now_s - then_s) * cores())
         return round(min(max(share, 0.0), 1.0), 3)
+
+    def _network(self) -> tuple[float | None, float | None]:
+        (then_s, before), now_s, now = self._carried, time.monotonic(), carried_bytes()
+        self._carried = now_s, now
+        if before is None or now is None or now_s <= then_s:
+            return None, None
+        received, sent = (
+            max(0, after - earlier) / (now_s - then_s) for earlier, after in zip(before, now, strict=True)
+        )
+        return round(received), round(sent)
+
+
+def carried_bytes(devices: Path = Path("/proc/net/dev")) -> tuple[int, int] | None:
+    """Return how many bytes the network of this machine, or of its container, has received and sent; None if that cannot be read."""
+    with suppress(OSError, ValueError, IndexError):
+        rows = (line.partition(":") for line in devices.read_text().splitlines()[2:])
+        counts = [counts.split() for name, _, counts in rows if not name.strip().startswith(INSIDE)]
+        return sum(int(row[0]) for row in counts), sum(int(row[8]) for row in counts)
+    return None
 
 
 def busy_s(own: Path = OWN_CGROUPS, root: Path = CGROUPS, stat: Path = Path("/proc/stat")) -> float | None:

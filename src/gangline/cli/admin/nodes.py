@@ -6,12 +6,12 @@ import typer
 from rich.table import Table
 
 from gangline.cli.client import make_client
-from gangline.cli.gauges import gauges_facts, load_text
+from gangline.cli.gauges import gauges_facts, load_text, print_history
 from gangline.cli.lines import TableColumn, print_one_line_each
-from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json
+from gangline.cli.output import Output, OutputOption, ServerOption, TokenOption, format_time, out, print_json, table
 from gangline.core.display import LogText
 from gangline.core.errors import BadInput
-from gangline.core.fleet.nodes import MachineView, NodeDetail, NodeView
+from gangline.core.fleet.nodes import MachineRecord, MachineSummary, MachineView, NodeDetail, NodeView
 from gangline.core.jobs.naming import short
 
 if TYPE_CHECKING:
@@ -28,6 +28,15 @@ COLUMNS = (
     TableColumn(header="why", shrinks_to=12, goes=5),
     TableColumn(header=">trust", goes=6),
     TableColumn(header="id", goes=7),
+)
+MACHINE_COLUMNS = (
+    TableColumn(header="machine", shrinks_to=12),
+    TableColumn(header=">lost"),
+    TableColumn(header=">pools", goes=2),
+    TableColumn(header=">quarantines", goes=3),
+    TableColumn(header="now"),
+    TableColumn(header="last", goes=1),
+    TableColumn(header="judged", shrinks_to=12, goes=4),
 )
 HOUR_S = 3_600
 NodeArgument = Annotated[
@@ -70,10 +79,37 @@ def list_nodes_command(
 def show_node_command(
     node: NodeArgument, server: ServerOption = None, token: TokenOption = None, output: OutputOption = Output.text
 ) -> None:
-    """Show a node: its jobs, its load, memory, disk and temperature, its machine with strikes and quarantines, its probe, and what its
-    provider knows of it."""
+    """Show a node: its jobs, its gauges now and over a day, its machine with strikes, quarantines and what it lost in all pools, its probe,
+    and what its provider knows of it."""
     client = make_client(server, token)
     _show(client.nodes.get(_find(client, node)), output)
+
+
+@app.command("machines")
+def list_machines_command(
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="List at most this many.")] = 20,
+    server: ServerOption = None,
+    token: TokenOption = None,
+    output: OutputOption = Output.text,
+) -> None:
+    """List the machines behind the nodes of all pools, those that lost most attempts lately first. `nodes show` has the losses of one."""
+    found = make_client(server, token).nodes.machines(limit=limit)
+    if output is Output.json:
+        print_json(found)
+        return
+    rows = [
+        [
+            each.id,
+            f"{each.lost} of {each.attempts}",
+            str(each.pools),
+            str(each.quarantines),
+            _machine_state(each),
+            format_time(each.last_ms),
+            each.because,
+        ]
+        for each in found
+    ]
+    print_one_line_each(MACHINE_COLUMNS, rows)
 
 
 @app.command("drain")
@@ -150,6 +186,7 @@ def _show(node: NodeDetail, output: Output) -> None:
         "pool": node.pool,
         "state": node.state,
         "why": node.because,
+        "slowed": node.slowed,
         "gpu": f"{node.gpu}, {node.gpu_memory_gb:g} GB" if node.gpu else "none",
         "slots": f"{node.slots_taken} of {node.slots} taken",
         "price": f"${node.price_usd_per_hour:.4f} an hour" if node.price_known else "unknown",
@@ -161,7 +198,7 @@ def _show(node: NodeDetail, output: Output) -> None:
         "instance": node.instance or "",
         "place": node.place,
     }
-    facts |= gauges_facts(node.gauges, node.gauges_history) | _machine_facts(node.machine)
+    facts |= gauges_facts(node.gauges) | _machine_facts(node.machine)
     facts |= {f"job {short(job.job)}": f"{job.phase}, step {job.step}" for job in node.jobs}
     facts |= {f"cannot do {what}": why for what, why in node.problems.items()}
     facts |= node.capabilities
@@ -171,6 +208,26 @@ def _show(node: NodeDetail, output: Output) -> None:
             rows.add_row(name, value)
     out.print(f"node {node.name}")
     out.print(rows)
+    print_history(node.gauges_history)
+    if node.machine and node.machine.record:
+        _print_losses(node.machine.record)
+
+
+def _machine_state(machine: MachineSummary) -> str:
+    if machine.quarantined_until_ms:
+        return "quarantined"
+    return "on trial" if machine.on_trial else "trusted"
+
+
+def _print_losses(record: MachineRecord) -> None:
+    if not record.losses:
+        return
+    out.print("\nlost on this machine, newest first")
+    rows = table("when", "pool", "node", "job", "why")
+    for loss in record.losses:
+        of = short(loss.job) if loss.job else "another project's"
+        rows.add_row(format_time(loss.at_ms), loss.pool, loss.node, of, loss.because or loss.state)
+    out.print(rows)
 
 
 def _machine_facts(machine: MachineView | None) -> dict[str, str]:
@@ -179,6 +236,7 @@ def _machine_facts(machine: MachineView | None) -> dict[str, str]:
     until = format_time(machine.quarantined_until_ms) if machine.quarantined_until_ms else ""
     return {
         "machine": machine.id,
+        "its record": machine.record.says if machine.record else "",
         "strikes": f"{machine.strikes:g} since its last quarantine, {machine.quarantines} quarantines",
         "in quarantine until": until,
         "rests until": format_time(machine.rests_until_ms) if machine.rests_until_ms else "",

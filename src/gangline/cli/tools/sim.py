@@ -297,6 +297,7 @@ def _simulated_rows() -> Iterator[tuple[str, Callable[["SimReport"], str]]]:
     yield "machines quarantined", lambda report: str(report.trust.machines_quarantined)
     yield "bans, strikes", lambda report: f"{report.trust.bans}, {report.trust.strikes}"
     yield "moved: too slow, outpaced", lambda report: f"{report.trust.moved_too_slow}, {report.trust.moved_outpaced}"
+    yield "moved: throttled, spilled", lambda report: f"{report.trust.moved_throttled}, {report.trust.moved_spilled}"
     yield "simulated", lambda report: f"{report.hours:.2f} h in {report.events} events"
 
 

@@ -1,4 +1,4 @@
-"""The gauges of a node: how busy its processor and its GPUs are, and how full its memory and its disk.
+"""The gauges of a node: how busy, hot and limited its GPUs are, how full its memory and its disk, and what its network carries.
 
 A node measures them every `GAUGES_EVERY_S` and sends them with its next request. The server keeps the newest, and a point each minute of
 the last hour and each ten minutes of the last day, in as many places: a new point replaces one that is too old.
@@ -6,7 +6,7 @@ the last hour and each ten minutes of the last day, in as many places: a new poi
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le, MaxLen
 
@@ -25,6 +25,11 @@ TEN_MINUTES_MS, TENS = 600_000, 144
 GaugeShare = Annotated[float, Ge(0), Le(1), Exact()]
 GaugeBytes = Annotated[int, Ge(0), Le(2**53), Exact()]
 Celsius = Annotated[float, Ge(-100), Le(300), Exact()]
+Watts = Annotated[float, Ge(0), Le(100_000), Exact()]
+BytesPerSecond = Annotated[float, Ge(0), Le(10**13), Exact()]
+ClockLimit = Literal["heat", "power brake", "hardware", "power cap"]
+"""Why a driver holds a GPU's clocks down: it is too hot, the power supply asks for it, the card protects itself for another reason, or it
+has reached its power limit, which is usual under full load."""
 
 
 class UnlessRefused:
@@ -36,25 +41,33 @@ class UnlessRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuGauges:
-    """A GPU: the share of the time in which it computed, its memory in bytes, its temperature in °C. What its driver does not say is
-    null."""
+    """A GPU: the share of the time in which it computed, its memory in bytes, its temperature in °C, the power that it draws and may draw
+    in watts, and what its clocks are `limited_by`. What its driver does not say is null."""
 
     utilisation: GaugeShare | None = None
     memory_used_bytes: GaugeBytes | None = None
     memory_bytes: GaugeBytes | None = None
     temperature_c: Celsius | None = None
+    power_w: Annotated[Watts | None, UnlessRefused()] = None
+    power_limit_w: Annotated[Watts | None, UnlessRefused()] = None
+    limited_by: Annotated[tuple[ClockLimit, ...] | None, MaxLen(4), UnlessRefused()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
     """A node: `cpu_load` is the busy share of the cores that it may use, null if that cannot be read; memory is the machine's, or that
-    which its container may use; `disk_free_bytes` of `disk_bytes` are free where its runs lie. `gpus` are those that it uses."""
+    which its container may use; `disk_free_bytes` of `disk_bytes` are free where its runs lie. Its network has received and sent that many
+    bytes a second since the measurement before, null if that cannot be read. `gpus` are those that it uses; if `gpu_memory_spills`, their
+    driver moves to the machine's memory what does not fit into theirs, as on Windows and WSL, instead of refusing it."""
 
     cpu_load: GaugeShare | None = None
     memory_used_bytes: GaugeBytes
     memory_bytes: GaugeBytes
     disk_free_bytes: GaugeBytes
     disk_bytes: GaugeBytes
+    received_bytes_per_s: Annotated[BytesPerSecond | None, UnlessRefused()] = None
+    sent_bytes_per_s: Annotated[BytesPerSecond | None, UnlessRefused()] = None
+    gpu_memory_spills: Annotated[bool | None, UnlessRefused()] = None
     gpus: Annotated[tuple[GpuGauges, ...], MaxLen(GPUS_MAX)] = ()
 
 
@@ -71,8 +84,9 @@ class GaugesView(Gauges):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugesPoint:
-    """A moment of a node's past, as shares from 0 to 1, null if unknown. Of several GPUs, utilisation and memory are the mean, and
-    `temperature_c` is that of the hottest."""
+    """A moment of a node's past: shares from 0 to 1, °C, watts and bytes a second, null if unknown. Of several GPUs, utilisation and memory
+    are the mean, `temperature_c` is that of the hottest, `power_w` what they draw together, and `limited_by` has every reason for which the
+    clocks of one were held down."""
 
     at_ms: int
     cpu_load: float | None = None
@@ -81,6 +95,10 @@ class GaugesPoint:
     gpu_utilisation: float | None = None
     gpu_memory_share: float | None = None
     temperature_c: float | None = None
+    power_w: float | None = None
+    received_bytes_per_s: float | None = None
+    sent_bytes_per_s: float | None = None
+    limited_by: tuple[ClockLimit, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +132,10 @@ def history_of(kept: Iterable[tuple[int, GaugesPoint]], now_ms: int) -> tuple[Ga
 
 
 def point_of(gauges: Gauges, at_ms: int) -> GaugesPoint:
-    """Return the gauges as a point of a node's history, rounded to three digits."""
+    """Return the gauges as a point of a node's history, shares rounded to three digits."""
     hottest = [gpu.temperature_c for gpu in gauges.gpus if gpu.temperature_c is not None]
+    drawn = [gpu.power_w for gpu in gauges.gpus if gpu.power_w is not None]
+    limits = [gpu.limited_by for gpu in gauges.gpus if gpu.limited_by is not None]
     return GaugesPoint(
         at_ms=at_ms,
         cpu_load=_mean([gauges.cpu_load]),
@@ -124,6 +144,10 @@ def point_of(gauges: Gauges, at_ms: int) -> GaugesPoint:
         gpu_utilisation=_mean([gpu.utilisation for gpu in gauges.gpus]),
         gpu_memory_share=_mean([share_of(gpu.memory_used_bytes, gpu.memory_bytes) for gpu in gauges.gpus]),
         temperature_c=max(hottest, default=None),
+        power_w=round(sum(drawn), 1) if drawn else None,
+        received_bytes_per_s=_rounded(gauges.received_bytes_per_s),
+        sent_bytes_per_s=_rounded(gauges.sent_bytes_per_s),
+        limited_by=tuple(sorted({limit for each in limits for limit in each})) if limits else None,
     )
 
 
@@ -135,6 +159,10 @@ def share_of(used: int | None, total: int | None) -> float | None:
 def mean_utilisation(gauges: Gauges) -> float | None:
     """Return the mean utilisation of the node's GPUs, from 0 to 1; None if none is known."""
     return _mean([gpu.utilisation for gpu in gauges.gpus])
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value)
 
 
 def _mean(shares: Iterable[float | None]) -> float | None:

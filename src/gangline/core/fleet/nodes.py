@@ -39,8 +39,56 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineLoss:
+    """An attempt that a machine lost, or that was moved away from it: when, in which pool, as which node, and why. `job` is null, and
+    `because` empty, for who may not see the job."""
+
+    at_ms: int
+    pool: str
+    node: str
+    state: str
+    because: str
+    job: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineRecord:
+    """What a machine did since `since_ms`, in all `pools` and under all names: how many attempts ended there well, how many failed or were
+    interrupted there, and how many were moved away from it for its speed or its memory. `losses` are the newest of those. `says` has it in
+    words."""
+
+    since_ms: int
+    known_ms: int
+    pools: tuple[str, ...]
+    succeeded: int
+    lost: int
+    moved: int
+    quarantines: int
+    quarantined_ms: int | None
+    losses: tuple[MachineLoss, ...]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSummary:
+    """A machine among others: of its `attempts` since `since_ms`, in this number of `pools`, `lost` ended badly or moved away."""
+
+    id: str
+    since_ms: int
+    attempts: int
+    lost: int
+    pools: int
+    last_ms: int
+    quarantines: int
+    quarantined_until_ms: int | None
+    on_trial: bool
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """The computer behind a node. `strikes` counts those since its last quarantine; `because` says why it was judged last."""
+    """The computer behind a node. `strikes` counts those since its last quarantine; `because` says why it was judged last; `record` has
+    what it did before, in all pools."""
 
     id: str
     strikes: float
@@ -49,6 +97,7 @@ class MachineView:
     rests_until_ms: int | None
     on_trial: bool
     because: str
+    record: MachineRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +107,8 @@ class NodeDetail:
     A rented node has a `rental`, the `offer` and the provider's `instance`, and the `place` that its provider shows, if it moves nodes.
     If `refused`, it never existed, as the provider had no such offer; `because` says so in its words. `gauges` are what it measured last,
     null if it has sent none or is gone; `gauges_history` has a point for each minute of the last hour, and before that for each ten
-    minutes of the last day, by time.
+    minutes of the last day, by time. `slowed` says what holds its cards back: heat, too little power, or a job whose memory spilled into
+    the machine's; empty if nothing is known to.
     """
 
     id: str
@@ -87,6 +137,7 @@ class NodeDetail:
     refused: bool = False
     gauges: GaugesView | None = None
     gauges_history: tuple[GaugesPoint, ...] = ()
+    slowed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from gangline.core.jobs.failure import MEANING, STRIKE, FailureKind
 from gangline.core.policy import Policy
+from gangline.core.words import counted
+
+DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,11 @@ def _last(machine: Machine, because: str, now_ms: int, policy: Policy) -> TrialD
     )
 
 
+def quarantines_that_count(quarantines: int, last_ms: int | None, now_ms: int, policy: Policy) -> int:
+    """Return how many of a machine's quarantines lengthen the next one: none if the last was too long ago, at `last_ms`."""
+    return quarantines if last_ms is not None and now_ms - last_ms <= policy.reputation_s * 1000 else 0
+
+
 def is_quarantine_due(machine: Machine, strikes: Sequence[Strike], policy: Policy) -> bool:
     """Return whether the strikes suffice for a quarantine; on trial, half a strike does."""
     quarters = sum(strike.quarters for strike in counting(strikes, on_trial=machine.on_trial))
@@ -130,3 +138,22 @@ def rest_ms(failures: int, policy: Policy) -> int:
     if failures < 2:
         return 0
     return round(1000 * min(policy.rest_max_s, policy.rest_first_s * 2 ** min(failures - 2, 20)))
+
+
+def record_says(
+    *, pools: Sequence[str], succeeded: int, lost: int, moved: int, quarantines: int, lasts_s: float
+) -> str:
+    """Return the sentence of a machine's record over the last `lasts_s` seconds.
+
+    >>> record_says(pools=("a", "b"), succeeded=9, lost=3, moved=0, quarantines=1, lasts_s=30 * 86_400)
+    'in 30 days: 3 of 12 attempts lost in 2 pools, 1 quarantine'
+    >>> record_says(pools=(), succeeded=0, lost=0, moved=0, quarantines=0, lasts_s=30 * 86_400)
+    'in 30 days: no attempt'
+    """
+    attempts = succeeded + lost + moved
+    said = (
+        f"{lost} of {counted(attempts, 'attempt')} lost in {counted(len(pools), 'pool')}" if attempts else "no attempt"
+    )
+    more = [f"{moved} moved away from it"] if moved else []
+    more += [counted(quarantines, "quarantine")] if quarantines else []
+    return f"in {counted(max(1, round(lasts_s / DAY_S)), 'day')}: {', '.join([said, *more])}"

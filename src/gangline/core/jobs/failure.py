@@ -14,7 +14,7 @@ from gangline.core.runs.contract import TrainerFailureKind
 from gangline.core.words import times_in_words
 
 NodeFailureKind = Literal["upload failed", "no result", "gpu error"]
-ServerFailureKind = Literal["no progress", "too slow", "outpaced", "kills its hosts"]
+ServerFailureKind = Literal["no progress", "too slow", "throttled", "crowded", "spilled", "outpaced", "kills its hosts"]
 ReportedKind = Literal[TrainerFailureKind, NodeFailureKind]
 """The kinds of failure that a node may report for its attempt."""
 FailureKind = Literal[ReportedKind, ServerFailureKind]
@@ -143,6 +143,26 @@ MEANING: dict[FailureKind, Meaning] = {
         blame="node",
         counts=False,
         strike=STRIKE,
+    ),
+    "throttled": Meaning(
+        says="its card is throttled",
+        sentence="Heat or too little power held the clocks of the card down, and it was slower than its peers: the job resumes elsewhere.",
+        blame="node",
+        counts=False,
+        strike=1,
+    ),
+    "crowded": Meaning(
+        says="others hold the memory of its card",
+        sentence="The card was full, and its driver moved a part of the job to slow memory of the machine: the job resumes elsewhere.",
+        blame="node",
+        counts=False,
+    ),
+    "spilled": Meaning(
+        says="its GPU memory spilled into the machine's",
+        sentence="The job needs more GPU memory than the card has, and the driver let it: from now on the job asks for a larger card.",
+        blame="job",
+        counts=False,
+        ban=False,
     ),
     "outpaced": Meaning(
         says="a faster machine takes over",

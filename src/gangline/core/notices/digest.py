@@ -34,6 +34,7 @@ _COUNTED: Mapping[NoticeKind, _Counted] = {
     "paused": _Counted("job was paused", "jobs were paused", "Paused"),
     "attempt_failed": _Counted("attempt failed", "attempts failed", "Tried again"),
     "interrupted": _Counted("interruption", "interruptions", "Interrupted"),
+    "slowed": _Counted("job is slowed by its card", "jobs are slowed by their cards", "Slowed by their cards"),
     "rejected": _Counted("damaged checkpoint", "damaged checkpoints", "Damaged checkpoints"),
     "not_done": _Counted("request was not done", "requests were not done", "Requests that were not done"),
     "delivered": _Counted("delivery", "deliveries", "Delivered"),

@@ -23,6 +23,7 @@ NoticeKind = Literal[
     "canceled",
     "paused",
     "resumed",
+    "slowed",
     "over_budget",
     "delivered",
     "not_delivered",
@@ -64,6 +65,9 @@ NOTICES: dict[NoticeKind, NoticeMeaning] = {
         (("paused", ""), ("failed", "paused"), ("interrupted", "paused"), ("released", "paused")),
     ),
     "resumed": NoticeMeaning("A paused job was resumed.", (("queued", ""),)),
+    "slowed": NoticeMeaning(
+        "A job trains slower than its card could: it is throttled, or the job's memory spilled.", (("slowed", ""),)
+    ),
     "over_budget": NoticeMeaning(
         "A running job was stopped because the budget of its project is used up.", (("over budget", ""),)
     ),
@@ -88,6 +92,7 @@ FOR_WEBHOOKS: tuple[NoticeKind, ...] = (
     "canceled",
     "paused",
     "resumed",
+    "slowed",
     "over_budget",
     "delivered",
     "not_delivered",

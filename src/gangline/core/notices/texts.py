@@ -180,6 +180,7 @@ _FORMS: Mapping[NoticeKind, _Form] = {
     "canceled": _Form("{name} was canceled", None, _SHOW),
     "paused": _Form("{name} is paused", None, "gangline jobs resume {job}"),
     "resumed": _Form("{name} is queued again", lambda _: ("It waits for a node.",), _SHOW),
+    "slowed": _Form("{name} is slower than its card could be", None, _SHOW),
     "over_budget": _Form("{name} was stopped: the budget is used up", None, "gangline budget"),
     "delivered": _Form("The results of {name} are delivered", _said, _SHOW),
     "not_delivered": _Form(

@@ -3,7 +3,17 @@
 import logging
 
 from gangline.core.fleet.autoscale import may_rent
-from gangline.core.fleet.trust import Alarm, Machine, PoolHealth, Quarantine, Strike, TrialDue, is_quarantine_due, judge
+from gangline.core.fleet.trust import (
+    Alarm,
+    Machine,
+    PoolHealth,
+    Quarantine,
+    Strike,
+    TrialDue,
+    is_quarantine_due,
+    judge,
+    quarantines_that_count,
+)
 from gangline.core.jobs.failure import MEANING
 from gangline.core.jobs.watch import WatchedAttempt, no_progress
 from gangline.core.money.cost import HOUR_MS
@@ -32,7 +42,8 @@ def judge_machine(deployment: Deployment, machine_id: str, pool: str, now_ms: in
     strikes = _strikes(deployment, machine_id, now_ms)
     if not strikes or row["quarantined_until_ms"] > now_ms:
         return
-    machine = Machine(quarantines=row["quarantines"], failures=row["failures"], on_trial=bool(row["on_trial"]))
+    counted = quarantines_that_count(row["quarantines"], row["quarantined_ms"], now_ms, deployment.policy)
+    machine = Machine(quarantines=counted, failures=row["failures"], on_trial=bool(row["on_trial"]))
     if not is_quarantine_due(machine, strikes, deployment.policy):
         return
     verdict = judge(
@@ -40,7 +51,7 @@ def judge_machine(deployment: Deployment, machine_id: str, pool: str, now_ms: in
     )
     match verdict:
         case Quarantine():
-            _quarantine(deployment, row, verdict, now_ms)
+            _quarantine(deployment, row, verdict, counted, now_ms)
         case TrialDue():
             _try(deployment, row, verdict, now_ms)
         case Alarm() if verdict.because != row["because"]:
@@ -80,12 +91,18 @@ def as_strike(row: Row) -> Strike:
     )
 
 
-def _quarantine(deployment: Deployment, machine: Row, verdict: Quarantine, now_ms: int) -> None:
+def judged_ms(machine: Row) -> int:
+    """Return when a machine was judged last, by which the next judgement is guarded; -1 if it never was."""
+    return -1 if machine["quarantined_ms"] is None else machine["quarantined_ms"]
+
+
+def _quarantine(deployment: Deployment, machine: Row, verdict: Quarantine, before: int, now_ms: int) -> None:
     because = f"quarantined: {verdict.because}"
     once = guard(
         "quarantine_machine",
         id=machine["id"],
-        quarantines=machine["quarantines"],
+        quarantines=before + 1,
+        judged_ms=judged_ms(machine),
         until_ms=verdict.until_ms,
         because=because,
         now=now_ms,
@@ -96,9 +113,8 @@ def _quarantine(deployment: Deployment, machine: Row, verdict: Quarantine, now_m
 def _try(deployment: Deployment, machine: Row, verdict: TrialDue, now_ms: int) -> None:
     because = f"on trial: {verdict.because}"
     log.warning("machine %s: %s", machine["id"], because)
-    judged_ms = -1 if machine["quarantined_ms"] is None else machine["quarantined_ms"]
     rest = {"rest_until_ms": verdict.rest_until_ms, "because": because, "now": now_ms}
-    once = guard("try_machine", id=machine["id"], judged_ms=judged_ms, **rest)
+    once = guard("try_machine", id=machine["id"], judged_ms=judged_ms(machine), **rest)
     deployment.store.apply(once, *saying(deployment, machine["id"], because, "on_trial"))
 
 

@@ -9,6 +9,15 @@ from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
 
+def known_by_cards(deployment: Deployment, request: Join) -> Join:
+    """Return the request of a node with the machine in which its cards came before, if the machine that it names never did: a container
+    has a new name each time, and a machine may come in another pool. Nobody proves this, as nobody proves the name."""
+    if not request.cards or deployment.store.load("machine", id=request.machine):
+        return request
+    found = (row["machine"] for card in request.cards for row in deployment.store.load("machine_of_card", card=card))
+    return replace(request, machine=next(found, request.machine))
+
+
 def identified(deployment: Deployment, request: Join, pool: str, rented: Row) -> Join:
     """Return the request of a rented node with the provider's id of its machine, where its pool demands that nodes prove it.
 

@@ -16,7 +16,7 @@ from gangline.service.access.access import adding_node
 from gangline.service.attempts import TRIES_MAX, end_attempts_of_node, load_node
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.admission import admit, terms_of
-from gangline.service.fleet.identity import identified
+from gangline.service.fleet.identity import identified, known_by_cards
 from gangline.service.money import bill
 from gangline.service.outage import back_since_ms
 
@@ -39,9 +39,14 @@ def join_pool(
     machine, is elsewhere by the provider's list or does not prove where it is, and `TooMany` if the join token admits no more now.
     """
     rented = _node_of_rental(deployment, request, rental) if rental or request.node else None
-    request = identified(deployment, request, pool, rented) if rented else request
+    proved = identified(deployment, request, pool, rented) if rented else request
+    # A machine that its provider names is that one, whatever its cards say.
+    request = known_by_cards(deployment, request) if proved is request else proved
     request = replace(request, problems=_as_words(request.problems), measured=_as_words(request.measured))
-    deployment.store.apply(write("know_machine", id=request.machine, pool=pool, now=now_ms))
+    deployment.store.apply(
+        write("know_machine", id=request.machine, pool=pool, now=now_ms),
+        *(write("know_card", card=card, machine=request.machine, now=now_ms) for card in request.cards),
+    )
     state, because = _welcome(deployment, request, now_ms)
     token = deployment.new_secret("node")
     terms = {} if rented else terms_of(deployment, pool, join_token, now_ms)

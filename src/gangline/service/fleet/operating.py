@@ -5,10 +5,14 @@ from collections.abc import Callable
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.fleet.nodes import BilledTime, MachineView, NodeBill, NodeDetail, NodeJob, NodeTime, NodeView
+from gangline.core.fleet.trust import quarantines_that_count
 from gangline.ports.store import Row, guard, write
 from gangline.service.attempts import TRIES_MAX, ask_to_stop
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.health import judged_ms
 from gangline.service.fleet.measured.gauges import gauges_of, newest_gauges
+from gangline.service.fleet.measured.reputation import load_record
+from gangline.service.fleet.measured.slowness import cards_state
 from gangline.service.fleet.nodes import gone, saying
 from gangline.service.fleet.scaling import give_back
 from gangline.service.outage import silences
@@ -61,11 +65,8 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
     since_ms = now_ms - round(deployment.policy.strike_window_s * 1000)
     gauges, history = (None, ()) if row["state"] == "gone" else gauges_of(deployment, row["id"], now_ms)
     silence_ms = silences(deployment, now_ms)
-    jobs = [
-        _node_job(lease, silence_ms)
-        for lease in deployment.store.load("jobs_of_node", node=node)
-        if project in (None, lease["project"])
-    ]
+    leases = deployment.store.load("jobs_of_node", node=node)
+    jobs = [_node_job(lease, silence_ms) for lease in leases if project in (None, lease["project"])]
     return NodeDetail(
         id=row["id"],
         name=row["name"],
@@ -89,10 +90,11 @@ def node_detail(deployment: Deployment, node: str, project: str | None, now_ms: 
         problems=json.loads(row["problems"]),
         capabilities=json.loads(row["capabilities"]),
         jobs=tuple(jobs),
-        machine=_machine_view(deployment, known[0], since_ms, now_ms) if known else None,
+        machine=_machine_view(deployment, known[0], project, since_ms, now_ms) if known else None,
         refused=row["refused"] == 1,
         gauges=gauges,
         gauges_history=history,
+        slowed=cards_state(gauges, history, now_ms).says(leases),
     )
 
 
@@ -132,7 +134,7 @@ def _node_job(lease: Row, silence_ms: Callable[[int], int]) -> NodeJob:
     return NodeJob(job=lease["job"], phase=phase, step=lease["step"], slots=lease["slots"])
 
 
-def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) -> MachineView:
+def _machine_view(deployment: Deployment, row: Row, project: str | None, since_ms: int, now_ms: int) -> MachineView:
     strikes = deployment.store.load("strikes", machine=row["id"], since=since_ms)
     quarantined = row["quarantined_until_ms"] > now_ms
     return MachineView(
@@ -143,6 +145,7 @@ def _machine_view(deployment: Deployment, row: Row, since_ms: int, now_ms: int) 
         rests_until_ms=row["rest_until_ms"] if row["rest_until_ms"] > now_ms else None,
         on_trial=bool(row["on_trial"]),
         because=row["because"],
+        record=load_record(deployment, row, project, now_ms),
     )
 
 
@@ -172,7 +175,10 @@ def quarantine(deployment: Deployment, node: str, now_ms: int, *, lasts_s: float
     for _ in range(TRIES_MAX):
         machine = _machine(deployment, row)
         facts = {"until_ms": now_ms + round(lasts_s * 1000), "because": because, "now": now_ms}
-        once = guard("quarantine_machine", id=machine["id"], quarantines=machine["quarantines"], **facts)
+        before = quarantines_that_count(machine["quarantines"], machine["quarantined_ms"], now_ms, deployment.policy)
+        once = guard(
+            "quarantine_machine", id=machine["id"], quarantines=before + 1, judged_ms=judged_ms(machine), **facts
+        )
         states = saying(deployment, machine["id"], because, "quarantined")
         if deployment.store.apply(once, *states):
             break

@@ -1,6 +1,7 @@
 """Find machines to replace, while they work and when they come again.
 
-Those that are slow beside their peers lose their job; sound ones are returned if others are expected to do the work ahead for less.
+Those that are slow beside their peers lose their job; sound ones are returned if others are expected to do the work ahead for less. A job
+that is slow as its card is throttled, or as it spilled into the machine's memory, says so: `gangline.core.fleet.slowness`.
 """
 
 import logging
@@ -9,12 +10,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from gangline.core.fleet.pace import Outlook, Paces, compare_paces, too_slow, worth_replacing
+from gangline.core.fleet.slowness import GIB
 from gangline.core.job import Node
 from gangline.core.jobs.failure import failure_sentence
 from gangline.core.money.cost import HOUR_MS
 from gangline.ports.store import Row, guard, write
-from gangline.service.attempts import ask_to_stop
+from gangline.service.attempts import ask_to_stop, event
 from gangline.service.deployment import Deployment
+from gangline.service.fleet.measured.larger import finds_larger
+from gangline.service.fleet.measured.slowness import load_cards_state
 
 PACES_MAX = 250
 """The number of machines whose paces are compared, at most."""
@@ -48,6 +52,10 @@ class _Ahead:
 
 def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
     """Ask those attempts to stop whose work another machine would do for less."""
+    for lease in leases:
+        # Few leases need a look at their node's gauges: a card's memory is about what its class has.
+        if lease["memory_bytes"] and not lease["stop"] and lease["memory_bytes"] > lease["gpu_memory_gb"] * GIB:
+            _move_spilled(deployment, lease, now_ms)
     groups = peer_groups(deployment, leases)
     for group in groups:
         _move_slow(deployment, group, now_ms)
@@ -101,14 +109,54 @@ def _paces(rows: list[Row], leases: list[Row]) -> tuple[Paces, Paces]:
     return Paces(known.values()), Paces(away)
 
 
+def _move_spilled(deployment: Deployment, lease: Row, now_ms: int) -> None:
+    """Ask a job to stop whose memory spilled, if a card would hold it all; its need of memory is raised at once."""
+    spill = load_cards_state(deployment, lease, now_ms).spill(lease)
+    if spill is None:
+        return
+    left_s = max(0, lease["steps"] - lease["step"]) * (lease["seconds_per_step"] or 0)
+    if left_s <= deployment.policy.move_s:
+        return
+    if finds_larger(deployment, lease["job"], spill.needs_gb, now_ms):
+        because = f"{spill.says}; it asks for a GPU with {spill.needs_gb:g} GB or more from now on"
+        raised = write("raise_need", id=lease["job"], gpu_memory_gb=spill.needs_gb)
+        ask_to_stop(deployment, lease, because, now_ms, raised, kind="spilled")
+        return
+    _tell_slowed(
+        deployment,
+        lease,
+        f"{failure_sentence('spilled', spill.says)}. No node that it may use has {spill.needs_gb:g} GB, and none can be rented now, so it "
+        "continues: a smaller batch or resolution needs less",
+        now_ms,
+    )
+
+
+def _tell_slowed(deployment: Deployment, lease: Row, because: str, now_ms: int) -> None:
+    """Record once for each attempt that it is slowed and continues."""
+    of = {"job": lease["job"], "attempt": lease["attempt"]}
+    if not deployment.store.load("events_of_attempt", **of, kind="slowed"):
+        deployment.store.apply(event(of["job"], "slowed", because, now_ms, attempt=of["attempt"], node=lease["node"]))
+
+
 def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
     peers = compare_paces(group.seen.sorted, deployment.policy)
     if peers is None:
         return
     for lease in group.leases:
-        because = too_slow(lease["seconds_per_step"], peers, max(0, lease["steps"] - lease["step"]), deployment.policy)
+        mine = lease["seconds_per_step"]
+        if mine <= peers.slow:
+            continue
+        cards = load_cards_state(deployment, lease, now_ms)
+        if cards.spill(lease) or not cards.settled:
+            continue  # it is moved for that or found no larger card; or a later look can tell a throttled card from a slow one
+        cause = cards.cause
+        because = too_slow(mine, peers, max(0, lease["steps"] - lease["step"]), deployment.policy)
         if because:
-            ask_to_stop(deployment, lease, because, now_ms, kind="too slow")
+            said = f"{cause.says}; {because}" if cause.says else because
+            ask_to_stop(deployment, lease, said, now_ms, kind=cause.kind)
+        elif cause.says:
+            pace = f"{mine:.3g} s a step, against {peers.usual:.3g} on {peers.machines} machines"
+            _tell_slowed(deployment, lease, f"{failure_sentence(cause.kind, cause.says)}; {pace}", now_ms)
 
 
 def _seek_faster(deployment: Deployment, ahead: _Ahead, measured: list[tuple[PeerGroup, Row]], now_ms: int) -> None:

@@ -20,6 +20,7 @@ def renew(deployment: Deployment, node: str, hold: Hold, beat: Beat, now_ms: int
         step=beat.step,
         loss=beat.loss,
         seconds_per_step=beat.seconds_per_step,
+        memory_bytes=beat.memory_bytes,
         training_ms=_training_ms(beat, now_ms),
         now=now_ms,
     )

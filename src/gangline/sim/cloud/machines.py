@@ -82,5 +82,6 @@ def _machine(group: Machines, name: str, pace: float) -> MachineModel:
         down_bytes_per_s=group.downlink_mbit * 125_000,
         trait=group.trait,
         trait_s=group.trait_s,
+        spills=group.spills,
         priorities=group.priorities,
     )

@@ -97,7 +97,8 @@ class SimNode:
         self.link = Link(self._world, around.service, around.faults, rng, given.token, given.pool)
         # What the agent draws decides nothing of what happens to its machine.
         own = around.world.rng(f"{here}, its agent")
-        gauges = SimGauges(machine, around.world.rng(f"{here}, its gauges"), lambda: self.is_busy)
+        measured = around.world.rng(f"{here}, its gauges")
+        gauges = SimGauges(machine, measured, lambda: self.is_busy, lambda: self.is_busy and self.trainer.has_spilled)
         edges = Edges(server=self.link, transfer=transfer, trainer=self.trainer, host=host, rng=own, gauges=gauges.take)
         facts = {"slots": machine.slots, "gpu": machine.gpu, "gpu_memory_gb": machine.gpu_memory_gb}
         join = Join(machine=machine.id, name=given.name, node=given.name, place=given.place, **facts)

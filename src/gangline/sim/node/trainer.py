@@ -14,6 +14,7 @@ from gangline.core.runs.proof import Proof
 from gangline.core.specs.kinds import KINDS
 from gangline.ports.server import Folder
 from gangline.ports.trainer import Installing, Made, Pictures, Run, RunAccess, RunResult, Saved, Unfinished
+from gangline.sim.node.doom import doom_of
 from gangline.sim.node.host import SimHost
 from gangline.sim.node.lineage import content_sha256, lineage_of
 from gangline.sim.node.rendering import RENDER_S, SimRendering, picture
@@ -26,6 +27,9 @@ SAVE_S = 0.5
 
 FIRST_STEPS = 3
 """The least number of steps after which a pace is reported."""
+
+SPILLED_PACE = 8.0
+"""How many times as long a step takes if the memory of its job spilled."""
 
 OUTPUT_BYTES = 23_000_000
 
@@ -43,6 +47,10 @@ class SimTrainer:
     struck: Callable[[str], None]
     rng: Random
     run: Run | None = None
+
+    @property
+    def has_spilled(self) -> bool:
+        return isinstance(self.run, SimRun) and self.run.spilled
 
     def prove(self) -> Proof:
         if self.machine.trait != "no_libraries":
@@ -88,7 +96,8 @@ class SimRun:
         self._leg = 0
         self._from_step = self._step = self._resumed()
         self._steps: int = self._spec["steps"]
-        self._pace = at.machine.seconds_per_step * self._job.pace
+        self.spilled = at.machine.spills and self._job.memory_gb > at.machine.gpu_memory_gb
+        self._pace = at.machine.seconds_per_step * self._job.pace * (SPILLED_PACE if self.spilled else 1)
         self._held_up_s = at.machine.save_s
         self._pictures: list[Pictures] = []
         self._training_ms = self._since_ms = self._world.now_ms + round(1000 * at.machine.start_s)
@@ -110,7 +119,11 @@ class SimRun:
 
     def _begin(self) -> None:
         machine, job, at = self._at.machine, self._job, self._at
-        doom = _doom(machine, job)
+        if machine.trait == "throttles":
+            at.struck("throttled")
+        if self.spilled:
+            at.struck("spilled")
+        doom = doom_of(machine, job)
         if doom:
             kind, seconds = doom
             at.struck(kind)
@@ -227,6 +240,7 @@ class SimRun:
             loss=loss_at(step) if step > self._from_step else None,
             seconds_per_step=self._pace if measured else None,
             save_s=self._held_up_s,
+            metrics={"memory_gb": self._job.memory_gb * 2**30 / 1e9} if measured and self._job.memory_gb else {},
         )
 
     def take_readings(self) -> list[Reading]:
@@ -324,21 +338,6 @@ class SimRun:
 
     def kill(self) -> None:
         self._dead = True
-
-
-def _doom(machine: MachineModel, job: JobModel) -> tuple[str, float] | None:
-    """Return how a run of this job on this machine fails soon after its start, and after how many seconds; None if it does not."""
-    if machine.trait == "fails_at_once":
-        return "fails at once", machine.trait_s
-    if machine.trait == "lies_65":
-        return "lying 65", machine.trait_s
-    if job.trait == "crashes":
-        return "crashes", machine.start_s
-    if job.trait == "bad_input":
-        return "bad input", machine.start_s
-    if job.memory_gb > machine.gpu_memory_gb:
-        return "memory", machine.start_s
-    return None
 
 
 def announced(file: File) -> Beginning:

@@ -1,9 +1,10 @@
 """One node as its page shows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangline.core.fleet.gauges import GaugesPoint
+from gangline.core.fleet.history import SHOWN, extent_of
 from gangline.core.fleet.nodes import NodeDetail
 from gangline.service.deployment import Deployment
 from gangline.service.fleet.measured.record import NodeAttempt, StrikeView, attempts_of_node, machine_strikes
@@ -14,32 +15,17 @@ from gangline.web.fleet.shown import is_old, shares_of
 GAP_MS = 21 * 60_000
 """Points that are further apart are not joined by a line: the node measured nothing in between."""
 WIDTH, HEIGHT = 288, 40
-HOTTEST_C = 100.0
-GAUGES: Mapping[str, str] = {
-    "gpu_utilisation": "GPU",
-    "gpu_memory_share": "GPU memory",
-    "temperature_c": "GPU temperature",
-    "cpu_load": "CPU",
-    "memory_share": "Memory",
-    "disk_share": "Disk",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeLines:
-    """A gauge over the last day, or since the node came: `lines` are the points of SVG polylines in a box of `WIDTH` by `HEIGHT`. `now`,
-    `low` and `high` are shares, or °C."""
+    """A gauge over the last day, or since the node came: `lines` are the points of SVG polylines in a box of `WIDTH` by `HEIGHT`, `text`
+    has its least, mean and greatest value."""
 
     name: str
     says: str
-    now: float | None
-    low: float
-    high: float
+    text: str
     lines: tuple[str, ...]
-
-    @property
-    def is_heat(self) -> bool:
-        return self.name == "temperature_c"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,28 +50,26 @@ def shown_detail(deployment: Deployment, node: str, project: str | None, now_ms:
         speed=node_speeds(deployment).get(found.id) if found.jobs else None,
         shares=shares,
         old=is_old(found.gauges, now_ms),
-        history=_history(points, shares),
+        history=_history(points),
         history_s=(points[-1].at_ms - points[0].at_ms) / 1000 if points else 0.0,
         strikes=machine_strikes(deployment, found.machine.id, project, now_ms) if found.machine else (),
         attempts=attempts_of_node(deployment, found.id, project, now_ms),
     )
 
 
-def _history(points: Sequence[GaugesPoint], now: GaugesPoint | None) -> tuple[GaugeLines, ...]:
+def _history(points: Sequence[GaugesPoint]) -> tuple[GaugeLines, ...]:
     found = list[GaugeLines]()
-    for name, says in GAUGES.items():
-        known = [(point.at_ms, value) for point in points if (value := getattr(point, name)) is not None]
-        if len(known) < 2:
+    for gauge in SHOWN:
+        known = [(point.at_ms, value) for point in points if (value := getattr(point, gauge.name)) is not None]
+        extent = extent_of(points, gauge.name)
+        if extent is None or len(known) < 2:
             continue
-        values = [value for _, value in known]
         found.append(
             GaugeLines(
-                name=name,
-                says=says,
-                now=getattr(now, name) if now else None,
-                low=min(values),
-                high=max(values),
-                lines=_lines(known, (points[0].at_ms, points[-1].at_ms), HOTTEST_C if name == "temperature_c" else 1.0),
+                name=gauge.name,
+                says=gauge.says,
+                text=f"{gauge.text(extent.low)} to {gauge.text(extent.high)}, mean {gauge.text(extent.mean)}",
+                lines=_lines(known, (points[0].at_ms, points[-1].at_ms), gauge.most or extent.high or 1.0),
             )
         )
     return tuple(found)

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from gangline.core.display import printable
 from gangline.core.experiments.grid import setting_word
 from gangline.core.experiments.terms import MEASURES
+from gangline.core.fleet.slowness import limits_in_words
 from gangline.core.words import counted, size_words
 from gangline.version import VERSION
 from gangline.web.frame import figures
@@ -42,6 +43,7 @@ def _environment() -> Environment:
         "coded": figures.coded,
         "written": figures.value_written,
         "size": size_words,
+        "limits": limits_in_words,
         "shown": printable,
         "actions": actions_together,
         "setting": setting_word,

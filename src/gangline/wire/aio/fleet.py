@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from uuid import uuid4
 
-from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
+from gangline.core.fleet.nodes import MachineSummary, NodeBill, NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.core.jobs.queue.views import QueueView
 from gangline.core.reports.costs import BudgetsView, CostKey, CostsView, FleetView
@@ -41,6 +41,10 @@ class AsyncNodeCalls(AsyncCalls):
     async def bill(self, node: str) -> NodeBill:
         """Return what a rented node's time has cost so far, and for how long its provider bills it."""
         return await self._http.read(NodeBill, "GET", path_of("nodes", node, "bill"))
+
+    async def machines(self, *, limit: int = 50) -> tuple[MachineSummary, ...]:
+        """Return the machines behind the nodes of all pools, those that lost most attempts lately first."""
+        return await self._http.read(tuple[MachineSummary, ...], "GET", "/v1/machines", params={"limit": str(limit)})
 
     async def list(self) -> AsyncIterator[NodeView]:
         """Yield the nodes."""

@@ -7,6 +7,7 @@ UPDATE lease SET expires_ms = :expires_ms, beat_ms = :now, phase = :phase, step 
        phase_ms = CASE WHEN phase <> :phase THEN :now ELSE phase_ms END,
        loss = CASE WHEN :step = step THEN COALESCE(loss, :loss) ELSE COALESCE(:loss, loss) END,
        seconds_per_step = COALESCE(:seconds_per_step, seconds_per_step),
+       memory_bytes = COALESCE(CAST(:memory_bytes AS BIGINT), memory_bytes),
        training_ms = CASE WHEN :training_ms < started_ms THEN started_ms
                           WHEN training_ms IS NULL OR training_ms > :training_ms THEN :training_ms ELSE training_ms END,
        stepped_ms = CASE WHEN :step > step OR phase <> 'training' THEN :now ELSE stepped_ms END
@@ -70,6 +71,7 @@ WHERE attempt = :attempt AND rank = :rank AND node = :node AND fencing = :fencin
 -- name: live_leases
 -- List leases for the watchdog and for the comparison of paces. What has a lease is live, and its job runs: the states name the indexes.
 SELECT lease.attempt, lease.phase, lease.step, lease.seconds_per_step, lease.training_ms, lease.stepped_ms, lease.stop,
+       lease.memory_bytes, attempt.gpu_memory_gb,
        attempt.node, attempt.job, attempt.machine, attempt.pool, attempt.workload, attempt.gpu, attempt.started_ms,
        attempt.committed_ms, job.kind AS job_kind, job.steps, job.save_s, node.rented, node.state AS node_state
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job JOIN node ON node.id = lease.node

@@ -97,6 +97,19 @@ UPDATE job SET ended_step = :step WHERE id = :id
 -- Change the reason and the version: a server that changes the job concurrently reads it again, and finds the owner's wish.
 UPDATE job SET because = :because, version = version + 1 WHERE id = :id AND version = :version
 
+-- name: raise_need
+-- Let a job ask for more GPU memory from its next attempt on. It never asks for less than before.
+UPDATE job SET gpu_memory_gb = CASE WHEN gpu_memory_gb < :gpu_memory_gb THEN :gpu_memory_gb ELSE gpu_memory_gb END WHERE id = :id
+
+-- name: candidate
+-- Read a job as it would stand in the queue.
+SELECT id, project, kind, wanted, fencing, version, priority, queued_ms, ready_ms, base, slots,
+       input_bytes + checkpoint_bytes AS download_bytes, gpu, gpu_memory_gb, pool, trust, numerics, begins_from
+FROM job WHERE id = :id
+
+-- name: events_of_attempt
+SELECT at_ms FROM event WHERE job = :job AND attempt = :attempt AND kind = :kind
+
 -- name: add_event
 -- Add an event. It comes after the write that changes its job's state, and so records the state that it led to.
 INSERT INTO event (job, number, at_ms, kind, attempt, node, state, because)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from gangline.core.canonical import canonical_json
 from gangline.core.fleet.gauges import (
@@ -42,7 +43,7 @@ def newest_gauges(row: Row) -> GaugesView | None:
     if row["gauges"] is None:
         return None
     found = json.loads(row["gauges"])
-    gpus = tuple(GpuGauges(**gpu) for gpu in found.pop("gpus"))
+    gpus = tuple(GpuGauges(**_with_limits(gpu)) for gpu in found.pop("gpus"))
     return GaugesView(**found, gpus=gpus, at_ms=row["gauges_ms"])
 
 
@@ -50,8 +51,17 @@ def gauges_of(deployment: Deployment, node: str, now_ms: int) -> tuple[GaugesVie
     """Return the newest gauges of a node, None if there are none, and the points of its last day by time."""
     rows = {row["place"]: row for row in deployment.store.load("gauges_of_node", node=node)}
     newest = rows.pop(NEWEST, None)
-    kept = [(place, GaugesPoint(at_ms=row["gauges_ms"], **json.loads(row["gauges"]))) for place, row in rows.items()]
+    kept = [(place, _as_point(row)) for place, row in rows.items()]
     return newest_gauges(newest) if newest else None, history_of(kept, now_ms)
+
+
+def _as_point(row: Row) -> GaugesPoint:
+    return GaugesPoint(at_ms=row["gauges_ms"], **_with_limits(json.loads(row["gauges"])))
+
+
+def _with_limits(found: dict[str, Any]) -> dict[str, Any]:
+    limits = found.get("limited_by")
+    return found if limits is None else found | {"limited_by": tuple(limits)}
 
 
 def forget_gauges(deployment: Deployment, _now_ms: int) -> None:
@@ -59,6 +69,6 @@ def forget_gauges(deployment: Deployment, _now_ms: int) -> None:
     deployment.store.apply(write("forget_gauges"))
 
 
-def _without_time(point: GaugesPoint) -> dict[str, float]:
+def _without_time(point: GaugesPoint) -> dict[str, object]:
     """Return the known values of a point; its row has the time."""
     return {name: value for name, value in asdict(point).items() if name != "at_ms" and value is not None}

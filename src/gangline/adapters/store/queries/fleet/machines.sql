@@ -5,8 +5,38 @@ INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, q
 VALUES (:id, :pool, :now, 0, 0, 0, 0, 0, '')
 ON CONFLICT (id) DO NOTHING
 
+-- name: know_card
+-- A card stays with the machine in which it came first.
+INSERT INTO machine_card (card, machine, at_ms) VALUES (:card, :machine, :now) ON CONFLICT (card) DO NOTHING
+
+-- name: machine_of_card
+SELECT machine FROM machine_card WHERE card = :card
+
+-- name: machine_tally
+-- Count how the attempts of a machine ended lately, by pool.
+SELECT pool, state, CASE WHEN kind <> '' THEN 1 ELSE 0 END AS blamed, COUNT(*) AS attempts FROM attempt
+WHERE machine = :machine AND state <> 'live' AND ended_ms > :since
+GROUP BY pool, state, CASE WHEN kind <> '' THEN 1 ELSE 0 END
+
+-- name: machine_losses
+-- List the attempts that a machine lost lately, or lost to another one, newest first.
+SELECT attempt.ended_ms AS at_ms, attempt.pool, node.name AS node, attempt.job, job.project, attempt.state, attempt.because
+FROM attempt JOIN job ON job.id = attempt.job JOIN node ON node.id = attempt.node
+WHERE attempt.machine = :machine AND attempt.state <> 'live' AND attempt.ended_ms > :since
+  AND (attempt.state IN ('failed', 'interrupted') OR attempt.kind <> '')
+ORDER BY attempt.ended_ms DESC, attempt.id LIMIT :limit
+
+-- name: machines_by_losses
+-- List machines with attempts lately, or a quarantine: those that lost most first.
+SELECT machine.id, machine.known_ms, machine.quarantines, machine.quarantined_ms, machine.quarantined_until_ms, machine.on_trial, machine.because,
+       lately.attempts, lately.lost, lately.pools, lately.last_ms
+FROM machine JOIN (SELECT machine, COUNT(*) AS attempts, COUNT(DISTINCT pool) AS pools, MAX(ended_ms) AS last_ms,
+                          CAST(SUM(CASE WHEN state IN ('failed', 'interrupted') OR kind <> '' THEN 1 ELSE 0 END) AS BIGINT) AS lost
+                   FROM attempt WHERE state <> 'live' AND ended_ms > :since GROUP BY machine) AS lately ON lately.machine = machine.id
+ORDER BY lately.lost DESC, machine.quarantines DESC, machine.id LIMIT :limit
+
 -- name: machine
-SELECT id, pool, failures, rest_until_ms, quarantines, quarantined_ms, quarantined_until_ms, on_trial, because
+SELECT id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_ms, quarantined_until_ms, on_trial, because
 FROM machine WHERE id = :id
 
 -- name: machine_failed
@@ -17,10 +47,10 @@ UPDATE machine SET failures = failures + 1, rest_until_ms = :rest_until_ms WHERE
 UPDATE machine SET failures = 0, rest_until_ms = 0, on_trial = 0 WHERE id = :id
 
 -- name: quarantine_machine
--- The count is the guard: one quarantine for each decision.
-UPDATE machine SET quarantines = quarantines + 1, quarantined_ms = :now, quarantined_until_ms = :until_ms, on_trial = 1,
+-- The time is the guard: one quarantine for each decision. Those that are too old are left out of the count.
+UPDATE machine SET quarantines = :quarantines, quarantined_ms = :now, quarantined_until_ms = :until_ms, on_trial = 1,
        because = :because
-WHERE id = :id AND quarantines = :quarantines
+WHERE id = :id AND COALESCE(quarantined_ms, -1) = :judged_ms
 
 -- name: try_machine
 -- Put the machine on trial without a quarantine. The time is the guard: once for each decision.

@@ -60,7 +60,7 @@ WHERE node.state <> 'gone'
 ORDER BY node.since_ms, node.id
 
 -- name: jobs_of_node
-SELECT lease.attempt, lease.node, attempt.job, job.project, lease.phase, lease.step, lease.slots, lease.beat_ms
+SELECT lease.attempt, lease.node, attempt.job, job.project, lease.phase, lease.step, lease.slots, lease.beat_ms, lease.memory_bytes
 FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
 WHERE lease.node = :node ORDER BY attempt.job
 

@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "costs": LazyCommand(
         "gangline.cli.reports.costs:costs_command",
-        "Show what a span of time cost by day, pool, job, cause, project or node. Every sum is of the ledger. An operator "
+        "Show what a span of time cost by day, pool, job, cause, project, node, user or GPU. Every sum is of the ledger. An operator "
         "who names no project sees all of them.",
     ),
     "queue": LazyCommand(

@@ -33,7 +33,7 @@ def show_costs(
     zone: ZoneText = "UTC",
     limit: Annotated[int, Query(ge=1, le=ROWS_MAX, description="The most rows. Days are never left out.")] = 200,
 ) -> CostsView:
-    """Show what the project cost from `since` until `until`, by the ledger: a row for each day, pool, job, cause, project or node, with its
+    """Show what the project cost from `since` until `until`, by the ledger: a row for each day, pool, job, cause, project, node, user or GPU, with its
     parts by cause. The sum is the same by each of them.
 
     If an operator names no project, all are shown, with the time of nodes that no project caused. 422 for more than 1,000 days.

@@ -1,4 +1,4 @@
-"""`gangline costs`: what a span of time cost, by day, pool, job, cause, project or node, as a table, as JSON or as CSV."""
+"""`gangline costs`: what a span of time cost, by day, pool, job, cause, project, node, user or GPU, as a table, as JSON or as CSV."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,6 +25,8 @@ class CostsBy(StrEnum):
     cause = "cause"
     project = "project"
     node = "node"
+    user = "user"
+    gpu = "gpu"
 
 
 class CostsOutput(StrEnum):
@@ -63,7 +65,7 @@ def costs_command(
         CostsOutput, typer.Option("--output", "-o", help="Print a table, JSON, or CSV with a line for each row.")
     ] = CostsOutput.text,
 ) -> None:
-    """Show what a span of time cost by day, pool, job, cause, project or node. Every sum is of the ledger. An operator who names no
+    """Show what a span of time cost by day, pool, job, cause, project, node, user or GPU. Every sum is of the ledger. An operator who names no
     project sees all of them."""
     check_text(zone, "--zone")
     span: dict[Literal["since", "until"], str] = {"since": moment(since, "--since"), "until": moment(until, "--until")}

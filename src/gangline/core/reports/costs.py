@@ -6,17 +6,18 @@ from typing import Literal, get_args
 
 from gangline.core.money.cost import Cause, CostPart
 
-CostKey = Literal["day", "pool", "job", "cause", "project", "node"]
+CostKey = Literal["day", "pool", "job", "cause", "project", "node", "user", "gpu"]
 """What costs are summed by."""
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """What one day, pool, job, cause, project or node cost.
+    """What one day, pool, job, cause, project, node, user or GPU cost.
 
-    `key` is its id, or the date of a day; it is empty for the time of nodes that no job or no project caused. `label` is its name for
-    people. `parts` are the dollars of each cause of the ledger; they add up to `usd`.
+    `key` is its id, or the date of a day; it is empty for the time of nodes that no job or no project caused. Of a user it is the id of the
+    key that asked for the jobs, `unknown` if nobody wrote that down; of a GPU its class, `none` for nodes without one and `unknown` for
+    nodes that are not known any more. `label` is its name for people. `parts` are the dollars of each cause of the ledger; they add up to `usd`.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Answer what a span of time cost, by day, pool, job, cause, project or node: sums that the database makes of the ledger."""
+"""Answer what a span of time cost, by day, pool, job, cause, project, node, user or GPU: sums that the database makes of the ledger."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,13 @@ from gangline.service.deployment import Deployment
 
 DAYS_MAX = 1000
 """The most days of one answer."""
-OF_NONE: Mapping[CostKey, str] = {"job": "no job", "project": "no project", "pool": "no pool"}
+OF_NONE: Mapping[CostKey, str] = {
+    "job": "no job",
+    "project": "no project",
+    "pool": "no pool",
+    "user": "no user",
+    "gpu": "no node",
+}
 """The labels of costs without a key: the time of nodes that belongs to nobody, and nodes that are not known any more."""
 LAST_MS = 2**53
 """After every line of the ledger."""

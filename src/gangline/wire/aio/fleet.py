@@ -116,7 +116,7 @@ class AsyncCostCalls(AsyncCalls):
     async def get(
         self, by: CostKey = "day", *, since: str = "", until: str = "", zone: str = "UTC", limit: int = 200
     ) -> CostsView:
-        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project or node, each with its causes.
+        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project, node, user or GPU, each with its causes.
 
         Times are written as RFC 3339 has them; days are those of `zone`, an IANA name. At most `limit` rows are listed, those that cost
         most, and the others are one row. Raise `BadInput` for a zone that does not exist, and for more than 1,000 days.

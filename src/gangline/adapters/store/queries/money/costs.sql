@@ -5,18 +5,21 @@
 -- and `keys` is the number of all.
 WITH summed AS (
     SELECT CASE :by WHEN 'project' THEN piece.project WHEN 'job' THEN piece.job WHEN 'node' THEN piece.node
-                    WHEN 'pool' THEN COALESCE(node.pool, '') ELSE piece.cause END AS of_key,
+                    WHEN 'pool' THEN COALESCE(node.pool, '') WHEN 'gpu' THEN {gpu_of_piece} WHEN 'user' THEN {user_of_piece}
+                    ELSE piece.cause END AS of_key,
            piece.cause, SUM({cost_of_piece}) AS micro_usd
-    FROM {pieces_of_ledger} LEFT JOIN node ON :by = 'pool' AND node.id = piece.node
+    FROM {pieces_of_ledger} LEFT JOIN node ON :by IN ('pool', 'gpu') AND node.id = piece.node
+         LEFT JOIN job AS asked ON :by = 'user' AND asked.id = piece.job
     GROUP BY 1, 2),
 ranked AS (SELECT of_key, ROW_NUMBER() OVER (ORDER BY SUM(micro_usd) DESC, of_key) AS place FROM summed GROUP BY of_key)
 SELECT CASE WHEN ranked.place <= :limit THEN ranked.place ELSE 0 END AS place,
        CASE WHEN ranked.place <= :limit THEN ranked.of_key ELSE '' END AS of_key, summed.cause,
-       MAX(COALESCE(job.name, named.name, '')) AS name, CAST(SUM(summed.micro_usd) AS BIGINT) AS micro_usd,
+       MAX(COALESCE(job.name, named.name, credential.name, '')) AS name, CAST(SUM(summed.micro_usd) AS BIGINT) AS micro_usd,
        (SELECT COUNT(*) FROM ranked) AS keys
 FROM summed JOIN ranked ON ranked.of_key = summed.of_key
      LEFT JOIN job ON :by = 'job' AND ranked.place <= :limit AND job.id = ranked.of_key
      LEFT JOIN node AS named ON :by = 'node' AND ranked.place <= :limit AND named.id = ranked.of_key
+     LEFT JOIN credential ON :by = 'user' AND ranked.place <= :limit AND credential.id = ranked.of_key
 GROUP BY 1, 2, 3
 ORDER BY 1, 3
 
@@ -87,6 +90,14 @@ ORDER BY made_ms DESC, id DESC LIMIT :limit
         CASE WHEN to_ms < :until THEN to_ms ELSE CAST(:until AS BIGINT) END AS end_ms
  FROM ledger
  WHERE to_ms >= :since AND from_ms < :until AND (to_ms > :since OR from_ms >= :since) AND (:project = '' OR project = :project)) AS piece
+
+-- part: gpu_of_piece
+-- The GPU class of the node: 'none' where it has no GPU, 'unknown' where the node is not known any more, and '' for what no node did.
+CASE WHEN piece.node = '' THEN '' WHEN node.id IS NULL THEN 'unknown' WHEN node.gpu = '' THEN 'none' ELSE node.gpu END
+
+-- part: user_of_piece
+-- The key that asked for the job: 'unknown' where nobody wrote that down, and '' for what no job caused.
+CASE WHEN piece.job = '' THEN '' ELSE COALESCE(asked.owner, 'unknown') END
 
 -- part: cost_of_piece
 -- The difference of a running total over the line's time, so that the pieces of a line cost exactly as much as the line. It counts whole seconds:

@@ -32,15 +32,17 @@ def show_costs(
     until: MomentText = None,
     zone: ZoneText = "UTC",
     limit: Annotated[int, Query(ge=1, le=ROWS_MAX, description="The most rows. Days are never left out.")] = 200,
+    forecast: Annotated[bool, Query(description="Say what the current day and month will have cost.")] = False,
 ) -> CostsView:
-    """Show what the project cost from `since` until `until`, by the ledger: a row for each day, pool, job, cause, project, node, user or GPU, with its
-    parts by cause. The sum is the same by each of them.
+    """Show what the project cost from `since` until `until`, by the ledger: a row for each day, pool, job, cause, project, node, user or
+    GPU, with its parts by cause. The sum is the same by each of them.
 
     If an operator names no project, all are shown, with the time of nodes that no project caused. 422 for more than 1,000 days.
     """
     since_ms = None if since is None else parse_moment(since, "since")
     until_ms = None if until is None else parse_moment(until, "until")
-    return costs.costs(deployment, reach, by, now, since_ms=since_ms, until_ms=until_ms, zone=zone, limit=limit)
+    span = {"since_ms": since_ms, "until_ms": until_ms}
+    return costs.costs(deployment, reach, by, now, **span, zone=zone, limit=limit, forecast=forecast)
 
 
 @router.get("/budgets")

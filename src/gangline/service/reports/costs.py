@@ -8,6 +8,7 @@ from gangline.core.money.cost import DAY_MS, Cause, unknown_parts
 from gangline.core.reports.costs import CostKey, CostsView, cost_row, dollars_by_cause
 from gangline.core.reports.days import name_of_day, offset_spans, parse_zone
 from gangline.service.deployment import Deployment
+from gangline.service.reports.forecast import forecasts
 
 DAYS_MAX = 1000
 """The most days of one answer."""
@@ -34,9 +35,10 @@ def costs(
     until_ms: int | None = None,
     zone: str = "UTC",
     limit: int = 200,
+    forecast: bool = False,
 ) -> CostsView:
     """Return what a project cost (None: all of them, with what nodes cost that no project caused), in the rows that cost most, at most
-    `limit`. Days are never left out.
+    `limit`. Days are never left out. With `forecast`, also what the current day and month will have cost.
 
     Raise `BadInput` for a zone that does not exist, and for more than `DAYS_MAX` days.
     """
@@ -60,6 +62,7 @@ def costs(
         parts=dollars_by_cause(total),
         running_usd=deployment.store.load("running_costs", **of, now=now_ms)[0]["micro_usd"] / 1e6,
         cost_lacks=unknown_parts(deployment.policy, node_time=bool(unpriced)),
+        forecast=forecasts(deployment, project, now_ms, zone) if forecast else (),
     )
 
 

@@ -115,15 +115,23 @@ class CostCalls(Calls):
     """What the project costs; with an operator's key that names no project, what all of them cost."""
 
     def get(
-        self, by: CostKey = "day", *, since: str = "", until: str = "", zone: str = "UTC", limit: int = 200
+        self,
+        by: CostKey = "day",
+        *,
+        since: str = "",
+        until: str = "",
+        zone: str = "UTC",
+        limit: int = 200,
+        forecast: bool = False,
     ) -> CostsView:
-        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project or node, each with its causes.
+        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project, node, user or GPU, each with its
+        causes; with `forecast`, also what the current day and month will have cost.
 
         Times are written as RFC 3339 has them; days are those of `zone`, an IANA name. At most `limit` rows are listed, those that cost
         most, and the others are one row. Raise `BadInput` for a zone that does not exist, and for more than 1,000 days.
         """
         span = {name: value for name, value in (("since", since), ("until", until)) if value}
-        params = {"by": by, "zone": zone, "limit": limit} | span
+        params = {"by": by, "zone": zone, "limit": limit} | span | ({"forecast": "true"} if forecast else {})
         return self._http.read(CostsView, "GET", "/v1/costs", params=params, timeout=REPORT_TIMEOUT)
 
     def budgets(self) -> BudgetsView:

@@ -123,3 +123,27 @@ SELECT COUNT(*) AS interruptions {interruptions_since} AND attempt.ended_ms < :u
 -- Count them by the pool of their node, and those of them whose node fell silent.
 SELECT attempt.pool, COUNT(*) AS interruptions, SUM(CASE WHEN attempt.state = 'interrupted' THEN 1 ELSE 0 END) AS silent
 {interruptions_since} GROUP BY attempt.pool
+
+-- name: spent_of_scopes
+-- Sum what each project and pool cost in a span, and read when the first of it began.
+SELECT piece.project, COALESCE(node.pool, '') AS pool, CAST(SUM({cost_of_piece}) AS BIGINT) AS micro_usd, MIN(piece.begin_ms) AS first_ms
+FROM {pieces_of_ledger} LEFT JOIN node ON node.id = piece.node
+GROUP BY 1, 2
+
+-- name: running_of_scopes
+-- Sum what the ledger does not have yet: what live attempts, free slots and nodes that start would cost from a moment on if they ended now, and
+-- what they cost an hour. `since` is at most `now`.
+SELECT project, pool, CAST(SUM(price * (CAST(:now AS BIGINT) - begin_ms) / 3600000) AS BIGINT) AS micro_usd, CAST(SUM(price) AS BIGINT) AS per_hour,
+       MIN(begin_ms) AS first_ms
+FROM (SELECT job.project, attempt.pool, lease.price_micro_usd_per_hour AS price,
+             CASE WHEN lease.started_ms > :since THEN lease.started_ms ELSE CAST(:since AS BIGINT) END AS begin_ms
+      FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+      WHERE lease.rank = 0 AND (:project = '' OR job.project = :project)
+      UNION ALL
+      SELECT '', node.pool,
+             node.price_micro_usd_per_hour
+             * (node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT)) / node.slots,
+             CASE WHEN node.meter_ms > :since THEN node.meter_ms ELSE CAST(:since AS BIGINT) END
+      FROM node WHERE node.state <> 'gone' AND node.price_known = 1 AND :project = '') AS here
+WHERE begin_ms <= :now
+GROUP BY 1, 2

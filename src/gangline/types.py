@@ -30,6 +30,7 @@ from gangline.core.plans.stored import CaptionCounts
 from gangline.core.plans.view import JobPlanView, PlanRowView
 from gangline.core.reports.costs import (
     BudgetsView,
+    CostForecast,
     CostRow,
     CostsView,
     ExperimentBudget,
@@ -38,6 +39,7 @@ from gangline.core.reports.costs import (
     ProjectBudget,
 )
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
+from gangline.core.reports.thresholds import ThresholdView, ToldThreshold
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
 from gangline.core.runs.kept import (
@@ -96,6 +98,7 @@ __all__ = [
     "CheckpointView",
     "CloneView",
     "CostEstimate",
+    "CostForecast",
     "CostRow",
     "CostsView",
     "DatasetFileView",
@@ -186,10 +189,12 @@ __all__ = [
     "SpentPoint",
     "StorageView",
     "StoredFileView",
+    "ThresholdView",
     "TimeEstimate",
     "TimelineMark",
     "TimelineSegment",
     "TimelineView",
+    "ToldThreshold",
     "Took",
     "TrackedView",
     "TransferProgress",

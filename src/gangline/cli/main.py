@@ -40,6 +40,10 @@ COMMANDS = {
         "Show what a span of time cost by day, pool, job, cause, project, node, user or GPU. Every sum is of the ledger. An operator "
         "who names no project sees all of them.",
     ),
+    "costs thresholds": LazyCommand(
+        "gangline.cli.reports.thresholds:app",
+        "Set, list and remove amounts of money: endpoints get a notice when costs come near them, or cross them.",
+    ),
     "queue": LazyCommand(
         "gangline.cli.jobs.lists.queue:queue_command",
         "Show which jobs wait, in the order in which nodes would take them, why, and what would help. An operator who "

@@ -7,7 +7,10 @@ from uuid import uuid4
 from gangline.core.fleet.nodes import NodeBill, NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.core.jobs.queue.views import QueueView
+from gangline.core.money.forecast import CostSpan
+from gangline.core.money.thresholds import PERCENTS
 from gangline.core.reports.costs import BudgetsView, CostKey, CostsView, FleetView
+from gangline.core.reports.thresholds import ThresholdView
 from gangline.wire.aio.calls import AsyncCalls
 from gangline.wire.http import PROVIDER_TIMEOUT, REPORT_TIMEOUT, path_of
 
@@ -132,6 +135,37 @@ class AsyncCostCalls(AsyncCalls):
         span = {name: value for name, value in (("since", since), ("until", until)) if value}
         params = {"by": by, "zone": zone, "limit": limit} | span | ({"forecast": "true"} if forecast else {})
         return await self._http.read(CostsView, "GET", "/v1/costs", params=params, timeout=REPORT_TIMEOUT)
+
+    async def thresholds(self) -> tuple[ThresholdView, ...]:
+        """Return the thresholds of the project; with an operator's key that names no project, all, those of the whole service too."""
+        path = "/v1/costs/thresholds"
+        return await self._http.read(tuple[ThresholdView, ...], "GET", path, timeout=REPORT_TIMEOUT)
+
+    async def set_threshold(
+        self,
+        usd: float,
+        per: CostSpan,
+        *,
+        project: str = "",
+        pool: str = "",
+        percents: tuple[int, ...] = PERCENTS,
+        forecast: bool = True,
+        zone: str = "UTC",
+        tell: str = "",
+    ) -> ThresholdView:
+        """Set what a project (empty: everything) may cost on nodes of a pool (empty: of all) each day or month before the endpoints of the
+        project `tell` (default: `project`) get a notice: when `percents` of it are spent, and with `forecast` when more is expected to be.
+
+        It replaces the threshold of the same project, pool and time. It stops nothing. Needs an operator's key. Raise `BadInput` for a
+        zone that does not exist and if nobody is told, `NotFound` for an unknown project or pool.
+        """
+        body = {"usd": usd, "per": per, "project": project, "pool": pool, "percents": percents, "forecast": forecast}
+        body |= {"zone": zone, "tell": tell}
+        return await self._http.read(ThresholdView, "PUT", "/v1/costs/thresholds", body, timeout=REPORT_TIMEOUT)
+
+    async def remove_threshold(self, threshold: str) -> None:
+        """Remove a threshold, given its id. Needs an operator's key. Repeating this changes nothing."""
+        await self._http.ask("DELETE", path_of("costs", "thresholds", threshold))
 
     async def budgets(self) -> BudgetsView:
         """Return the budgets of the project and of its experiments that have not ended."""

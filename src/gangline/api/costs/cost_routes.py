@@ -86,7 +86,7 @@ def set_threshold(deployment: ThisDeployment, now: Now, _: Operator, wanted: Wan
     404 for a project or a pool that is not there, 422 for a zone that does not exist, and if no project is named that is told.
     """
     wish = {field.name: getattr(wanted, field.name) for field in fields(thresholds.ThresholdWish)}
-    return thresholds.set_threshold(deployment, thresholds.ThresholdWish(**wish), now)
+    return thresholds.keep_threshold(deployment, thresholds.ThresholdWish(**wish), now)
 
 
 @of_many_lines.get("/costs/thresholds")
@@ -99,7 +99,7 @@ def list_thresholds(deployment: ThisDeployment, now: Now, reach: ViewerReach) ->
 @router.delete("/costs/thresholds/{threshold}", status_code=204)
 def remove_threshold(deployment: ThisDeployment, _: Operator, threshold: str) -> None:
     """Remove a threshold. Repeating this changes nothing. Needs an operator's key."""
-    thresholds.remove_threshold(deployment, threshold)
+    thresholds.drop_threshold(deployment, threshold)
 
 
 @router.get("/fleet")

@@ -50,7 +50,7 @@ def write_report(view: ReportView, file: Path) -> None:
     integers. The metadata has `from_ms`, `until_ms`, `zone`, `cost_lacks` and `version`, all as texts. Raise `BadInput` as for costs."""
     pa = _arrow()
     moment = pa.timestamp("ms", tz="UTC")
-    types: Mapping[Any, Callable[[], pa.DataType]] = {str: pa.string, int: pa.int64, float: pa.float64}
+    types: Mapping[Any, Callable[[], Any]] = {str: pa.string, int: pa.int64, float: pa.float64}
     columns = dict[str, "pa.Array"]()
     for field in fields(JobLine):
         values = [getattr(line, field.name) for line in view.lines]

@@ -28,7 +28,7 @@ class CostRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class ExpectedCosts:
     """What a span will have cost when it ends, in micro-dollars: between `low` and `high` if the fleet does as now, or as lately.
     `mean_per_hour` is the mean rate of the time that was observed."""
 
@@ -38,7 +38,7 @@ class Forecast:
     mean_per_hour: int
 
 
-def forecast(spent: int, rates: CostRates, *, now_ms: int, until_ms: int) -> Forecast | None:
+def expect_costs(spent: int, rates: CostRates, *, now_ms: int, until_ms: int) -> ExpectedCosts | None:
     """Return what a span that ends at `until_ms` will have cost, of which `spent` is spent; None from less than a day of data.
 
     With the present rate p and the mean rate m = lately / observed, and r the time that is left:
@@ -47,8 +47,8 @@ def forecast(spent: int, rates: CostRates, *, now_ms: int, until_ms: int) -> For
     will be submitted.
 
     >>> day = CostRates(lately=48_000_000, observed_ms=2 * DAY_MS, per_hour=3_000_000)
-    >>> forecast(10_000_000, day, now_ms=0, until_ms=30 * HOUR_MS)
-    Forecast(micro_usd=88000000, low=40000000, high=100000000, mean_per_hour=1000000)
+    >>> expect_costs(10_000_000, day, now_ms=0, until_ms=30 * HOUR_MS)
+    ExpectedCosts(micro_usd=88000000, low=40000000, high=100000000, mean_per_hour=1000000)
     """
     if rates.observed_ms < OBSERVED_MIN_MS:
         return None
@@ -56,7 +56,7 @@ def forecast(spent: int, rates: CostRates, *, now_ms: int, until_ms: int) -> For
     near_ms = min(left_ms, NEAR_MS)
     mean = rates.lately * HOUR_MS // rates.observed_ms
     low, high = sorted((rates.per_hour, mean))
-    return Forecast(
+    return ExpectedCosts(
         micro_usd=spent + (rates.per_hour * near_ms + mean * (left_ms - near_ms)) // HOUR_MS,
         low=spent + low * left_ms // HOUR_MS,
         high=spent + high * left_ms // HOUR_MS,
@@ -64,7 +64,7 @@ def forecast(spent: int, rates: CostRates, *, now_ms: int, until_ms: int) -> For
     )
 
 
-def how_forecast(found: Forecast | None, rates: CostRates, *, now_ms: int, until_ms: int) -> str:
+def how_forecast(found: ExpectedCosts | None, rates: CostRates, *, now_ms: int, until_ms: int) -> str:
     """Return how a forecast was computed, or why there is none, as a sentence without a full stop."""
     if found is None:
         return TOO_EARLY

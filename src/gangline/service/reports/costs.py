@@ -81,7 +81,8 @@ Rows = list[tuple[tuple[str, str], Costs]]
 def _by_key(
     deployment: Deployment, of: Mapping[str, str], span: Mapping[str, int], by: CostKey, limit: int
 ) -> tuple[Rows, Costs | None, int]:
-    found = deployment.store.load("costs", **of, **span, by=by, limit=limit)
+    statement = "costs_of_jobs" if by in ("job", "user") else "costs"
+    found = deployment.store.load(statement, **of, **span, by=by, limit=limit)
     listed: dict[int, Costs] = defaultdict(dict)
     names = dict[int, tuple[str, str]]()
     for row in found:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from gangline.core.money.forecast import COST_SPANS, LATELY_MS, CostRates, forecast, how_forecast
+from gangline.core.money.forecast import COST_SPANS, LATELY_MS, CostRates, expect_costs, how_forecast
 from gangline.core.reports.costs import CostForecast
 from gangline.core.reports.days import current_span, parse_zone
 from gangline.ports.store import Row
@@ -49,7 +49,7 @@ def sums_of_scopes(deployment: Deployment, project: str, now_ms: int) -> Sums:
     return sums
 
 
-def rates_of(sums: Sums, project: str, pool: str, now_ms: int) -> CostRates:
+def cost_rates(sums: Sums, project: str, pool: str, now_ms: int) -> CostRates:
     """Return what a project and a pool cost lately, and cost an hour now."""
     lately = sums(now_ms - LATELY_MS, project, pool)
     observed_ms = 0 if lately.first_ms is None else now_ms - lately.first_ms
@@ -61,12 +61,12 @@ def forecasts(deployment: Deployment, project: str | None, now_ms: int, zone: st
     as it is known at the last full minute: so an open page is not sent another one every few seconds."""
     now_ms -= now_ms % MINUTE_MS
     sums = sums_of_scopes(deployment, project or "", now_ms)
-    rates = rates_of(sums, "", "", now_ms)
+    rates = cost_rates(sums, "", "", now_ms)
     found = list[CostForecast]()
     for per in COST_SPANS:
         from_ms, until_ms = current_span(per, now_ms, parse_zone(zone))
         spent = sums(from_ms, "", "").micro_usd
-        expected = forecast(spent, rates, now_ms=now_ms, until_ms=until_ms)
+        expected = expect_costs(spent, rates, now_ms=now_ms, until_ms=until_ms)
         usd, low, high = (
             (None, None, None)
             if expected is None

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from gangline.core.errors import BadInput, NotFound
 from gangline.core.money.cost import DAY_MS
-from gangline.core.money.forecast import CostSpan, forecast
+from gangline.core.money.forecast import CostSpan, expect_costs
 from gangline.core.money.thresholds import PERCENTS, Crossing, Threshold, crossing, crossing_words, scope_words
 from gangline.core.reports.days import current_span, parse_zone
 from gangline.core.reports.thresholds import ThresholdView, ToldThreshold
 from gangline.ports.store import Row, guard, write
 from gangline.service.access import projects
 from gangline.service.deployment import Deployment
-from gangline.service.reports.forecast import Sums, rates_of, sums_of_scopes
+from gangline.service.reports.forecast import Sums, cost_rates, sums_of_scopes
 
 THRESHOLDS_MAX = 200
 PERCENT_MAX = 1000
@@ -46,7 +46,7 @@ class _Standing:
     told: list[Row]
 
 
-def set_threshold(deployment: Deployment, wish: ThresholdWish, now_ms: int) -> ThresholdView:
+def keep_threshold(deployment: Deployment, wish: ThresholdWish, now_ms: int) -> ThresholdView:
     """Add a threshold, or change that of the same project, pool and time. Another amount is told of anew. Raise `BadInput`, `NotFound`."""
     tell, percents = wish.tell or wish.project, tuple(sorted(set(wish.percents)))
     if not tell:
@@ -91,7 +91,7 @@ def thresholds(deployment: Deployment, project: str | None, now_ms: int) -> tupl
     return tuple(_view(deployment, row, sums, now_ms) for row in rows)
 
 
-def remove_threshold(deployment: Deployment, threshold: str) -> None:
+def drop_threshold(deployment: Deployment, threshold: str) -> None:
     """Remove a threshold. Repeating this changes nothing."""
     deployment.store.apply(write("remove_threshold", id=threshold))
 
@@ -139,8 +139,8 @@ def _standing(deployment: Deployment, row: Row, sums: Sums, now_ms: int) -> _Sta
     )
     from_ms, until_ms = current_span(threshold.per, now_ms, parse_zone(row["zone"]))
     spent = sums(from_ms, threshold.project, threshold.pool).micro_usd
-    rates = rates_of(sums, threshold.project, threshold.pool, now_ms)
-    expected = forecast(spent, rates, now_ms=now_ms, until_ms=until_ms)
+    rates = cost_rates(sums, threshold.project, threshold.pool, now_ms)
+    expected = expect_costs(spent, rates, now_ms=now_ms, until_ms=until_ms)
     return _Standing(
         threshold=threshold,
         from_ms=from_ms,

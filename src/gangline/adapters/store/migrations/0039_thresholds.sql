@@ -1,3 +1,7 @@
+-- What a span of time cost is summed by node in the order of an index, as SQLite sorts what it groups.
+
+CREATE INDEX ledger_node ON ledger (node, cause, project, from_ms, to_ms, micro_usd);
+
 -- Amounts of money whose crossing is told of. A crossing is no event of a job, but has a number among the facts of the project whose endpoints are
 -- told, so a notice may be of no job.
 
@@ -29,7 +33,7 @@ CREATE TABLE cost_crossing (
     fact            BIGINT NOT NULL,    -- its number among the facts of that project
     PRIMARY KEY (threshold, from_ms, limit_micro_usd, percent, forecast)
 );
-CREATE UNIQUE INDEX cost_crossing_fact ON cost_crossing (project, fact);
+CREATE INDEX cost_crossing_fact ON cost_crossing (project, fact);
 
 ALTER TABLE notice RENAME TO notice_before;
 CREATE TABLE notice_of_any (

@@ -39,7 +39,7 @@ from gangline.core.reports.costs import (
     ProjectBudget,
 )
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
-from gangline.core.reports.thresholds import ThresholdView, ToldThreshold
+from gangline.core.reports.thresholds import ThresholdNotice, ThresholdView
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
 from gangline.core.runs.kept import (
@@ -189,12 +189,12 @@ __all__ = [
     "SpentPoint",
     "StorageView",
     "StoredFileView",
+    "ThresholdNotice",
     "ThresholdView",
     "TimeEstimate",
     "TimelineMark",
     "TimelineSegment",
     "TimelineView",
-    "ToldThreshold",
     "Took",
     "TrackedView",
     "TransferProgress",

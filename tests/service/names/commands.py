@@ -105,7 +105,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("50 --of default", shows="the project default"),
         Run("50 --of {typed}", 2),
         Run("50 --of default --pool {typed}", 2),
-        Run("50 --of default --tell {typed}", 2),
+        Run("50 --of default --notify {typed}", 2),
         Run("50 --of default --zone {typed}", 2),
         Run("50 --of default --per {typed}", 2),
     ),

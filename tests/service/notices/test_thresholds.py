@@ -72,7 +72,7 @@ def test_each_share_is_told_once_a_day_and_the_next_day_again(notifying: Notifyi
     log = notifying.log(endpoint)
     assert [(each["notice"], each["job"], each["state"]) for each in log] == [("cost_threshold", "", "delivered")] * 3
     (shown,) = listed(service)
-    assert [each["percent"] for each in shown["told"]] == [50, 80, 100] and round(shown["spent_usd"], 2) == 10.6
+    assert [each["percent"] for each in shown["notices"]] == [50, 80, 100] and round(shown["spent_usd"], 2) == 10.6
     notifying.wait(DAY_MS / 1000)
     spend(service, job, 6)
     notifying.wait(61)
@@ -100,7 +100,7 @@ def test_a_forecast_that_crosses_it_is_told_before_the_money_is_spent(notifying:
     (because,) = heard(notifying)
     assert because.startswith("the project default is expected to cost $") and "a day" in because
     (shown,) = listed(service)
-    assert [(each["percent"], each["forecast"]) for each in shown["told"]] == [(100, True)]
+    assert [(each["percent"], each["forecast"]) for each in shown["notices"]] == [(100, True)]
 
 
 def test_two_servers_tell_once(notifying: Notifying) -> None:
@@ -146,7 +146,7 @@ def test_who_reads_gets_a_sentence_and_several_are_one_message(notifying: Notify
     service = notifying.service
     notifying.to("/slack", channel="slack")  # of the kinds that people get if they choose none
     put(service, percents=[50], forecast=False)
-    put(service, usd=100, per="month", percents=[5], project="", tell=PROJECT, forecast=False)
+    put(service, usd=100, per="month", percents=[5], project="", notify=PROJECT, forecast=False)
     spend(service, notifying.submit(), 6)
     notifying.wait(61)
     notifying.tell()
@@ -171,7 +171,7 @@ def test_sums_are_of_the_project_and_the_pool_that_were_named(service: Service) 
             "INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd) "
             f"VALUES ('{of_node}', 'a', 'storage', {now_ms - number - 1}, {now_ms}, '{job}', '{project}', {10**number})"
         )
-    wanted = {"per": "month", "tell": PROJECT}
+    wanted = {"per": "month", "notify": PROJECT}
     sums = [
         put(service, **wanted, project=project, pool=of_pool)["spent_usd"]
         for project in (PROJECT, "other", "")
@@ -207,8 +207,8 @@ def test_what_cannot_be_set_is_refused_in_a_sentence_and_nothing_is_set(service:
         kind = "not-found" if status == 404 else "bad-input"
         return problem(service.ask("PUT", PLACE, OPERATOR, json=WISH | wish), status, kind)["detail"]
 
-    assert refused(project="") == "nobody would be told"
-    assert refused(404, project="nobody") == refused(404, tell="nobody") == "there is no project nobody"
+    assert refused(project="") == "nobody would get a notice"
+    assert refused(404, project="nobody") == refused(404, notify="nobody") == "there is no project nobody"
     assert refused(404, pool="spott") == "there is no pool spott"
     assert refused(zone="Mars") == "zone: there is no time zone 'Mars'"
     for wish in ({"usd": 0}, {"usd": -1}, {"per": "week"}, {"percents": []}, {"percents": [0]}, {"percents": [1001]}):

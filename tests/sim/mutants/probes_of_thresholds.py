@@ -13,8 +13,8 @@ def spend(bench: Bench, micro_usd: int = 6_000_000) -> None:
     bench.store.apply(write("add_cost", node="n", attempt="a", job="j", project=PROJECT, **line))
 
 
-def keep(bench: Bench, usd: float = 10.0, tell: str = PROJECT) -> None:
-    wish = ThresholdWish(usd=usd, per="month", project=PROJECT, percents=(50,), forecast=False, tell=tell)
+def keep(bench: Bench, usd: float = 10.0, notify: str = PROJECT) -> None:
+    wish = ThresholdWish(usd=usd, per="month", project=PROJECT, percents=(50,), forecast=False, notify=notify)
     keep_threshold(bench.deployment, wish, bench.now_ms)
 
 
@@ -55,7 +55,7 @@ def who_has_no_turn_tells_nobody(bench: Bench) -> None:
 @probe()
 def a_threshold_that_is_changed_meanwhile_is_looked_at_again(bench: Bench) -> None:
     bench.submit("other")
-    for change in (lambda: keep(bench, usd=1000), lambda: keep(bench, tell="other")):
+    for change in (lambda: keep(bench, usd=1000), lambda: keep(bench, notify="other")):
         keep(bench)
         bench.look("DELETE FROM ledger")
         spend(bench)

@@ -64,8 +64,8 @@ Percent = Annotated[int, Ge(1), Le(thresholds.PERCENT_MAX)]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedThreshold:
     """A threshold to set: `usd` a day or month of `zone` for the costs of `project` (empty: of everything that the service costs) on
-    nodes of `pool` (empty: of all). The endpoints of the project `tell` (default: `project`) are told when `percents` of it are spent, and
-    with `forecast` when more is expected to be."""
+    nodes of `pool` (empty: of all). The endpoints of the project `notify` (default: `project`) get a notice when `percents` of it are
+    spent, and with `forecast` when more is expected to be."""
 
     __pydantic_config__: ClassVar[Any] = STRICT
     usd: Annotated[float, Gt(0), Le(1e9)]
@@ -75,7 +75,7 @@ class WantedThreshold:
     percents: Annotated[tuple[Percent, ...], MinLen(1), MaxLen(20)] = PERCENTS
     forecast: bool = True
     zone: Annotated[Label, MinLen(1), MaxLen(60)] = "UTC"
-    tell: ProjectText = ""
+    notify: ProjectText = ""
 
 
 @of_many_lines.put("/costs/thresholds")
@@ -83,7 +83,7 @@ def set_threshold(deployment: ThisDeployment, now: Now, _: Operator, wanted: Wan
     """Set the threshold of a project and a pool for each day or month, or change it. It gives notice, once for each share of it in each
     day or month, and stops nothing. Needs an operator's key.
 
-    404 for a project or a pool that is not there, 422 for a zone that does not exist, and if no project is named that is told.
+    404 for a project or a pool that is not there, 422 for a zone that does not exist, and if nobody would get a notice.
     """
     wish = {field.name: getattr(wanted, field.name) for field in fields(thresholds.ThresholdWish)}
     return thresholds.keep_threshold(deployment, thresholds.ThresholdWish(**wish), now)
@@ -91,7 +91,7 @@ def set_threshold(deployment: ThisDeployment, now: Now, _: Operator, wanted: Wan
 
 @of_many_lines.get("/costs/thresholds")
 def list_thresholds(deployment: ThisDeployment, now: Now, reach: ViewerReach) -> tuple[ThresholdView, ...]:
-    """List the thresholds of the project, with what is spent and expected of them, and what was told in the current day or month; all
+    """List the thresholds of the project, with what is spent and expected of them, and the notices of the current day or month; all
     thresholds, those of the whole service among them, if an operator names no project."""
     return thresholds.thresholds(deployment, reach, now)
 

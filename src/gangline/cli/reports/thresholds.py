@@ -1,4 +1,4 @@
-"""`gangline costs thresholds`: amounts of money whose crossing is told of."""
+"""`gangline costs thresholds`: amounts of money of whose crossing there is a notice."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +51,7 @@ def set_threshold_command(
             "--at",
             min=1,
             max=1000,
-            help="Give notice when so many percent are spent; repeat it for several (default: 50, 80 and 100).",
+            help="Give notice when this share, in percent, is spent; repeat it for several (default: 50, 80 and 100).",
             show_default=False,
         ),
     ] = None,
@@ -61,16 +61,20 @@ def set_threshold_command(
     zone: Annotated[
         str, typer.Option("--zone", help="Days and months are those of this time zone, such as Europe/Berlin.")
     ] = "UTC",
-    tell: Annotated[
+    notify: Annotated[
         str,
-        typer.Option("--tell", help="Tell the endpoints of this project (default: those of --of).", show_default=False),
+        typer.Option(
+            "--notify",
+            help="Send the notices to the endpoints of this project (default: those of --of).",
+            show_default=False,
+        ),
     ] = "",
     server: ServerOption = None,
     token: TokenOption = None,
     output: OutputOption = Output.text,
 ) -> None:
     """Set what each day or month may cost before endpoints get a notice (for operators). It stops nothing."""
-    for text, option in ((project, "--of"), (pool, "--pool"), (zone, "--zone"), (tell, "--tell")):
+    for text, option in ((project, "--of"), (pool, "--pool"), (zone, "--zone"), (notify, "--notify")):
         check_text(text, option)
     found = make_client(server, token).costs.set_threshold(
         amount,
@@ -80,7 +84,7 @@ def set_threshold_command(
         percents=tuple(at) if at else PERCENTS,
         forecast=forecast,
         zone=zone,
-        tell=tell,
+        notify=notify,
     )
     if output is Output.json:
         print_json(found)
@@ -95,7 +99,7 @@ def list_thresholds_command(
     project: ProjectOption = None,
     output: OutputOption = Output.text,
 ) -> None:
-    """List the thresholds, with what is spent and expected of them now, and what was told in this day or month."""
+    """List the thresholds, with what is spent and expected of them now, and the notices of this day or month."""
     found = make_client(server, token, project).costs.thresholds()
     if output is Output.json:
         print_json(found)
@@ -104,8 +108,8 @@ def list_thresholds_command(
     else:
         out.print(_table(found))
         for each in found:
-            for told in each.told:
-                out.print(printable(f"{format_time(told.at_ms)}: {told.because}"))
+            for notice in each.notices:
+                out.print(printable(f"{format_time(notice.at_ms)}: {notice.because}"))
 
 
 @app.command("rm")
@@ -132,7 +136,7 @@ def _span(text: str) -> CostSpan:
 
 
 def _table(found: "list[ThresholdView] | tuple[ThresholdView, ...]") -> object:
-    rows = table("threshold", "costs of", ">a", ">amount", ">spent", ">expected", "told at", "tells")
+    rows = table("threshold", "costs of", ">a", ">amount", ">spent", ">expected", "notices at", "notifies")
     for each in found:
         shares = [f"{percent} %" for percent in each.percents] + (["a forecast"] if each.forecast else [])
         rows.add_row(
@@ -143,6 +147,6 @@ def _table(found: "list[ThresholdView] | tuple[ThresholdView, ...]") -> object:
             usd(each.spent_usd),
             "–" if each.expected_usd is None else usd(each.expected_usd),
             ", ".join(shares),
-            each.tell,
+            each.notify,
         )
     return rows

@@ -1,4 +1,4 @@
-"""Decide when an amount of money is told of: once for each of its shares in a day or month, and once when it is expected to be crossed."""
+"""Decide when to give notice of an amount of money: once for each share in a day or month, and once when it is expected to be crossed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from gangline.core.money.forecast import CostSpan
 from gangline.core.words import usd_words
 
 PERCENTS: tuple[int, ...] = (50, 80, 100)
-"""The shares of an amount that are told of, unless its operator names others."""
+"""The shares of an amount at which there is a notice, unless its operator names others."""
 WHEN: dict[CostSpan, str] = {"day": "today", "month": "this month"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """An amount for each day or month, in micro-dollars, of the costs of a project and a pool (empty: of all). It is told of when
-    `percents` of it are spent; with `forecast`, also when all of it is expected to be."""
+    """An amount for each day or month, in micro-dollars, of the costs of a project and a pool (empty: of all). There is a
+    notice when `percents` of it are spent; with `forecast`, also when all of it is expected to be."""
 
     project: str
     pool: str
@@ -26,7 +26,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """What is told of a threshold: `percent` of it are spent, or with `forecast` expected to be; `micro_usd` is that sum."""
+    """A notice of a threshold: `percent` of it are spent, or with `forecast` expected to be; `micro_usd` is that sum."""
 
     percent: int
     forecast: bool
@@ -34,9 +34,9 @@ class Crossing:
 
 
 def crossing(threshold: Threshold, spent: int, expected: int | None, told: Sequence[Crossing]) -> Crossing | None:
-    """Return what is to be told of a threshold now; None if all was `told` in this day or month. `expected` is its forecast.
+    """Return the notice to give of a threshold now; None if all were given, as `told`, in this day or month. `expected` is its forecast.
 
-    Of several shares that were crossed at once the highest alone is told of. Nothing is expected any more of an amount that is spent.
+    Of several shares that were crossed at once only the highest has a notice. Nothing is expected any more of an amount that is spent.
     """
     reached = [each for each in threshold.percents if 100 * spent >= each * threshold.micro_usd]
     highest = max((each.percent for each in told if not each.forecast), default=0)

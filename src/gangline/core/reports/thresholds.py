@@ -6,7 +6,7 @@ from gangline.core.money.forecast import CostSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldThreshold:
+class ThresholdNotice:
     """A notice of a threshold in the current day or month: `percent` of it were spent, or with `forecast` expected."""
 
     percent: int
@@ -21,8 +21,8 @@ class ThresholdView:
 
     It is of the costs of `project` (empty: of everything that the service costs) and of the nodes of `pool` (empty: of all). `spent_usd`
     is spent since `from_ms`, with what runs now, and `expected_usd` is expected until `until_ms` (null: there is no forecast yet). The
-    endpoints of the project `tell` hear of it when `percents` of the amount are spent, and with `forecast` when more is expected;
-    `told` are the notices of the current day or month.
+    endpoints of the project `notify` get a notice when `percents` of the amount are spent, and with `forecast` when more is expected;
+    `notices` are those of the current day or month.
     """
 
     id: str
@@ -33,9 +33,9 @@ class ThresholdView:
     percents: tuple[int, ...]
     forecast: bool
     zone: str
-    tell: str
+    notify: str
     from_ms: int
     until_ms: int
     spent_usd: float
     expected_usd: float | None
-    told: tuple[ToldThreshold, ...]
+    notices: tuple[ThresholdNotice, ...]

@@ -20,6 +20,7 @@ OF_NONE: Mapping[CostKey, str] = {
     "gpu": "no node",
 }
 """The labels of costs without a key: the time of nodes that belongs to nobody, and nodes that are not known any more."""
+STATEMENTS: Mapping[CostKey, str] = {"job": "costs_of_jobs", "user": "costs_of_users"}
 LAST_MS = 2**53
 """After every line of the ledger."""
 Costs = dict[Cause, int]
@@ -81,8 +82,7 @@ Rows = list[tuple[tuple[str, str], Costs]]
 def _by_key(
     deployment: Deployment, of: Mapping[str, str], span: Mapping[str, int], by: CostKey, limit: int
 ) -> tuple[Rows, Costs | None, int]:
-    statement = "costs_of_jobs" if by in ("job", "user") else "costs"
-    found = deployment.store.load(statement, **of, **span, by=by, limit=limit)
+    found = deployment.store.load(STATEMENTS.get(by, "costs"), **of, **span, by=by, limit=limit)
     listed: dict[int, Costs] = defaultdict(dict)
     names = dict[int, tuple[str, str]]()
     for row in found:

@@ -1,4 +1,4 @@
-"""Set, list and remove thresholds, and tell of those that are crossed: once for each share in a day or month."""
+"""Set, list and remove thresholds, and give notice of those that are crossed: once for each share in a day or month."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from gangline.core.money.cost import DAY_MS
 from gangline.core.money.forecast import CostSpan, expect_costs
 from gangline.core.money.thresholds import PERCENTS, Crossing, Threshold, crossing, crossing_words, scope_words
 from gangline.core.reports.days import current_span, parse_zone
-from gangline.core.reports.thresholds import ThresholdView, ToldThreshold
+from gangline.core.reports.thresholds import ThresholdNotice, ThresholdView
 from gangline.ports.store import Row, guard, write
 from gangline.service.access import projects
 from gangline.service.deployment import Deployment
@@ -17,12 +17,12 @@ from gangline.service.reports.forecast import Sums, cost_rates, sums_of_scopes
 THRESHOLDS_MAX = 200
 PERCENT_MAX = 1000
 KEPT_MS = 400 * DAY_MS
-"""How long is known what was told."""
+"""How long crossings are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdWish:
-    """A threshold to set, as in `ThresholdView`. Without `tell`, the endpoints of `project` are told."""
+    """A threshold to set, as in `ThresholdView`. Without `notify`, the endpoints of `project` get the notices."""
 
     usd: float
     per: CostSpan
@@ -31,12 +31,12 @@ class ThresholdWish:
     percents: tuple[int, ...] = PERCENTS
     forecast: bool = True
     zone: str = "UTC"
-    tell: str = ""
+    notify: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Standing:
-    """A threshold now: its day or month, what is spent and expected of it, in micro-dollars, and what was told."""
+    """A threshold now: its day or month, what is spent and expected of it, in micro-dollars, and the notices of it."""
 
     threshold: Threshold
     from_ms: int
@@ -47,11 +47,14 @@ class _Standing:
 
 
 def keep_threshold(deployment: Deployment, wish: ThresholdWish, now_ms: int) -> ThresholdView:
-    """Add a threshold, or change that of the same project, pool and time. Another amount is told of anew. Raise `BadInput`, `NotFound`."""
-    tell, percents = wish.tell or wish.project, tuple(sorted(set(wish.percents)))
-    if not tell:
-        raise BadInput("nobody would be told", hint="name the project whose endpoints are told (--tell)")
-    for project in dict.fromkeys(filter(None, (wish.project, tell))):
+    """Add a threshold, or change that of the same project, pool and time. For another amount notices begin again.
+
+    Raise `BadInput`, `NotFound`.
+    """
+    notify, percents = wish.notify or wish.project, tuple(sorted(set(wish.percents)))
+    if not notify:
+        raise BadInput("nobody would get a notice", hint="name the project whose endpoints get it (--notify)")
+    for project in dict.fromkeys(filter(None, (wish.project, notify))):
         projects.project(deployment, project)
     if wish.pool and not deployment.store.load("pool_known", pool=wish.pool)[0]["known"]:
         raise NotFound(
@@ -73,7 +76,7 @@ def keep_threshold(deployment: Deployment, wish: ThresholdWish, now_ms: int) -> 
         "percents": json.dumps(percents),
         "forecast": int(wish.forecast),
         "zone": wish.zone,
-        "tell": tell,
+        "notify": notify,
     }
     deployment.store.apply(write("set_threshold", **row, now=now_ms))
     (found,) = [
@@ -117,14 +120,14 @@ def watch_thresholds(deployment: Deployment, now_ms: int) -> None:
             }
             deployment.store.apply(
                 guard("hold_turn", server=deployment.server, now=now_ms),
-                guard("add_crossing", **crossed, tell=row["tell"], now=now_ms),
-                write("fan_out_crossing", tell=row["tell"], now=now_ms),
-                write("count_crossing", tell=row["tell"]),
+                guard("add_crossing", **crossed, notify=row["notify"], now=now_ms),
+                write("fan_out_crossing", notify=row["notify"], now=now_ms),
+                write("count_crossing", notify=row["notify"]),
             )
 
 
 def forget_crossings(deployment: Deployment, now_ms: int) -> None:
-    """Delete what was told long ago."""
+    """Delete the crossings of long ago."""
     deployment.store.apply(write("forget_crossings", before=now_ms - KEPT_MS))
 
 
@@ -162,10 +165,10 @@ def _view(deployment: Deployment, row: Row, sums: Sums, now_ms: int) -> Threshol
         percents=now.threshold.percents,
         forecast=now.threshold.forecast,
         zone=row["zone"],
-        tell=row["tell"],
+        notify=row["notify"],
         from_ms=now.from_ms,
         until_ms=now.until_ms,
         spent_usd=now.spent / 1e6,
         expected_usd=None if now.expected is None else now.expected / 1e6,
-        told=tuple(ToldThreshold(**{**each, "forecast": bool(each["forecast"])}) for each in now.told),
+        notices=tuple(ThresholdNotice(**{**each, "forecast": bool(each["forecast"])}) for each in now.told),
     )

@@ -151,16 +151,16 @@ class AsyncCostCalls(AsyncCalls):
         percents: tuple[int, ...] = PERCENTS,
         forecast: bool = True,
         zone: str = "UTC",
-        tell: str = "",
+        notify: str = "",
     ) -> ThresholdView:
         """Set what a project (empty: everything) may cost on nodes of a pool (empty: of all) each day or month before the endpoints of the
-        project `tell` (default: `project`) get a notice: when `percents` of it are spent, and with `forecast` when more is expected to be.
+        project `notify` (default: `project`) get a notice: when `percents` of it are spent, and with `forecast` when more is expected.
 
         It replaces the threshold of the same project, pool and time. It stops nothing. Needs an operator's key. Raise `BadInput` for a
-        zone that does not exist and if nobody is told, `NotFound` for an unknown project or pool.
+        zone that does not exist and if nobody would get a notice, `NotFound` for an unknown project or pool.
         """
         body = {"usd": usd, "per": per, "project": project, "pool": pool, "percents": percents, "forecast": forecast}
-        body |= {"zone": zone, "tell": tell}
+        body |= {"zone": zone, "notify": notify}
         return await self._http.read(ThresholdView, "PUT", "/v1/costs/thresholds", body, timeout=REPORT_TIMEOUT)
 
     async def remove_threshold(self, threshold: str) -> None:

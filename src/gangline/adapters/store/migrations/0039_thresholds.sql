@@ -2,8 +2,8 @@
 
 CREATE INDEX ledger_node ON ledger (node, cause, project, from_ms, to_ms, micro_usd);
 
--- Amounts of money whose crossing is told of. A crossing is no event of a job, but has a number among the facts of the project whose endpoints are
--- told, so a notice may be of no job.
+-- Amounts of money of whose crossing there is a notice. A crossing is no event of a job, but has a number among the facts of the project whose endpoints get the
+-- notice, so a notice may be of no job.
 
 CREATE TABLE cost_threshold (
     id        TEXT   PRIMARY KEY,
@@ -11,10 +11,10 @@ CREATE TABLE cost_threshold (
     pool      TEXT   NOT NULL,      -- of the nodes of this pool alone; '': of all
     per       TEXT   NOT NULL,      -- day, month
     micro_usd BIGINT NOT NULL,
-    percents  TEXT   NOT NULL,      -- JSON: the shares of it that are told of
+    percents  TEXT   NOT NULL,      -- JSON: the shares of it at which there is a notice
     forecast  BIGINT NOT NULL,      -- 1: so is a forecast that is higher
     zone      TEXT   NOT NULL,      -- whose days and months
-    tell      TEXT   NOT NULL,      -- the project whose endpoints receive the notices
+    notify      TEXT   NOT NULL,      -- the project whose endpoints receive the notices
     made_ms   BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX cost_threshold_scope ON cost_threshold (project, pool, per);
@@ -29,7 +29,7 @@ CREATE TABLE cost_crossing (
     micro_usd       BIGINT NOT NULL,
     name            TEXT   NOT NULL,    -- whose costs they are, in words
     because         TEXT   NOT NULL,
-    project         TEXT   NOT NULL,    -- whose endpoints are told
+    project         TEXT   NOT NULL,    -- whose endpoints get the notice
     fact            BIGINT NOT NULL,    -- its number among the facts of that project
     PRIMARY KEY (threshold, from_ms, limit_micro_usd, percent, forecast)
 );

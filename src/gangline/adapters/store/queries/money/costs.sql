@@ -14,12 +14,18 @@ summed AS (
 {ranked_costs}
 
 -- name: costs_of_jobs
--- Sum the costs of a span by job or user, and by cause, as above.
+-- Sum the costs of a span by job and by cause, as above.
+WITH summed AS (
+    SELECT piece.job AS of_key, piece.cause, SUM({cost_of_piece}) AS micro_usd FROM {pieces_of_ledger} GROUP BY 1, 2),
+{ranked_costs}
+
+-- name: costs_of_users
+-- Sum the costs of a span by user and by cause, as above.
 WITH of_job AS (
     SELECT piece.job, piece.cause, SUM({cost_of_piece}) AS micro_usd FROM {pieces_of_ledger} GROUP BY 1, 2),
 summed AS (
-    SELECT CASE :by WHEN 'user' THEN {user_of_job} ELSE of_job.job END AS of_key, of_job.cause, SUM(of_job.micro_usd) AS micro_usd
-    FROM of_job LEFT JOIN job AS asked ON :by = 'user' AND asked.id = of_job.job
+    SELECT {user_of_job} AS of_key, of_job.cause, SUM(of_job.micro_usd) AS micro_usd
+    FROM of_job LEFT JOIN job AS asked ON asked.id = of_job.job
     GROUP BY 1, 2),
 {ranked_costs}
 

@@ -110,7 +110,7 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("50 --of default --per {typed}", 2),
     ),
     "costs thresholds ls": (Run("", shows="the project default"),),
-    "costs thresholds rm": (Run("{typed}", json=False),),
+    "costs thresholds rm": (Run("{typed}", 2, json=False),),
     "queue": (Run("", shows="sks"), Run("--limit 1 --after 1", json=False, shows="")),
     "jobs label": (
         Run("{queued} colour=[sks]", shows="colour=[sks]"),

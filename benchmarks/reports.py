@@ -1,4 +1,5 @@
-"""Reports of many jobs: `python benchmarks/reports.py [JOBS] [TRIES] [ROUNDS]` (10,000 jobs with 5 attempts each, 5 rounds by default).
+"""Reports of many jobs: `python benchmarks/reports.py [JOBS] [TRIES] [ROUNDS] [costs]` (10,000 jobs with 5 attempts each, 5 rounds by
+default). With `costs`: the median seconds of what they cost through HTTP, by each key and with a forecast, instead of what is below.
 
 For each engine: the seconds of a report through HTTP, without lines and with a line for each job, how long the server's processor was busy
 (with SQLite in it, without PostgreSQL, which is another process), and the size of the answer; and the milliseconds of a
@@ -11,14 +12,17 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 sys.path[0] = str(Path(__file__).parents[1])
 # isort: split
 
 from benchmarks.engines import services
-from tests.service.conftest import Service
+from tests.service.conftest import OPERATOR, Service
 from tests.service.lists.many import write_many
 from tests.service.reports.many import write_nodes_of_reports, write_tries
+
+from gangline.core.reports.costs import CostKey
 
 
 def seconds_of_report(service: Service, **params: object) -> tuple[float, float, int]:
@@ -57,6 +61,23 @@ def a_node(service: Service) -> Beating:
     )
 
 
+def bench_costs(engine: str, service: Service, jobs: int, tries: int, rounds: int) -> None:
+    made = write_many(service, jobs, ("nobody", "somebody"))
+    write_nodes_of_reports(service)
+    write_tries(service, [(job.id, job.submitted_ms) for job in made], tries)
+    lines = service.look("SELECT COUNT(*) AS lines FROM ledger")[0]["lines"]
+    print(f"{engine}: {jobs:,} jobs, {lines:,} lines of the ledger", flush=True)
+    asked = [{"by": by} for by in get_args(CostKey)] + [{"by": "cause", "forecast": "true"}]
+    for params in asked:
+        took = list[float]()
+        for _ in range(rounds):
+            began = time.perf_counter()
+            answer = service.ask("GET", "/v1/costs", OPERATOR, params=params)
+            took.append(time.perf_counter() - began)
+            assert answer.status_code == 200, answer.text
+        print(f"  costs by {' '.join(params.values()):<20} {statistics.median(took):6.2f} s", flush=True)
+
+
 def percentiles(took: list[float]) -> str:
     ordered = sorted(took)
     return f"{statistics.median(ordered):6.1f} {ordered[min(len(ordered) - 1, round(0.99 * len(ordered)))]:6.1f} {ordered[-1]:6.1f}"
@@ -90,11 +111,12 @@ def bench(engine: str, service: Service, jobs: int, tries: int, rounds: int) -> 
 
 
 def main() -> None:
-    words = [*sys.argv[1:], *("10000", "5", "5")[len(sys.argv) - 1 :]]
-    jobs, tries, rounds = map(int, words)
+    given = [word for word in sys.argv[1:] if word != "costs"]
+    jobs, tries, rounds = map(int, [*given, *("10000", "5", "5")[len(given) :]])
+    measure = bench_costs if "costs" in sys.argv else bench
     with services() as found:
         for engine, service in found.items():
-            bench(engine, service, jobs, tries, rounds)
+            measure(engine, service, jobs, tries, rounds)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from gangline.core.plans.stored import CaptionCounts
 from gangline.core.plans.view import JobPlanView, PlanRowView
 from gangline.core.reports.costs import (
     BudgetsView,
+    CostForecast,
     CostRow,
     CostsView,
     ExperimentBudget,
@@ -49,6 +50,7 @@ from gangline.core.reports.costs import (
     ProjectBudget,
 )
 from gangline.core.reports.report import PerJob, ReportedNodes, Spent, Wait
+from gangline.core.reports.thresholds import ThresholdNotice, ThresholdView
 from gangline.core.reports.view import JobLine, ReportView
 from gangline.core.runs.extension import ExtensionView, ExtensionWay
 from gangline.core.runs.kept import (
@@ -107,6 +109,7 @@ __all__ = [
     "CheckpointView",
     "CloneView",
     "CostEstimate",
+    "CostForecast",
     "CostRow",
     "CostsView",
     "DatasetFileView",
@@ -200,6 +203,8 @@ __all__ = [
     "SpentPoint",
     "StorageView",
     "StoredFileView",
+    "ThresholdNotice",
+    "ThresholdView",
     "TimeEstimate",
     "TimelineMark",
     "TimelineSegment",

@@ -141,6 +141,14 @@ REFUSED: Mapping[str, tuple[str, str, Any]] = {
         *("POST", "/v1/jobs"),
         {"spec": {"continues": {"job": hostile("j"), "step": 1, "spec_hash": "0" * 64}}},
     ),
+    **{
+        f"WantedThreshold.{field}": (
+            "PUT",
+            "/v1/costs/thresholds",
+            {"usd": 1, "per": "day", "notify": "default", field: hostile("t")},
+        )
+        for field in ("project", "pool", "zone", "notify")
+    },
     "SampleSpec.job": ("POST", "/v1/jobs", {"spec": {"kind": "sample", "job": hostile("j")}}),
     "SampleSpec.checkpoint": ("POST", "/v1/jobs", {"spec": {"kind": "sample", "checkpoint": hostile("c")}}),
 }

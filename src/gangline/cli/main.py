@@ -37,8 +37,12 @@ COMMANDS = {
     ),
     "costs": LazyCommand(
         "gangline.cli.reports.costs:costs_command",
-        "Show what a span of time cost by day, pool, job, cause, project or node. Every sum is of the ledger. An operator "
+        "Show what a span of time cost by day, pool, job, cause, project, node, user or GPU. Every sum is of the ledger. An operator "
         "who names no project sees all of them.",
+    ),
+    "costs thresholds": LazyCommand(
+        "gangline.cli.reports.thresholds:app",
+        "Set, list and remove amounts of money: endpoints get a notice when costs come near them, or cross them.",
     ),
     "queue": LazyCommand(
         "gangline.cli.jobs.lists.queue:queue_command",

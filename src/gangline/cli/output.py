@@ -84,6 +84,14 @@ def check_place(file: Path, option: str) -> None:
         )
 
 
+def write_text(file: Path, text: str) -> None:
+    """Write a file whose lines end as they do in `text`. Raises `BadInput` where that fails."""
+    try:
+        file.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
 def as_typed(*words: str) -> str:
     """Write a command as a shell takes it: a name is one word, whatever is in it."""
     return shlex.join(words)

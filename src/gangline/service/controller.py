@@ -22,12 +22,15 @@ from gangline.service.jobs.placing.waiting import fail_unmatched, yield_bans
 from gangline.service.jobs.samples import drop_late, give_way
 from gangline.service.notices.log import bound_backlogs, shorten_logs
 from gangline.service.outage import has_turn, take_turn
+from gangline.service.reports.thresholds import forget_crossings, watch_thresholds
 from gangline.service.retention.ages import expire_checkpoints, expire_logs, expire_previews
 
 PRUNE_S = 600.0
 """Seconds between two runs of the tasks that nothing waits for: pruning and expiry."""
 SWEEP_S = 60.0
 """Seconds between two sweeps of the object store."""
+THRESHOLDS_S = 60.0
+"""Seconds between two looks at the thresholds of costs."""
 REMOVE_S = 3.0
 """Seconds between two steps of the removal of data sets."""
 
@@ -57,10 +60,11 @@ class Controller:
         self._every(policy.scale_interval_s, now_ms, tend)
         self._every(PRUNE_S, now_ms, prune_left, prune_prepared)
         self._every(PRUNE_S, now_ms, expire_checkpoints, expire_logs, expire_previews, give_up_unused)
-        self._every(PRUNE_S, now_ms, forget_requests, forget_labels, forget_gauges)
+        self._every(PRUNE_S, now_ms, forget_requests, forget_labels, forget_gauges, forget_crossings)
         self._every(REMOVE_S, now_ms, continue_removals)
         self._every(SWEEP_S, now_ms, give_up_unfinished, delete_given_up, sweep_attempts, sweep_uploads)
         self._every(SWEEP_S, now_ms, bound_backlogs, shorten_logs)
+        self._every(THRESHOLDS_S, now_ms, watch_thresholds)
 
     def glance(self, now_ms: int) -> None:
         """Between two ticks: number new facts, release the next jobs of experiments of which one has just ended, rent at once for work that

@@ -46,6 +46,9 @@ ROUTES = {
     "GET /v1/report": Entry("viewer"),
     "GET /v1/queue": Entry("viewer"),
     "GET /v1/costs": Entry("viewer"),
+    "GET /v1/costs/thresholds": Entry("viewer"),
+    "PUT /v1/costs/thresholds": Entry("operator", body={"usd": 5, "per": "day", "project": "default"}),
+    "DELETE /v1/costs/thresholds/{threshold}": Entry("operator", 204),
     "GET /v1/budgets": Entry("viewer"),
     "GET /v1/fleet": Entry("operator"),
     "GET /v1/jobs/{job}": Entry("viewer", elsewhere=404),
@@ -245,6 +248,7 @@ class House:
         self.ids = {
             "key": service.make_key("viewer")["key"]["id"],
             "join_token": service.join_token()["join_token"]["id"],
+            "threshold": "th-none",
             "project": PROJECT,
             "job": job,
             "ended": ended,

@@ -101,6 +101,16 @@ COMMANDS: dict[str, tuple[Run, ...] | str] = {
         Run("--zone {typed}", 2),
         Run("--since {typed}", 2),
     ),
+    "costs thresholds set": (
+        Run("50 --of default", shows="the project default"),
+        Run("50 --of {typed}", 2),
+        Run("50 --of default --pool {typed}", 2),
+        Run("50 --of default --notify {typed}", 2),
+        Run("50 --of default --zone {typed}", 2),
+        Run("50 --of default --per {typed}", 2),
+    ),
+    "costs thresholds ls": (Run("", shows="the project default"),),
+    "costs thresholds rm": (Run("{typed}", 2, json=False),),
     "queue": (Run("", shows="sks"), Run("--limit 1 --after 1", json=False, shows="")),
     "jobs label": (
         Run("{queued} colour=[sks]", shows="colour=[sks]"),

@@ -138,6 +138,44 @@ def test_time_of_nodes_that_nobody_caused_is_shown_to_operators_alone(service: S
     assert micro(service.http.get("/v1/costs?by=cause", headers=headers).json()["usd"]) == 1
 
 
+def test_users_are_the_keys_that_asked_for_jobs_and_what_nobody_asked_for_is_told_apart(service: Service) -> None:
+    jobs = [service.submit(), service.submit(), service.submit()]
+    service.key("member")
+    (asker,) = {row["id"] for row in service.look("SELECT id FROM credential WHERE role = 'member'")}
+    service.execute(f"UPDATE job SET owner = '{asker}' WHERE id IN ('{jobs[0]}', '{jobs[1]}')")
+    for number, job in enumerate(jobs):
+        line = ("training", NEW_YEAR_MS, NEW_YEAR_MS + 5, 10**number)
+        write_lines(service, line, job=job, project=PROJECT)
+    write_lines(service, ("idle", NEW_YEAR_MS, NEW_YEAR_MS + 5, 1000))
+    (name,) = {row["name"] for row in service.look(f"SELECT name FROM credential WHERE id = '{asker}'")}
+    rows = ask(service, by="user")["rows"]
+    assert [(row["key"], row["label"], micro(row["usd"])) for row in rows] == [
+        ("", "no user", 1000),
+        ("unknown", "unknown", 100),
+        (asker, name or asker, 11),
+    ]
+    assert sums(ask(service, by="user", limit=1))[0] == 1111
+
+
+def test_gpus_are_those_of_the_nodes_and_a_node_without_one_is_told_apart(service: Service) -> None:
+    write_nodes_of_reports(service, 4)
+    service.execute("UPDATE node SET gpu = '' WHERE id = 'n-2'")
+    job, lines = service.submit(), []
+    for number, node in enumerate(("n-0", "n-1", "n-2", "gone", "")):
+        begins = NEW_YEAR_MS + number
+        lines.append(f"('{node}', 'a', 'storage', {begins}, {begins + 5}, '{job}', '{PROJECT}', {10**number})")
+    columns = "node, attempt, cause, from_ms, to_ms, job, project, micro_usd"
+    service.execute(f"INSERT INTO ledger ({columns}) VALUES {','.join(lines)}")
+    rows = ask(service, by="gpu")["rows"]
+    assert [(row["key"], row["label"], micro(row["usd"])) for row in rows] == [
+        ("", "no node", 10_000),
+        ("unknown", "unknown", 1000),
+        ("none", "none", 100),
+        ("gpu-1", "gpu-1", 10),
+        ("gpu-0", "gpu-0", 1),
+    ]
+
+
 def test_what_a_project_has_spent_is_what_its_lines_cost(service: Service) -> None:
     job, node = service.submit(), service.join()
     assignment = service.claim(node)
@@ -175,15 +213,21 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(service: Service, monkeyp
     assert ask(service, by="cause")["usd"] == 70e-6
 
 
+@pytest.mark.parametrize(
+    "seed", [3, pytest.param(4, marks=pytest.mark.nightly), pytest.param(5, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_the_sums_of_a_simulated_ledger_agree_and_are_what_projects_spent(service: Service) -> None:
+def test_the_sums_of_a_simulated_ledger_agree_and_are_what_projects_spent(service: Service, seed: int) -> None:
     """With interruptions, failures, start-ups, idle nodes and corrections of providers' bills."""
-    played = Simulation(load_scenario("small"), seed=3)
+    played = Simulation(load_scenario("small"), seed=seed)
     played.run()
     deployment = played.service.deployment
     (whole,) = played.store.look("SELECT SUM(micro_usd) FROM ledger")[0]
     for project in (None, *(row["id"] for row in deployment.store.load("projects"))):
         found = {by: costs(deployment, project, by, 0) for by in KEYS}
+        for each in found.values():
+            rows = [*each.rows, *([each.others] if each.others else [])]
+            assert sum(micro(row.usd) for row in rows) == micro(each.usd)
         assert len({(each.usd, tuple(each.parts.items())) for each in found.values()}) == 1
         if project is None:
             assert micro(found["day"].usd) == whole > 0

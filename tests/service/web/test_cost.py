@@ -36,7 +36,8 @@ def spent(page: Service) -> str:
 
 def test_the_sums_are_those_of_the_api(page: Service, spent: str, signed_in: Callable[[str], Browser]) -> None:
     browser = signed_in("viewer")
-    for by in ("day", "pool", "job", "cause", "node"):
+    assert "Today: " in browser.get("/cost").text and "This month: " in browser.get("/cost").text
+    for by in ("day", "pool", "job", "cause", "node", "user", "gpu"):
         html = browser.get(f"/cost?by={by}").text
         assert "$2.2500" in html and "$2.0000" in html and "$0.2500" in html and "11.1%" in html
     assert f"/jobs/{spent}" in browser.get("/cost?by=job").text

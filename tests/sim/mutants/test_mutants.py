@@ -37,6 +37,7 @@ from tests.sim.mutants import (  # noqa: F401 - what is not named counts, too
     probes_of_rules,
     probes_of_samples,
     probes_of_sessions,
+    probes_of_thresholds,
     probes_of_wishes,
 )
 from tests.sim.mutants.bench import PROBES, Probe

@@ -81,11 +81,11 @@ def test_the_state_of_the_job_says_what_the_end_of_an_attempt_means(
 
 
 def test_webhook_types_are_delimited_by_full_stops() -> None:
-    assert webhook_type("over_budget") == "job.over_budget"
+    assert webhook_type("over_budget") == "job.over_budget" and webhook_type("cost_threshold") == "cost.threshold"
     types = [webhook_type(kind) for kind in NOTICES]
     assert all(each.replace(".", "").replace("_", "").isalpha() and each == each.lower() for each in types)
 
 
 def test_people_hear_of_what_ended_or_needs_them_unless_they_choose_otherwise() -> None:
-    assert FOR_PEOPLE == ("succeeded", "failed", "over_budget", "not_delivered")
+    assert FOR_PEOPLE == ("succeeded", "failed", "over_budget", "not_delivered", "cost_threshold")
     assert set(FOR_PEOPLE) <= set(FOR_WEBHOOKS) <= set(NOTICES)

@@ -220,6 +220,7 @@ def test_people_hear_by_default_of_kinds_that_read_well() -> None:
         "Timber failed",
         "The budget of shop is used up",
         "The results of Timber were not delivered",
+        "A threshold of the costs of Timber",
     ]
 
 

@@ -1,6 +1,9 @@
-"""`gangline costs`: what a span of time cost, by day, pool, job, cause, project or node, as a table, as JSON or as CSV."""
+"""`gangline costs`: what a span of time cost, by day, pool, job, cause, project, node, user or GPU, as a table, JSON, CSV or Parquet."""
 
+import json
+from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -8,9 +11,21 @@ import typer
 from gangline.cli.client import make_client
 from gangline.cli.jobs.lists.filters import check_text, moment
 from gangline.cli.lines import TableColumn, print_one_line_each
-from gangline.cli.output import ProjectOption, ServerOption, TokenOption, cost_in_words, out, print_json, say, usd
+from gangline.cli.output import (
+    ProjectOption,
+    ServerOption,
+    TokenOption,
+    check_place,
+    cost_in_words,
+    out,
+    print_json,
+    say,
+    usd,
+    write_text,
+)
 from gangline.core.display import printable
-from gangline.core.reports.cost_lines import as_cost_lines, shown_rows
+from gangline.core.errors import BadInput
+from gangline.core.reports.cost_lines import as_cost_lines, forecast_words, shown_rows
 
 if TYPE_CHECKING:  # what `--help` need not wait for
     from gangline.core.reports.costs import CostsView
@@ -25,12 +40,15 @@ class CostsBy(StrEnum):
     cause = "cause"
     project = "project"
     node = "node"
+    user = "user"
+    gpu = "gpu"
 
 
 class CostsOutput(StrEnum):
     text = "text"
     json = "json"
     csv = "csv"
+    parquet = "parquet"
 
 
 def costs_command(
@@ -56,24 +74,72 @@ def costs_command(
         int,
         typer.Option(min=1, max=ROWS_MAX, help="List at most this many rows, those that cost most; not of days."),
     ] = 200,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="Say what this day and this month will have cost, and how that is computed."),
+    ] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Write JSON, CSV or Parquet into this file.", show_default=False),
+    ] = None,
     server: ServerOption = None,
     token: TokenOption = None,
     project: ProjectOption = None,
     output: Annotated[
-        CostsOutput, typer.Option("--output", "-o", help="Print a table, JSON, or CSV with a line for each row.")
-    ] = CostsOutput.text,
+        CostsOutput | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write a table, JSON, CSV or Parquet, the latter two with a line for each row (default: as FILE ends, else a "
+            "table).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Show what a span of time cost by day, pool, job, cause, project or node. Every sum is of the ledger. An operator who names no
-    project sees all of them."""
+    """Show what a span of time cost by day, pool, job, cause, project, node, user or GPU. Every sum is of the ledger. An operator who names
+    no project sees all of them."""
     check_text(zone, "--zone")
     span: dict[Literal["since", "until"], str] = {"since": moment(since, "--since"), "until": moment(until, "--until")}
-    found = make_client(server, token, project).costs.get(by.value, **span, zone=zone, limit=limit)
-    if output is CostsOutput.json:
+    form = _form(output, file)
+    found = make_client(server, token, project).costs.get(by.value, **span, zone=zone, limit=limit, forecast=forecast)
+    if file:
+        _write(found, form, file)
+    elif form is CostsOutput.json:
         print_json(found)
-    elif output is CostsOutput.csv:
+    elif form is CostsOutput.csv:
         typer.echo(as_cost_lines(found), nl=False)
     else:
         _show(found)
+
+
+def _form(output: CostsOutput | None, file: Path | None) -> CostsOutput:
+    """Return what to write, and check that it can be, before anything is asked. Raise `BadInput`."""
+    if file is None:
+        if output is CostsOutput.parquet:
+            raise BadInput("Parquet is for files", hint="name one: --to costs.parquet")
+        return output or CostsOutput.text
+    check_place(file, "--to")
+    ending = file.suffix.lower().removeprefix(".")
+    form = output or next((each for each in CostsOutput if each.value == ending), CostsOutput.text)
+    if form is CostsOutput.text:
+        raise BadInput(
+            f"{file} says no format", hint="let its name end in .csv, .json or .parquet, or choose one with -o"
+        )
+    if form is CostsOutput.parquet:
+        from gangline.cli.reports.parquet import check_parquet
+
+        check_parquet()
+    return form
+
+
+def _write(found: "CostsView", form: CostsOutput, file: Path) -> None:
+    if form is CostsOutput.parquet:
+        from gangline.cli.reports.parquet import write_costs
+
+        write_costs(found, file)
+    else:
+        write_text(file, as_cost_lines(found) if form is CostsOutput.csv else json.dumps(asdict(found)) + "\n")
+    say(f"the costs are in {file}")
 
 
 def _show(found: "CostsView") -> None:
@@ -91,6 +157,8 @@ def _show(found: "CostsView") -> None:
         print_one_line_each(columns, [*rows, total])
     if found.running_usd:
         out.print(f"running attempts: {usd(found.running_usd)} so far, which counts when they end")
+    for each in found.forecast:
+        out.print(forecast_words(each))
     if found.cost_lacks:
         out.print(f"known cost: {cost_in_words(found.usd, found.cost_lacks)}")
 

@@ -1,4 +1,4 @@
-"""`gangline report`: what the jobs that meet some filters took, as a table, as JSON, as CSV or as a page."""
+"""`gangline report`: what the jobs that meet some filters took, as a table, JSON, CSV, Parquet or a page."""
 
 import json
 from collections.abc import Iterable
@@ -37,6 +37,7 @@ from gangline.cli.output import (
     print_json,
     say,
     table,
+    write_text,
 )
 from gangline.cli.reports.rows import (
     ALL_JOBS,
@@ -61,6 +62,7 @@ class ReportOutput(StrEnum):
     json = "json"
     csv = "csv"
     html = "html"
+    parquet = "parquet"
 
 
 INCLUDED: dict[ReportOutput, tuple[Literal["jobs", "attempts"], ...]] = {
@@ -68,6 +70,7 @@ INCLUDED: dict[ReportOutput, tuple[Literal["jobs", "attempts"], ...]] = {
     ReportOutput.json: (),
     ReportOutput.csv: ("jobs",),
     ReportOutput.html: ("jobs", "attempts"),
+    ReportOutput.parquet: ("jobs",),
 }
 
 
@@ -95,7 +98,8 @@ def report_command(
         typer.Option(
             "--output",
             "-o",
-            help="Write tables, JSON, CSV with a line for each job, or an HTML page (default: as FILE ends, else tables).",
+            help="Write tables, JSON, CSV or Parquet with a line for each job, or an HTML page (default: as FILE ends, else "
+            "tables).",
             show_default=False,
         ),
     ] = None,
@@ -106,10 +110,18 @@ def report_command(
     if file:
         check_place(file, "--to")
     kind_of_output = output or _by_ending(file)
+    if kind_of_output is ReportOutput.parquet:
+        _check_parquet(file)
     view = make_client(server, token, project).jobs.report(**filters, include=INCLUDED[kind_of_output])
     title = _title(filters)
-    if file:
-        _write(file, _as_text(view, title, kind_of_output))
+    if file and kind_of_output is ReportOutput.parquet:
+        from gangline.cli.reports.parquet import write_report
+
+        write_report(view, file)
+        say(f"the report is in {file}")
+    elif file:
+        write_text(file, _as_text(view, title, kind_of_output))
+        say(f"the report is in {file}")
     elif kind_of_output is ReportOutput.text:
         out.print(as_tables(view, title))
     elif kind_of_output is ReportOutput.json:
@@ -150,12 +162,12 @@ def _as_text(view: "ReportView", title: str, output: ReportOutput) -> str:
             return into.getvalue()
 
 
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise BadInput(f"{file} cannot be written: {(error.strerror or str(error)).lower()}") from None
-    say(f"the report is in {file}")
+def _check_parquet(file: Path | None) -> None:
+    from gangline.cli.reports.parquet import check_parquet
+
+    if file is None:
+        raise BadInput("Parquet is for files", hint="name one: --to report.parquet")
+    check_parquet()
 
 
 def as_tables(view: "ReportView", title: str) -> Group | Text:

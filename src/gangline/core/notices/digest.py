@@ -27,6 +27,7 @@ class _Counted:
 
 _COUNTED: Mapping[NoticeKind, _Counted] = {
     "over_budget": _Counted("job stopped at the budget", "jobs stopped at the budget", "Stopped at the budget"),
+    "cost_threshold": _Counted("threshold of costs", "thresholds of costs", "Thresholds of the costs"),
     "failed": _Counted("job failed", "jobs failed", "Failed, too"),
     "not_delivered": _Counted("delivery failed", "deliveries failed", "Not delivered"),
     "succeeded": _Counted("job succeeded", "jobs succeeded", "Succeeded"),

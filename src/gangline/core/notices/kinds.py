@@ -29,8 +29,11 @@ NoticeKind = Literal[
     "not_delivered",
     "not_done",
     "cleaned_up",
+    "cost_threshold",
 ]
-EventPair = tuple[EventKind, str]
+ProjectEventKind = Literal["cost threshold"]
+"""An event of no job."""
+EventPair = tuple[EventKind | ProjectEventKind, str]
 """A kind of event, and the state of its job after it; an empty state stands for every state."""
 
 
@@ -79,8 +82,11 @@ NOTICES: dict[NoticeKind, NoticeMeaning] = {
     "cleaned_up": NoticeMeaning(
         "Checkpoints, log or previews of a job that ended long ago were deleted.", (("cleaned up", ""),)
     ),
+    "cost_threshold": NoticeMeaning(
+        "Costs crossed a threshold of the operator, or are expected to.", (("cost threshold", ""),)
+    ),
 }
-FOR_PEOPLE: tuple[NoticeKind, ...] = ("succeeded", "failed", "over_budget", "not_delivered")
+FOR_PEOPLE: tuple[NoticeKind, ...] = ("succeeded", "failed", "over_budget", "not_delivered", "cost_threshold")
 """What an endpoint for people reports by default: what ended, and what needs them."""
 FOR_WEBHOOKS: tuple[NoticeKind, ...] = (
     "submitted",
@@ -96,13 +102,14 @@ FOR_WEBHOOKS: tuple[NoticeKind, ...] = (
     "over_budget",
     "delivered",
     "not_delivered",
+    "cost_threshold",
 )
-"""What a webhook reports by default: every change of a job's state, but not the many checkpoints and samples."""
+"""What a webhook reports by default: every change of a job's state and thresholds, but not the many checkpoints and samples."""
 
 _KINDS: dict[EventPair, NoticeKind] = {pair: kind for kind, notice in NOTICES.items() for pair in notice.events}
 
 
-def notice_kind(kind: EventKind, state: str) -> NoticeKind | None:
+def notice_kind(kind: EventKind | ProjectEventKind, state: str) -> NoticeKind | None:
     """Return the kind of notice that reports an event after which its job is in this state; None if none does. The state of events that an
     older version recorded is empty."""
     return _KINDS.get((kind, "")) or _KINDS.get((kind, state))
@@ -115,4 +122,4 @@ def events_of(kinds: Iterable[NoticeKind]) -> list[EventPair]:
 
 def webhook_type(kind: NoticeKind) -> str:
     """Return the `type` of a webhook's payload, in the form of the Standard Webhooks specification."""
-    return f"job.{kind}"
+    return "cost.threshold" if kind == "cost_threshold" else f"job.{kind}"

@@ -190,4 +190,5 @@ _FORMS: Mapping[NoticeKind, _Form] = {
     ),
     "not_done": _Form("{name} ended before something was done", _said, _SHOW),
     "cleaned_up": _Form("Files of {name} were deleted", _said, _SHOW),
+    "cost_threshold": _Form("A threshold of the costs of {name}", _said, "gangline costs thresholds ls"),
 }

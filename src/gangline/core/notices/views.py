@@ -46,7 +46,8 @@ class NewEndpoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeView:
     """A notice in the log of deliveries: the fact number `fact`, of the kind `notice`, for one endpoint. `because` says what came of the
-    last of `tries`, at `tried_ms`; while it is `waiting`, the next try is at `due_ms`. `id` is the same at each try."""
+    last of `tries`, at `tried_ms`; while it is `waiting`, the next try is at `due_ms`. `id` is the same at each try. `job` is empty for
+    a `cost_threshold`, which is of no job."""
 
     id: str
     fact: int

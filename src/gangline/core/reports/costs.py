@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gangline.core.money.cost import Cause, CostPart
+from gangline.core.money.forecast import CostSpan
 
-CostKey = Literal["day", "pool", "job", "cause", "project", "node"]
+CostKey = Literal["day", "pool", "job", "cause", "project", "node", "user", "gpu"]
 """What costs are summed by."""
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRow:
-    """What one day, pool, job, cause, project or node cost.
+    """What one day, pool, job, cause, project, node, user or GPU cost.
 
-    `key` is its id, or the date of a day; it is empty for the time of nodes that no job or no project caused. `label` is its name for
-    people. `parts` are the dollars of each cause of the ledger; they add up to `usd`.
+    `key` is its id, or the date of a day; it is empty for the time of nodes that no job or no project caused. Of a user it is the id of the
+    key that asked for the jobs, `unknown` if nobody wrote that down; of a GPU its class, `none` for nodes without one and `unknown` for
+    nodes that are not known any more. `label` is its name for people. `parts` are the dollars of each cause of the ledger; they add up to
+    `usd`.
     """
 
     key: str
@@ -26,13 +29,32 @@ class CostRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostForecast:
+    """What the current day or month will have cost when it ends, at `until_ms`; `spent_usd` is spent since `from_ms`, with what runs now.
+
+    `usd` is null from less than a day of data. `low_usd` and `high_usd` are what it would be if the fleet cost as much as now, or as much
+    as it did lately, all the time that is left; jobs that nobody has submitted yet are in neither. `because` says how it was computed.
+    """
+
+    per: CostSpan
+    from_ms: int
+    until_ms: int
+    spent_usd: float
+    usd: float | None
+    low_usd: float | None
+    high_usd: float | None
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostsView:
     """What the time from `since_ms` until `until_ms` cost, by the ledger (null: from its first line, to its last).
 
     `rows` are in the order of time if `by` is `day`, else those that cost most come first; `others` sums the `others_count` rows that the
     limit left out. The rows and `others` add up to `usd`, to the micro-dollar, and `usd` is the same for each `by`. A line of the ledger
     that lies in two days of `zone` costs in each as much as it has time in it. `running_usd` is not in it: the time of attempts that have
-    not ended yet. `cost_lacks` lists the parts whose price is not known.
+    not ended yet. `cost_lacks` lists the parts whose price is not known. `forecast` is of the current day and month in `zone`, whatever the
+    span, if it was asked for.
     """
 
     by: CostKey
@@ -46,6 +68,7 @@ class CostsView:
     parts: dict[Cause, float]
     running_usd: float
     cost_lacks: tuple[CostPart, ...] = ()
+    forecast: tuple[CostForecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

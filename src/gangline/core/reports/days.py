@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from gangline.core.errors import BadInput
 from gangline.core.money.cost import DAY_MS
+from gangline.core.money.forecast import CostSpan
 
 EPOCH = date(1970, 1, 1)
 
@@ -46,6 +47,19 @@ def offset_spans(from_ms: int, until_ms: int, zone: ZoneInfo) -> Iterator[Offset
         at = following
     if begins < until_ms:
         yield OffsetSpan(from_ms=begins, until_ms=until_ms, offset_ms=_offset_ms(begins, zone))
+
+
+def current_span(per: CostSpan, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
+    """Return when the day or the month of a moment began in a zone, and when it ends.
+
+    >>> current_span("month", 0, ZoneInfo("UTC"))
+    (0, 2678400000)
+    """
+    today = datetime.fromtimestamp(now_ms / 1000, zone).date()
+    first = today if per == "day" else today.replace(day=1)
+    following = first + timedelta(days=1) if per == "day" else (first + timedelta(days=31)).replace(day=1)
+    begins, ends = (datetime.combine(day, time(), zone).timestamp() for day in (first, following))
+    return round(begins * 1000), round(ends * 1000)
 
 
 def name_of_day(number: int) -> str:

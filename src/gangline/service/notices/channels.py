@@ -97,19 +97,29 @@ def _of_its_project(target: NoticeTarget, made: NoticeSent) -> NoticeSent:
 def make_webhook(_: Deployment, target: NoticeTarget, events: Sequence[NoticeEvent], now_ms: int) -> NoticeRequest:
     """Render one event. Its bytes are the same at each try, so they have nothing of a job that may change."""
     [event] = events
-    data = {
-        "project": target.project,
-        "fact": event.fact,
-        "job": event.job,
-        "name": event.name,
-        "kind": event.job_kind,
-        "event": event.event,
-        "state": event.state,
-        "attempt": event.attempt,
-        "node": event.node,
-        "because": event.because,
-    }
+    data = (
+        _of_costs(target, event)
+        if event.notice == "cost_threshold"
+        else {
+            "project": target.project,
+            "fact": event.fact,
+            "job": event.job,
+            "name": event.name,
+            "kind": event.job_kind,
+            "event": event.event,
+            "state": event.state,
+            "attempt": event.attempt,
+            "node": event.node,
+            "because": event.because,
+        }
+    )
     return _signed(target, message_id(target.id, event.fact), webhook_type(event.notice), event.at_ms, data, now_ms)
+
+
+def _of_costs(target: NoticeTarget, event: NoticeEvent) -> Mapping[str, Any]:
+    """Return what a webhook says of a threshold, which is of no job."""
+    known = {"fact": event.fact, "event": event.event, "costs_of": event.name, "because": event.because}
+    return {"project": target.project} | known
 
 
 def test_webhook(deployment: Deployment, target: NoticeTarget, now_ms: int) -> NoticeRequest:

@@ -40,12 +40,12 @@ class MessageFact(Protocol):
 def load_message(deployment: Deployment, project: str, facts: Sequence[MessageFact], now_ms: int) -> NoticeMessage:
     """Return the message about these facts, which are in their order and at least one. One about a job that has just been deleted has only
     its name."""
-    jobs = {fact.job: NoticeJob(id=fact.job, name=fact.name) for fact in facts}
-    if len(facts) == 1:
+    jobs = {_subject(fact): NoticeJob(id=_subject(fact), name=fact.name) for fact in facts}
+    if len(facts) == 1 and facts[0].job:
         jobs[facts[0].job] = _job(deployment, project, facts[0], now_ms)
     else:
         jobs |= _with_costs(deployment, project, [fact for fact in facts if fact.notice in END_KINDS], now_ms)
-    told = [NoticeFact(kind=fact.notice, because=fact.because, job=jobs[fact.job]) for fact in facts]
+    told = [NoticeFact(kind=fact.notice, because=fact.because, job=jobs[_subject(fact)]) for fact in facts]
     over_budget = any(fact.notice == "over_budget" for fact in facts)
     pictured = len(facts) == 1 and facts[0].notice in PICTURED
     return message_of(
@@ -53,6 +53,11 @@ def load_message(deployment: Deployment, project: str, facts: Sequence[MessageFa
         budget=_budget(deployment, project) if over_budget else None,
         picture=_picture(deployment, facts[0].job) if pictured else None,
     )
+
+
+def _subject(fact: MessageFact) -> str:
+    """Return what a fact is about: the id of its job, or whose costs crossed a threshold."""
+    return fact.job or fact.name
 
 
 def send_after_ms(deployment: Deployment, facts: Sequence[MessageFact], now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Answer what a span of time cost, by day, pool, job, cause, project or node: sums that the database makes of the ledger."""
+"""Answer what a span of time cost, by day, pool, job, cause, project, node, user or GPU: sums that the database makes of the ledger."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,11 +8,19 @@ from gangline.core.money.cost import DAY_MS, Cause, unknown_parts
 from gangline.core.reports.costs import CostKey, CostsView, cost_row, dollars_by_cause
 from gangline.core.reports.days import name_of_day, offset_spans, parse_zone
 from gangline.service.deployment import Deployment
+from gangline.service.reports.forecast import forecasts
 
 DAYS_MAX = 1000
 """The most days of one answer."""
-OF_NONE: Mapping[CostKey, str] = {"job": "no job", "project": "no project", "pool": "no pool"}
+OF_NONE: Mapping[CostKey, str] = {
+    "job": "no job",
+    "project": "no project",
+    "pool": "no pool",
+    "user": "no user",
+    "gpu": "no node",
+}
 """The labels of costs without a key: the time of nodes that belongs to nobody, and nodes that are not known any more."""
+STATEMENTS: Mapping[CostKey, str] = {"job": "costs_of_jobs", "user": "costs_of_users"}
 LAST_MS = 2**53
 """After every line of the ledger."""
 Costs = dict[Cause, int]
@@ -28,9 +36,10 @@ def costs(
     until_ms: int | None = None,
     zone: str = "UTC",
     limit: int = 200,
+    forecast: bool = False,
 ) -> CostsView:
     """Return what a project cost (None: all of them, with what nodes cost that no project caused), in the rows that cost most, at most
-    `limit`. Days are never left out.
+    `limit`. Days are never left out. With `forecast`, also what the current day and month will have cost.
 
     Raise `BadInput` for a zone that does not exist, and for more than `DAYS_MAX` days.
     """
@@ -54,6 +63,7 @@ def costs(
         parts=dollars_by_cause(total),
         running_usd=deployment.store.load("running_costs", **of, now=now_ms)[0]["micro_usd"] / 1e6,
         cost_lacks=unknown_parts(deployment.policy, node_time=bool(unpriced)),
+        forecast=forecasts(deployment, project, now_ms, zone) if forecast else (),
     )
 
 
@@ -72,7 +82,7 @@ Rows = list[tuple[tuple[str, str], Costs]]
 def _by_key(
     deployment: Deployment, of: Mapping[str, str], span: Mapping[str, int], by: CostKey, limit: int
 ) -> tuple[Rows, Costs | None, int]:
-    found = deployment.store.load("costs", **of, **span, by=by, limit=limit)
+    found = deployment.store.load(STATEMENTS.get(by, "costs"), **of, **span, by=by, limit=limit)
     listed: dict[int, Costs] = defaultdict(dict)
     names = dict[int, tuple[str, str]]()
     for row in found:

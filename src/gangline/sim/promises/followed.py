@@ -16,12 +16,16 @@ class FollowedFacts:
         self._sent: set[tuple[str, int]] = set()
 
     def read_on(self) -> None:
-        """Read what was numbered just now. Numbers continue without a gap, whatever was deleted before."""
+        """Read what was numbered just now. Numbers continue without a gap, whatever was deleted before; some are of thresholds."""
         for project, newest in self._store.look("SELECT id, facts FROM project"):
             last = self._last.get(project, 0)
             facts = "SELECT fact, job, number FROM event WHERE project = ? AND fact > ? ORDER BY fact"
             found = self._store.look(facts, project, last)
-            if [number for number, _, _ in found] != list(range(last + 1, newest + 1)):
+            crossed = "SELECT fact FROM cost_crossing WHERE project = ? AND fact > ?"
+            numbers = [number for number, _, _ in found] + [
+                number for (number,) in self._store.look(crossed, project, last)
+            ]
+            if sorted(numbers) != list(range(last + 1, newest + 1)):
                 self._fail(
                     f"{project} has the facts {[number for number, _, _ in found]} after {last}, and counts {newest}"
                 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gangline.core.money.cost import Cause
-from gangline.core.reports.cost_lines import shown_rows
+from gangline.core.reports.cost_lines import forecast_words, shown_rows
 from gangline.core.reports.costs import BudgetsView, CostRow, CostsView
 from gangline.core.reports.days import parse_zone
 from gangline.service.access import projects
@@ -50,6 +50,12 @@ class ShownCosts:
     digits: int
     causes: tuple[Cause, ...]
 
+    @property
+    def forecast(self) -> tuple[str, ...]:
+        """What this day and this month will have cost, as sentences."""
+        words = map(forecast_words, self.found.forecast)
+        return tuple(f"{each[:1].upper()}{each[1:]}." for each in words)
+
     def share(self, cause: Cause) -> float:
         """Return the share of a cause in all costs, without the credits among them."""
         whole = sum(usd for usd in self.found.parts.values() if usd > 0)
@@ -73,7 +79,7 @@ class ShownBudgets:
 def shown_costs(deployment: Deployment, project: str | None, asked: AskedCosts, now_ms: int) -> ShownCosts:
     since_ms, until_ms = asked.span(now_ms)
     span = {"since_ms": since_ms, "until_ms": until_ms}
-    found = costs(deployment, project, asked.by, now_ms, **span, zone=asked.zone, limit=ROWS)
+    found = costs(deployment, project, asked.by, now_ms, **span, zone=asked.zone, limit=ROWS, forecast=True)
     zone = parse_zone(asked.zone)
     first, last = (
         (f"{datetime.fromtimestamp(at_ms / 1000, zone).date()}" for at_ms in (since_ms, now_ms))
@@ -130,6 +136,7 @@ class CostScreen:
 
     def _parts(self, shown: ShownCosts, of: ShownBudgets) -> Iterator[tuple[str, str]]:
         yield "totals", block("cost/parts.html", "totals", shown=shown, oob=True)
+        yield "forecast", block("cost/parts.html", "forecast", shown=shown, oob=True)
         yield "sums", block("cost/parts.html", "sums", shown=shown, says=SAYS, height=HEIGHT, oob=True)
         for each in of.found.projects:
             yield f"project {each.project}", block("cost/budgets.html", "of_project", each=each, oob=True)

@@ -8,7 +8,10 @@ from uuid import uuid4
 from gangline.core.fleet.nodes import MachineSummary, NodeBill, NodeDetail, NodeView
 from gangline.core.fleet.pools import DriverView, InstanceView, PoolView
 from gangline.core.jobs.queue.views import QueueView
+from gangline.core.money.forecast import CostSpan
+from gangline.core.money.thresholds import PERCENTS
 from gangline.core.reports.costs import BudgetsView, CostKey, CostsView, FleetView
+from gangline.core.reports.thresholds import ThresholdView
 from gangline.wire.client.calls import Calls
 from gangline.wire.http import PROVIDER_TIMEOUT, REPORT_TIMEOUT, path_of
 
@@ -119,16 +122,55 @@ class CostCalls(Calls):
     """What the project costs; with an operator's key that names no project, what all of them cost."""
 
     def get(
-        self, by: CostKey = "day", *, since: str = "", until: str = "", zone: str = "UTC", limit: int = 200
+        self,
+        by: CostKey = "day",
+        *,
+        since: str = "",
+        until: str = "",
+        zone: str = "UTC",
+        limit: int = 200,
+        forecast: bool = False,
     ) -> CostsView:
-        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project or node, each with its causes.
+        """Return what the time from `since` until `until` cost, in rows by day, pool, job, cause, project, node, user or GPU, each with its
+        causes; with `forecast`, also what the current day and month will have cost.
 
         Times are written as RFC 3339 has them; days are those of `zone`, an IANA name. At most `limit` rows are listed, those that cost
         most, and the others are one row. Raise `BadInput` for a zone that does not exist, and for more than 1,000 days.
         """
         span = {name: value for name, value in (("since", since), ("until", until)) if value}
-        params = {"by": by, "zone": zone, "limit": limit} | span
+        params = {"by": by, "zone": zone, "limit": limit} | span | ({"forecast": "true"} if forecast else {})
         return self._http.read(CostsView, "GET", "/v1/costs", params=params, timeout=REPORT_TIMEOUT)
+
+    def thresholds(self) -> tuple[ThresholdView, ...]:
+        """Return the thresholds of the project; with an operator's key that names no project, all, those of the whole service too."""
+        path = "/v1/costs/thresholds"
+        return self._http.read(tuple[ThresholdView, ...], "GET", path, timeout=REPORT_TIMEOUT)
+
+    def set_threshold(
+        self,
+        usd: float,
+        per: CostSpan,
+        *,
+        project: str = "",
+        pool: str = "",
+        percents: tuple[int, ...] = PERCENTS,
+        forecast: bool = True,
+        zone: str = "UTC",
+        notify: str = "",
+    ) -> ThresholdView:
+        """Set what a project (empty: everything) may cost on nodes of a pool (empty: of all) each day or month before the endpoints of the
+        project `notify` (default: `project`) get a notice: when `percents` of it are spent, and with `forecast` when more is expected.
+
+        It replaces the threshold of the same project, pool and time. It stops nothing. Needs an operator's key. Raise `BadInput` for a
+        zone that does not exist and if nobody would get a notice, `NotFound` for an unknown project or pool.
+        """
+        body = {"usd": usd, "per": per, "project": project, "pool": pool, "percents": percents, "forecast": forecast}
+        body |= {"zone": zone, "notify": notify}
+        return self._http.read(ThresholdView, "PUT", "/v1/costs/thresholds", body, timeout=REPORT_TIMEOUT)
+
+    def remove_threshold(self, threshold: str) -> None:
+        """Remove a threshold, given its id. Needs an operator's key. Repeating this changes nothing."""
+        self._http.ask("DELETE", path_of("costs", "thresholds", threshold))
 
     def budgets(self) -> BudgetsView:
         """Return the budgets of the project and of its experiments that have not ended."""

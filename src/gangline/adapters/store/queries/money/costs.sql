@@ -1,22 +1,44 @@
 -- What a span of time cost: sums of the ledger's lines, of one project or of all ('').
 
 -- name: costs
--- Sum the costs of a span by a key and by cause. The keys that cost most have places from 1 on, up to `limit`; all others are summed with place 0,
--- and `keys` is the number of all.
-WITH summed AS (
-    SELECT CASE :by WHEN 'project' THEN piece.project WHEN 'job' THEN piece.job WHEN 'node' THEN piece.node
-                    WHEN 'pool' THEN COALESCE(node.pool, '') ELSE piece.cause END AS of_key,
-           piece.cause, SUM({cost_of_piece}) AS micro_usd
-    FROM {pieces_of_ledger} LEFT JOIN node ON :by = 'pool' AND node.id = piece.node
+-- Sum the costs of a span by a key that follows from the node and the project, and by cause. The keys that cost most have places from 1 on, up to
+-- `limit`; all others are summed with place 0, and `keys` is the number of all.
+WITH of_node AS (
+    SELECT piece.node, piece.cause, piece.project, SUM({cost_of_piece}) AS micro_usd FROM {pieces_by_node} GROUP BY 1, 2, 3),
+summed AS (
+    SELECT CASE :by WHEN 'project' THEN of_node.project WHEN 'node' THEN of_node.node WHEN 'pool' THEN COALESCE(node.pool, '')
+                    WHEN 'gpu' THEN {gpu_of_node} ELSE of_node.cause END AS of_key,
+           of_node.cause, SUM(of_node.micro_usd) AS micro_usd
+    FROM of_node LEFT JOIN node ON :by IN ('pool', 'gpu') AND node.id = of_node.node
     GROUP BY 1, 2),
+{ranked_costs}
+
+-- name: costs_of_jobs
+-- Sum the costs of a span by job and by cause, as above.
+WITH summed AS (
+    SELECT piece.job AS of_key, piece.cause, SUM({cost_of_piece}) AS micro_usd FROM {pieces_of_ledger} GROUP BY 1, 2),
+{ranked_costs}
+
+-- name: costs_of_users
+-- Sum the costs of a span by user and by cause, as above.
+WITH of_job AS (
+    SELECT piece.job, piece.cause, SUM({cost_of_piece}) AS micro_usd FROM {pieces_of_ledger} GROUP BY 1, 2),
+summed AS (
+    SELECT {user_of_job} AS of_key, of_job.cause, SUM(of_job.micro_usd) AS micro_usd
+    FROM of_job LEFT JOIN job AS asked ON asked.id = of_job.job
+    GROUP BY 1, 2),
+{ranked_costs}
+
+-- part: ranked_costs
 ranked AS (SELECT of_key, ROW_NUMBER() OVER (ORDER BY SUM(micro_usd) DESC, of_key) AS place FROM summed GROUP BY of_key)
 SELECT CASE WHEN ranked.place <= :limit THEN ranked.place ELSE 0 END AS place,
        CASE WHEN ranked.place <= :limit THEN ranked.of_key ELSE '' END AS of_key, summed.cause,
-       MAX(COALESCE(job.name, named.name, '')) AS name, CAST(SUM(summed.micro_usd) AS BIGINT) AS micro_usd,
+       MAX(COALESCE(job.name, named.name, credential.name, '')) AS name, CAST(SUM(summed.micro_usd) AS BIGINT) AS micro_usd,
        (SELECT COUNT(*) FROM ranked) AS keys
 FROM summed JOIN ranked ON ranked.of_key = summed.of_key
      LEFT JOIN job ON :by = 'job' AND ranked.place <= :limit AND job.id = ranked.of_key
      LEFT JOIN node AS named ON :by = 'node' AND ranked.place <= :limit AND named.id = ranked.of_key
+     LEFT JOIN credential ON :by = 'user' AND ranked.place <= :limit AND credential.id = ranked.of_key
 GROUP BY 1, 2, 3
 ORDER BY 1, 3
 
@@ -88,6 +110,23 @@ ORDER BY made_ms DESC, id DESC LIMIT :limit
  FROM ledger
  WHERE to_ms >= :since AND from_ms < :until AND (to_ms > :since OR from_ms >= :since) AND (:project = '' OR project = :project)) AS piece
 
+-- part: pieces_by_node
+-- The same, read in the order of an index that has all of it: sorting the lines of a span would take ten times as long. The unary plus keeps SQLite from
+-- the index by time.
+(SELECT node, project, cause, from_ms, to_ms, micro_usd,
+        CASE WHEN from_ms > :since THEN from_ms ELSE CAST(:since AS BIGINT) END AS begin_ms,
+        CASE WHEN to_ms < :until THEN to_ms ELSE CAST(:until AS BIGINT) END AS end_ms
+ FROM ledger
+ WHERE +to_ms >= :since AND from_ms < :until AND (+to_ms > :since OR from_ms >= :since) AND (:project = '' OR project = :project)) AS piece
+
+-- part: gpu_of_node
+-- The GPU class of the node: 'none' where it has no GPU, 'unknown' where the node is not known any more, and '' for what no node did.
+CASE WHEN of_node.node = '' THEN '' WHEN node.id IS NULL THEN 'unknown' WHEN node.gpu = '' THEN 'none' ELSE node.gpu END
+
+-- part: user_of_job
+-- The key that asked for the job: 'unknown' where nobody wrote that down, and '' for what no job caused.
+CASE WHEN of_job.job = '' THEN '' ELSE COALESCE(asked.owner, 'unknown') END
+
 -- part: cost_of_piece
 -- The difference of a running total over the line's time, so that the pieces of a line cost exactly as much as the line. It counts whole seconds:
 -- the remainder times the time of the line would not fit into 64 bits in milliseconds.
@@ -112,3 +151,28 @@ SELECT COUNT(*) AS interruptions {interruptions_since} AND attempt.ended_ms < :u
 -- Count them by the pool of their node, and those of them whose node fell silent.
 SELECT attempt.pool, COUNT(*) AS interruptions, SUM(CASE WHEN attempt.state = 'interrupted' THEN 1 ELSE 0 END) AS silent
 {interruptions_since} GROUP BY attempt.pool
+
+-- name: spent_of_scopes
+-- Sum what each project and pool cost in a span, and read when the first of it began.
+SELECT of_node.project, COALESCE(node.pool, '') AS pool, CAST(SUM(of_node.micro_usd) AS BIGINT) AS micro_usd, MIN(of_node.first_ms) AS first_ms
+FROM (SELECT piece.node, piece.project, SUM({cost_of_piece}) AS micro_usd, MIN(piece.begin_ms) AS first_ms
+      FROM {pieces_of_ledger} GROUP BY 1, 2) AS of_node LEFT JOIN node ON node.id = of_node.node
+GROUP BY 1, 2
+
+-- name: running_of_scopes
+-- Sum what the ledger does not have yet: what live attempts, free slots and nodes that start would cost from a moment on if they ended now, and
+-- what they cost an hour. `since` is at most `now`.
+SELECT project, pool, CAST(SUM(price * (CAST(:now AS BIGINT) - begin_ms) / 3600000) AS BIGINT) AS micro_usd, CAST(SUM(price) AS BIGINT) AS per_hour,
+       MIN(begin_ms) AS first_ms
+FROM (SELECT job.project, attempt.pool, lease.price_micro_usd_per_hour AS price,
+             CASE WHEN lease.started_ms > :since THEN lease.started_ms ELSE CAST(:since AS BIGINT) END AS begin_ms
+      FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN job ON job.id = attempt.job
+      WHERE lease.rank = 0 AND (:project = '' OR job.project = :project)
+      UNION ALL
+      SELECT '', node.pool,
+             node.price_micro_usd_per_hour
+             * (node.slots - CAST((SELECT COALESCE(SUM(lease.slots), 0) FROM lease WHERE lease.node = node.id) AS BIGINT)) / node.slots,
+             CASE WHEN node.meter_ms > :since THEN node.meter_ms ELSE CAST(:since AS BIGINT) END
+      FROM node WHERE node.state <> 'gone' AND node.price_known = 1 AND :project = '') AS here
+WHERE begin_ms <= :now
+GROUP BY 1, 2

@@ -20,10 +20,14 @@ ORDER BY id
 
 -- name: due_notices
 -- List the notices of an endpoint that are due, with their facts: those that have waited longest first.
-SELECT notice.fact, notice.tries, notice.due_ms, event.at_ms, event.job, event.kind, event.state, event.attempt, event.node, event.because, job.name, job.kind AS job_kind
+SELECT notice.fact AS fact, notice.tries, notice.due_ms AS due_ms, event.at_ms, event.job, event.kind, event.state, event.attempt, event.node, event.because, job.name, job.kind AS job_kind
 FROM notice JOIN event ON event.project = :project AND event.fact = notice.fact JOIN job ON job.id = event.job
 WHERE notice.endpoint = :endpoint AND notice.state = 'waiting' AND notice.due_ms <= :now
-ORDER BY notice.due_ms, notice.fact LIMIT :most
+UNION ALL
+SELECT notice.fact, notice.tries, notice.due_ms, crossing.at_ms, '', 'cost threshold', '', NULL, NULL, crossing.because, crossing.name, ''
+FROM notice JOIN cost_crossing AS crossing ON crossing.project = :project AND crossing.fact = notice.fact
+WHERE notice.endpoint = :endpoint AND notice.state = 'waiting' AND notice.due_ms <= :now AND notice.job IS NULL
+ORDER BY due_ms, fact LIMIT :most
 
 -- name: notice_tried
 -- Record a try of the notices of one message, except those for which another server has recorded one since this one began, and those that are to be sent
@@ -34,11 +38,16 @@ WHERE endpoint = :endpoint AND fact >= :first AND fact <= :last AND state = 'wai
 
 -- name: notices
 -- List the notices of an endpoint, newest fact first.
-SELECT notice.fact, notice.job, notice.state, notice.tries, notice.due_ms, notice.because, notice.tried_ms, notice.ended_ms,
+SELECT notice.fact AS fact, notice.job, notice.state, notice.tries, notice.due_ms, notice.because, notice.tried_ms, notice.ended_ms,
        event.kind, event.state AS job_state, event.at_ms
 FROM notice JOIN event ON event.project = :project AND event.fact = notice.fact
 WHERE notice.endpoint = :endpoint AND notice.fact < :before
-ORDER BY notice.fact DESC LIMIT :most
+UNION ALL
+SELECT notice.fact, '', notice.state, notice.tries, notice.due_ms, notice.because, notice.tried_ms, notice.ended_ms,
+       'cost threshold', '', crossing.at_ms
+FROM notice JOIN cost_crossing AS crossing ON crossing.project = :project AND crossing.fact = notice.fact
+WHERE notice.endpoint = :endpoint AND notice.fact < :before AND notice.job IS NULL
+ORDER BY fact DESC LIMIT :most
 
 -- name: drop_waiting
 UPDATE notice SET state = 'dropped', because = :because, ended_ms = :now WHERE endpoint = :endpoint AND state = 'waiting'
@@ -79,7 +88,7 @@ RETURNING fact
 -- Delete notices that wait to be sent although the job of their fact was deleted in the moment in which they were added, or by an older server.
 DELETE FROM notice WHERE (endpoint, fact) IN
     (SELECT lost.endpoint, lost.fact FROM notice AS lost JOIN endpoint ON endpoint.id = lost.endpoint
-     WHERE lost.state = 'waiting' AND NOT EXISTS (SELECT 1 FROM event WHERE event.project = endpoint.project AND event.fact = lost.fact) LIMIT :most)
+     WHERE lost.state = 'waiting' AND lost.job IS NOT NULL AND NOT EXISTS (SELECT 1 FROM event WHERE event.project = endpoint.project AND event.fact = lost.fact) LIMIT :most)
 
 -- name: remove_notices_of_endpoint
 DELETE FROM notice WHERE endpoint = :endpoint

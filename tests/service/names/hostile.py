@@ -49,6 +49,7 @@ BELOW_THE_DOOR = (
     "UPDATE job SET state = 'failed', ended_ms = :now WHERE id = :failed",
     "UPDATE node SET name = :text, because = :text, gpu = :text, pool = :text",
     "UPDATE attempt SET because = :text, gpu = :text, pool = :text",
+    "UPDATE machine SET because = :text",
     "UPDATE lease SET stop = :text, phase = phase || :text",
     "UPDATE event SET because = :text, kind = kind || :text",
     "UPDATE credential SET name = :text",
@@ -97,9 +98,10 @@ def fill(service: Service, folder: Path) -> dict[str, str]:
 
 def _jobs(service: Service) -> dict[str, str]:
     jobs = {"failed": service.submit()}
-    hold = _work(service, service.join(), jobs["failed"])
+    node = service.join()
+    hold = _work(service, node, jobs["failed"])
     _show(service, hold, jobs["failed"])
-    finish(service.deployment, "node-000001", hold, Failed(kind="crashed", because="it"), service.now_ms)
+    finish(service.deployment, node, hold, Failed(kind="crashed", because="it"), service.now_ms)
     jobs["running"] = service.submit()
     _work(service, service.join("node-b"), jobs["running"])
     return jobs | {name: service.submit() for name in ("queued", "paused", "unwanted")}

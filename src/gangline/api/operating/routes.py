@@ -1,7 +1,7 @@
 """Routes for probes and for Prometheus."""
 
 import hmac
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -12,7 +12,7 @@ from gangline.api.operating.exposition import CONTENT_TYPE, ProcessMetrics, expo
 from gangline.api.who import Now, ThisDeployment, bearer, deployment_of
 from gangline.core.errors import Unreachable
 from gangline.core.operating.families import family_of_readiness
-from gangline.core.operating.readiness import ReadinessView
+from gangline.core.operating.readiness import Health, ReadinessView
 from gangline.service.access.access import identify
 from gangline.service.operating.measure import ServiceMetrics
 from gangline.service.operating.ready import Readiness
@@ -38,13 +38,6 @@ class ScrapeRoute(LaneRoute):
 health = APIRouter(tags=["operations"], route_class=OperationsRoute)
 probes = APIRouter(tags=["operations"], route_class=ProbeRoute)
 scrapes = APIRouter(tags=["monitoring"], route_class=ScrapeRoute)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    status: str = "ok"
-    version: str
-    protocol: int
 
 
 @health.get("/healthz")

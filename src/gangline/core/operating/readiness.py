@@ -8,6 +8,15 @@ CheckName = Literal["stopping", "database", "migrations", "objects"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What a server that answers says of itself: `protocol` is the newest that it speaks with workers."""
+
+    status: str = "ok"
+    version: str
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadinessCheck:
     """The result of one check. `because` is a sentence if the server is not ready for it, or if there is something to say all the same."""
 

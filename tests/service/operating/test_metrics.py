@@ -90,6 +90,21 @@ def test_a_bill_that_comes_late_is_counted_within_an_hour(service: Service) -> N
     assert dollars() == 7
 
 
+def test_neither_costs_nor_credits_fall_when_providers_correct_their_bills(service: Service) -> None:
+    def dollars() -> tuple[float | None, float | None]:
+        found = scrape(service)
+        return (
+            value(found, "cost_usd_total", pool="", cause="correction", useful="no"),
+            value(found, "credits_usd_total", pool=""),
+        )
+
+    line = "INSERT INTO ledger VALUES ('{0}', '', 'correction', {2}, {2}, '', '', {1})"
+    service.execute(line.format("node-a", -3_000_000, service.now_ms))
+    before = dollars()
+    service.execute(line.format("node-b", 1_000_000, service.now_ms))
+    assert (before, dollars()) == ((0, 3), (1, 3))
+
+
 def test_a_recount_without_a_database_keeps_what_was_counted() -> None:
     answers = [3, Unreachable("the database does not answer"), 4]
 

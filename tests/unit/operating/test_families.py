@@ -21,10 +21,15 @@ def test_a_job_that_was_taken_between_two_counts_makes_no_count_negative() -> No
     assert jobs.samples["held",] == 0 and dict(oldest.samples) == {(): 0.0}
 
 
-def test_a_credit_is_counted_apart_and_lowers_no_counter() -> None:
-    costs = {("p", "training"): 3_000_000, ("p", "idle"): 1_000_000, ("p", "correction"): -250_000}
-    totals = Totals(micro_usd=Counter(costs), ms=Counter({("p", "training"): 5000, ("p", "storage"): 9000}))
-    assert samples(totals, "cost_usd") == {("p", "training", "yes"): 3.0, ("p", "idle", "no"): 1.0}
+def test_what_a_provider_billed_besides_is_a_cost_that_was_wasted_and_lowers_no_credit() -> None:
+    costs = {("p", "training"): 3_000_000, ("p", "idle"): 1_000_000, ("p", "correction"): 500_000}
+    time_ms = Counter({("p", "training"): 5000, ("p", "storage"): 9000})
+    totals = Totals(micro_usd=Counter(costs), credit_micro_usd=Counter({("p",): 250_000}), ms=time_ms)
+    assert samples(totals, "cost_usd") == {
+        ("p", "training", "yes"): 3.0,
+        ("p", "idle", "no"): 1.0,
+        ("p", "correction", "no"): 0.5,
+    }
     assert samples(totals, "credits_usd") == {("p",): 0.25}
     assert samples(totals, "node_seconds") == {("p", "training", "yes"): 5.0}  # storage is no time of a node
 
@@ -37,11 +42,11 @@ def test_leases_that_expired_are_the_attempts_whose_node_fell_silent() -> None:
 
 
 def test_what_is_new_is_added_to_what_was_counted() -> None:
-    before = Totals(until_ms=5, attempts=Counter({("p", "failed", ""): 1}), checkpoints=2, micro_usd=Counter(a=3))
-    newer = Totals(until_ms=9, attempts=Counter({("p", "failed", ""): 1}), checkpoints=1, micro_usd=Counter(a=-5))
+    before = Totals(until_ms=5, attempts=Counter({("p", "failed", ""): 1}), checkpoints=2, micro_usd=Counter(a=3, b=0))
+    newer = Totals(until_ms=9, attempts=Counter({("p", "failed", ""): 1}), checkpoints=1, micro_usd=Counter(a=5))
     both = before + newer
     assert (both.until_ms, both.attempts["p", "failed", ""], both.checkpoints) == (9, 2, 3)
-    assert both.micro_usd["a"] == -2  # also below zero
+    assert dict(both.micro_usd) == {"a": 8, "b": 0}  # what was free stays, too
     assert before.attempts["p", "failed", ""] == 1
 
 

@@ -23,7 +23,7 @@ Cause = Literal[
     "idle",  # a node without work
     "storage",
     "egress",
-    "correction",  # a credit for time that the provider did not bill: the node was gone before the server noticed
+    "correction",  # what the provider billed beyond the ledger, after a node was given up; negative: a credit for what it did not bill
 ]
 
 

@@ -44,7 +44,8 @@ def _samples(samples: Mapping[Labels, float] | float) -> Mapping[Labels, float]:
 
 @dataclass(slots=True, kw_only=True)
 class Totals:
-    """What was counted up to `until_ms`: attempts by pool, end and kind of failure; milliseconds and micro-dollars by pool and cause."""
+    """What was counted up to `until_ms`: attempts by pool, end and kind of failure; milliseconds and micro-dollars by pool and cause, and
+    credits by pool."""
 
     until_ms: int = 0
     attempts: Counter[Labels] = field(default_factory=Counter)
@@ -52,6 +53,7 @@ class Totals:
     checkpoint_bytes: int = 0
     ms: Counter[Labels] = field(default_factory=Counter)
     micro_usd: Counter[Labels] = field(default_factory=Counter)
+    credit_micro_usd: Counter[Labels] = field(default_factory=Counter)
 
     def __add__(self, newer: "Totals") -> "Totals":
         return Totals(
@@ -61,11 +63,12 @@ class Totals:
             checkpoint_bytes=self.checkpoint_bytes + newer.checkpoint_bytes,
             ms=_added(self.ms, newer.ms),
             micro_usd=_added(self.micro_usd, newer.micro_usd),
+            credit_micro_usd=_added(self.credit_micro_usd, newer.credit_micro_usd),
         )
 
 
 def _added(first: Counter[Labels], second: Counter[Labels]) -> Counter[Labels]:
-    """Add two counters, also what is negative: a correction is a credit."""
+    """Add two counters, and keep what is 0: a sample that comes and goes cannot be compared."""
     found = Counter(first)
     found.update(second)
     return found
@@ -117,13 +120,13 @@ def families_of_totals(totals: Totals) -> list[MeasuredFamily]:
         counter(
             "cost_usd",
             "Dollars in the ledger, by pool and cause; useful: no for what was wasted. Credits are apart.",
-            {_used(key): usd / 1e6 for key, usd in totals.micro_usd.items() if key[1] != CORRECTION},
+            {_used(key): usd / 1e6 for key, usd in totals.micro_usd.items()},
             *USED,
         ),
         counter(
             "credits_usd",
             "Dollars that providers did not bill although the ledger had them.",
-            {(pool,): max(0, -usd) / 1e6 for (pool, cause), usd in totals.micro_usd.items() if cause == CORRECTION},
+            {key: usd / 1e6 for key, usd in totals.credit_micro_usd.items()},
             "pool",
         ),
     ]
@@ -144,8 +147,9 @@ def _used(key: Labels) -> Labels:
     return pool, cause, "yes" if cause in USEFUL else "no"
 
 
-USEFUL = frozenset[str]((*NOT_WASTE, *NOT_TIME))
-"""As in reports, the time of nodes that was not training is wasted; storage and downloads are paid for what is kept."""
+USEFUL = frozenset[str]((*NOT_WASTE, *NOT_TIME)) - {CORRECTION}
+"""As in reports, the time of nodes that was not training is wasted; storage and downloads are paid for what is kept. A correction that
+is no credit is what a provider billed for a node after it was given up."""
 
 
 def by_pool(pools: Iterable[str], counts: Mapping[str, float]) -> dict[Labels, float]:

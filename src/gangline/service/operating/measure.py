@@ -101,6 +101,7 @@ def count_totals(store: Store, since_ms: int, until_ms: int) -> Totals:
     for row in store.load("costs_of_pools_in", **span):
         found.ms[row["pool"], row["cause"]] += row["ms"]
         found.micro_usd[row["pool"], row["cause"]] += row["micro_usd"]
+        found.credit_micro_usd[(row["pool"],)] += row["credit_micro_usd"]
     made = store.load("checkpoints_committed_in", **span)[0]
     found.checkpoints, found.checkpoint_bytes = made["checkpoints"], made["bytes"]
     return found

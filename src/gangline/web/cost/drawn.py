@@ -24,7 +24,7 @@ SAYS: Mapping[Cause, str] = {
     "idle": "nodes without work",
     "storage": "keeping checkpoints",
     "egress": "sending files to nodes",
-    "correction": "credits for time that providers did not bill",
+    "correction": "what providers billed besides; below 0, credits for what they did not bill",
 }
 assert set(SAYS) == set(CAUSES), "every cause says what it is"
 

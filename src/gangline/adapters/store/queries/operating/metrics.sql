@@ -48,9 +48,11 @@ SELECT COUNT(*) AS checkpoints, CAST(COALESCE(SUM(bytes), 0) AS BIGINT) AS bytes
 WHERE committed_ms >= :since AND committed_ms < :until
 
 -- name: costs_of_pools_in
--- Sum the lines of the ledger that ended in a span, by pool and cause.
-SELECT COALESCE(node.pool, '') AS pool, summed.cause, CAST(SUM(summed.ms) AS BIGINT) AS ms, CAST(SUM(summed.micro_usd) AS BIGINT) AS micro_usd
-FROM (SELECT node AS id, cause, SUM(to_ms - from_ms) AS ms, SUM(micro_usd) AS micro_usd FROM ledger
+-- Sum the lines of the ledger that ended in a span, by pool and cause. Costs and credits are summed apart, as neither sum ever falls.
+SELECT COALESCE(node.pool, '') AS pool, summed.cause, CAST(SUM(summed.ms) AS BIGINT) AS ms,
+       CAST(SUM(summed.micro_usd) AS BIGINT) AS micro_usd, CAST(SUM(summed.credits) AS BIGINT) AS credit_micro_usd
+FROM (SELECT node AS id, cause, SUM(to_ms - from_ms) AS ms, SUM(CASE WHEN micro_usd > 0 THEN micro_usd ELSE 0 END) AS micro_usd,
+             SUM(CASE WHEN micro_usd < 0 THEN -micro_usd ELSE 0 END) AS credits FROM ledger
       WHERE to_ms >= :since AND to_ms < :until GROUP BY node, cause) AS summed
      LEFT JOIN node ON node.id = summed.id
 GROUP BY COALESCE(node.pool, ''), summed.cause

@@ -105,6 +105,16 @@ def test_neither_costs_nor_credits_fall_when_providers_correct_their_bills(servi
     assert (before, dollars()) == ((0, 3), (1, 3))
 
 
+def test_what_is_billed_for_a_rental_that_nobody_knows_is_an_orphan_until_it_has_ended(service: Service) -> None:
+    bill = "INSERT INTO instance (id, node, billed_from_ms, settled) VALUES ('i/1', 'of-before-the-restore', 1, 0)"
+    service.execute(bill)
+    found = scrape(service)
+    assert value(found, "orphan_instances") == 1
+    assert value(found, "pool_instances_billed", pool="default") == 0
+    service.execute("UPDATE instance SET billed_to_ms = 2")
+    assert value(scrape(service), "orphan_instances") == 0
+
+
 def test_a_recount_without_a_database_keeps_what_was_counted() -> None:
     answers = [3, Unreachable("the database does not answer"), 4]
 

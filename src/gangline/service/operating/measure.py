@@ -125,6 +125,7 @@ def _fleet(deployment: Deployment) -> list[MeasuredFamily]:
             rented[pool] = rented.get(pool, 0) + row["nodes"]
             wanted[pool] = wanted.get(pool, 0) + row["nodes"] * (state in STAY)
     billed = _counts(deployment.store.load("billed_instances"), "instances")
+    orphans = billed.pop("", 0)
     failed = _counts(deployment.store.load("starts_that_failed"), "nodes")
     pools = list(deployment.pools) or [DEFAULT_POOL]
     return [
@@ -132,6 +133,7 @@ def _fleet(deployment: Deployment) -> list[MeasuredFamily]:
         gauge("pool_nodes_rented", "Nodes that are rented in a pool.", by_pool(pools, rented), "pool"),
         gauge("pool_nodes_wanted", "Rented nodes of a pool that are to stay.", by_pool(pools, wanted), "pool"),
         gauge("pool_instances_billed", "Instances that the pool's provider bills.", by_pool(pools, billed), "pool"),
+        gauge("orphan_instances", "Instances that a provider bills and that no node stands for.", orphans),
         counter("pool_failed_starts", "Rented nodes that never joined.", by_pool(pools, failed), "pool"),
         gauge(
             "pool_nodes_limit",

@@ -21,9 +21,10 @@ WHERE state <> 'gone' GROUP BY pool, state, rented
 SELECT COUNT(*) AS leases, COALESCE(SUM(CASE WHEN expires_ms < :now THEN 1 ELSE 0 END), 0) AS overdue FROM lease WHERE rank = 0
 
 -- name: billed_instances
--- Count by pool the instances that their provider was seen to bill, and whose end was not seen.
-SELECT node.pool, COUNT(*) AS instances FROM instance JOIN node ON node.id = instance.node
-WHERE instance.settled = 0 AND instance.billed_to_ms IS NULL GROUP BY node.pool
+-- Count by pool the instances that their provider was seen to bill, and whose end was not seen; without a pool those of rentals that are not
+-- known, as after a backup was restored.
+SELECT COALESCE(node.pool, '') AS pool, COUNT(*) AS instances FROM instance LEFT JOIN node ON node.id = instance.node
+WHERE instance.settled = 0 AND instance.billed_to_ms IS NULL GROUP BY COALESCE(node.pool, '')
 
 -- name: starts_that_failed
 -- Count by pool the rented nodes that are gone without having joined.

@@ -15,10 +15,9 @@ import yaml
 
 from gangline.api.serve import ENDING_S
 from gangline.compose.buckets import S3_OPTIONS
-from gangline.compose.settings import SECRETS_OF_BUCKETS
 from gangline.core.policy import Policy
 from gangline.core.server.merging import find_overrides, list_settings, merge_settings, secret_variables
-from gangline.core.server.programs import DEFAULT_PORT
+from gangline.core.server.programs import DEFAULT_PORT, SECRETS_OF_BUCKETS
 from gangline.core.server.settings import ServerSettings, WorkerSettings, merge_file
 from tests.conftest import ROOT
 from tests.deploy.rendered import FOLDER, OVERLAYS, Manifest, containers, manifests, rendered

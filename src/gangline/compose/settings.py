@@ -22,11 +22,10 @@ from gangline.core.server.merging import (
     merge_settings,
     secret_variables,
 )
-from gangline.core.server.programs import DEFAULT_HOME, HubSettings
+from gangline.core.server.programs import DEFAULT_HOME, SECRETS_OF_BUCKETS, HubSettings
 from gangline.core.server.settings import BoxSettings, ServerSettings, WorkerSettings, merge_file
 
 SETTINGS_FILE = "gangline.toml"
-SECRETS_OF_BUCKETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 Options = Mapping[str, Any]
 """Values of options by the setting's name, such as `policy.lease_s`; None is not given."""
 NO_OPTIONS: Options = MappingProxyType({})

@@ -62,14 +62,26 @@ class TestLocal(PoolSuite):
 def test_a_worker_learns_its_node_and_its_token_from_the_environment_and_its_name_and_home_from_the_command_line(
     provider: ThisBox, homes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_the_server = ("GANGLINE_SECRETS_KEY", "GANGLINE_DATABASE_URL", "GANGLINE_POOL_SALAD")
-    for name in (*of_the_server, "HF_TOKEN"):
+    of_the_server = (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "GANGLINE_DATABASE_URL",
+        "GANGLINE_JOIN_TOKEN",
+        "GANGLINE_MAIL_PASSWORD",
+        "GANGLINE_METRICS_TOKEN",
+        "GANGLINE_OPERATOR_KEY",
+        "GANGLINE_POOL_SALAD",
+        "GANGLINE_SECRETS_KEY",
+    )
+    for name in (*of_the_server, "HF_TOKEN", "GANGLINE_DATA_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x" * 32)
     process = Path("/proc", str(pid_of(start(provider, "node-a"))))
     environment = (process / "environ").read_bytes().split(b"\0")
     assert b"GANGLINE_NODE=node-a" in environment and b"GANGLINE_TOKEN=a secret" in environment
     known = {each.partition(b"=")[0].decode() for each in environment}
-    assert "HF_TOKEN" in known and not known & {*of_the_server}, "what is the server's alone stays there"
+    assert {"HF_TOKEN", "GANGLINE_DATA_SECRET_ACCESS_KEY"} <= known
+    assert not known & {*of_the_server}, "what is the server's alone stays there"
     words = (process / "cmdline").read_text().split("\0")[-7:-1]
     assert words == ["--server", "http://nowhere", "--name", "node-a", "--home", str(homes / "1")]
 

@@ -15,6 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gangline.core.server.merging import secret_variables
+from gangline.core.server.programs import SECRETS_OF_BUCKETS
+from gangline.core.server.settings import ServerSettings, WorkerSettings
 from gangline.ports.pool import Instance, NoCapacity, Offer, Rental
 from gangline.posix import die_with_parent
 
@@ -22,7 +25,8 @@ WORKER = (sys.executable, "-m", "gangline.cli.main", "worker")
 LOG = "worker.log"
 RECORD = "instance.json"
 GRACE_S = 30
-OF_SERVER, OF_PROVIDERS = ("GANGLINE_DATABASE_URL", "GANGLINE_SECRETS_KEY"), "GANGLINE_POOL_"
+OF_SERVER = {*secret_variables(ServerSettings), *SECRETS_OF_BUCKETS} - {*secret_variables(WorkerSettings)}
+OF_PROVIDERS = "GANGLINE_POOL_"
 ENDED_KEPT_S = 600
 log = logging.getLogger("gangline.fleet.local")
 
@@ -66,7 +70,8 @@ def start_node(
 
 
 def _of_a_node() -> dict[str, str]:
-    """Return the environment without what is the server's alone."""
+    """Return the environment without the secrets that are the server's alone: a trainer, or a command that a user sent, may be able to read
+    what its worker was given."""
     return {
         name: value for name, value in os.environ.items() if name not in OF_SERVER and not name.startswith(OF_PROVIDERS)
     }

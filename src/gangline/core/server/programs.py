@@ -18,6 +18,7 @@ from gangline.core.server.isolation import IsolationLevel
 DEFAULT_PORT = 8420
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 KEY_MIN = 32
+SECRETS_OF_BUCKETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 DATA_CACHE_GB = 100.0
 """Trainers, which read the variable themselves, have the same default."""
 PLAIN_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")

@@ -135,10 +135,10 @@ def serve(
     """Serve until SIGTERM or SIGINT. Call it from the main thread.
 
     Then the server is not ready any more, but answers for `drain_s` seconds, or until another signal: whoever balances the load can notice.
-    `stopping` is called next, while requests are still answered. Leases are not touched: nodes continue with the next server.
+    All that it does besides goes on as long, as claims are still answered. `stopping` is called next, while requests are still answered. Leases are not touched: nodes continue with the next server.
     """
     _collect_seldom()
-    stop = stopped_by_signals()
+    asked, stop = stopped_by_signals(), threading.Event()
     server = ApiServer(app)
     answering = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     ticking = threading.Thread(
@@ -162,7 +162,7 @@ def serve(
         thread.start()
     try:
         ready()
-        while not stop.wait(SIGNAL_S):
+        while not asked.wait(SIGNAL_S):
             pass
         app.state.readiness.stopping.set()
         _drain(drain_s)

@@ -65,6 +65,11 @@ def leases(home: Path) -> int:
         return database.execute("SELECT COUNT(*) FROM lease").fetchone()[0]
 
 
+def ticked_ms(home: Path) -> int:
+    with closing(sqlite3.connect(home / "gangline.sqlite")) as database:
+        return database.execute("SELECT ticked_ms FROM service").fetchone()[0]
+
+
 def test_a_server_that_stops_fails_its_readiness_first_and_touches_no_lease(server: Running) -> None:
     with closing(sqlite3.connect(server.home / "gangline.sqlite", timeout=30)) as database:
         database.executescript(DATA.replace("50000", "9007199254740991"))
@@ -76,6 +81,8 @@ def test_a_server_that_stops_fails_its_readiness_first_and_touches_no_lease(serv
     until(lambda: server.status("/readyz") == 503)
     assert httpx.get(f"{server.url}/readyz").json()["checks"][0]["name"] == "stopping"
     assert (server.status("/healthz"), server.status("/v1/jobs")) == (200, 200)
+    drained_ms = ticked_ms(server.home)
+    until(lambda: ticked_ms(server.home) > drained_ms)  # who is answered is looked after, too
 
     server.process.send_signal(signal.SIGTERM)  # whoever is in a hurry
     assert server.process.wait(60) == 0

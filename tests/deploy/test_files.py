@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from gangline.api.serve import ENDING_S
+from gangline.api.serve import ENDING_S, FINISHING_S, NOTICES_END_S, TELLING_ENDS_S
 from gangline.compose.buckets import S3_OPTIONS
 from gangline.core.policy import Policy
 from gangline.core.server.merging import find_overrides, list_settings, merge_settings, secret_variables
@@ -127,7 +127,8 @@ def seconds(text: str) -> int:
 
 
 def test_whoever_is_stopped_has_the_time_that_it_needs() -> None:
-    needed = {"server": ENDING_S, "worker": Policy().stop_grace_s}
+    leaves_service_s = 5
+    needed = {"server": ENDING_S + leaves_service_s, "worker": Policy().stop_grace_s}
     given = [(name, seconds(COMPOSE["services"][name]["stop_grace_period"])) for name in needed]
     for unit in UNITS:
         (line,) = (line for line in unit.read_text().splitlines() if line.startswith("TimeoutStopSec="))
@@ -136,6 +137,14 @@ def test_whoever_is_stopped_has_the_time_that_it_needs() -> None:
         given.append((of["name"], pod["terminationGracePeriodSeconds"]))
     assert len(given) == 6
     assert all(has > needed[name] for name, has in given), given
+
+
+def test_the_texts_say_how_long_a_server_takes_to_stop() -> None:
+    assert FINISHING_S + 2 * NOTICES_END_S + TELLING_ENDS_S < ENDING_S
+    finishing, ending = f"{FINISHING_S} s", f"{ENDING_S:g} s"
+    for file in (ROOT / "docs" / "operate.md", DEPLOY / "systemd" / "gangline-server.service", FOLDER / "base" / "server.yaml"):
+        text = file.read_text()
+        assert finishing in text and ending in text, file
 
 
 def test_probes_and_proxies_ask_the_port_that_the_server_listens_on() -> None:

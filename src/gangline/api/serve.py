@@ -59,8 +59,10 @@ SIGNAL_S = 1.0
 
 One that arrives just before a thread goes to sleep does not wake it, so without this limit the server might never notice it.
 """
-ENDING_S = 30.0
-"""Seconds until a stopped server whose nodes have left exits, even if a thread never returns.
+FINISHING_S = 20
+"""Seconds to wait at the end for the answers that are under way, such as to a part of an upload; one that has none waits for nothing."""
+ENDING_S = 45.0
+"""Seconds until a stopped server whose nodes have left exits, even if a thread never returns. Answers, notices and trackers fit in.
 
 The timer is a thread in C, so a thread that holds the interpreter lock cannot block it; it prints the stack of every thread.
 """
@@ -104,7 +106,7 @@ class ApiServer(uvicorn.Server):
                 server_header=False,
                 http=cast(Any, partial(TimedProtocol, headers_s=app.state.limits.headers_s)),
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=5,
+                timeout_graceful_shutdown=FINISHING_S,
             )
         )
         self._streams: list[Followers] = app.state.streams
@@ -164,8 +166,9 @@ def serve(
         ready()
         while not asked.wait(SIGNAL_S):
             pass
+        hurry = stopped_by_signals()
         app.state.readiness.stopping.set()
-        _drain(drain_s)
+        _drain(drain_s, hurry)
     finally:
         app.state.readiness.stopping.set()
         stop.set()
@@ -180,9 +183,9 @@ def serve(
             thread.join(TELLING_ENDS_S)
 
 
-def _drain(seconds: float) -> None:
-    """Wait this long, or until another signal."""
-    hurry, until_s = stopped_by_signals(), time.monotonic() + seconds
+def _drain(seconds: float, hurry: threading.Event) -> None:
+    """Wait this long, or until whoever stops the server is in a hurry."""
+    until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0 and not hurry.wait(min(left_s, SIGNAL_S)):
         pass
 

@@ -7,13 +7,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 import httpx
 import pytest
 
+from gangline.api.serve import FINISHING_S
 from tests.contract.test_migrations import DATA
 from tests.waiting import until
 
@@ -93,6 +96,50 @@ def test_a_server_that_stops_fails_its_readiness_first_and_touches_no_lease(serv
     assert {line["status"] for line in asked if line["route"] == "/readyz"} == {200, 503}
     text = server.log.read_text()
     assert [secret for secret in (server.key, TOKEN, "a-secret", "no-such-job") if secret in text] == []
+
+
+def test_a_request_that_has_begun_is_finished_before_a_server_ends(server: Running) -> None:
+    begun, stopping = Event(), Event()
+
+    def body() -> Iterator[bytes]:
+        yield b'{"kind": '
+        begun.set()
+        stopping.wait()
+        yield b'"none"}'
+
+    def post() -> int:
+        own = {"Authorization": f"Bearer {server.key}", "Content-Length": "16"}
+        return httpx.post(f"{server.url}/v1/jobs", headers=own, content=body(), timeout=60).status_code
+
+    with ThreadPoolExecutor(1) as asking:
+        answer = asking.submit(post)
+        begun.wait()
+        stop_in_a_hurry(server)
+        until(lambda: not listens(server))
+        stopping.set()
+        assert answer.result() == 422
+    assert server.process.wait(60) == 0
+
+
+def test_a_server_with_nothing_under_way_ends_at_once_although_a_connection_is_kept(server: Running) -> None:
+    with httpx.Client() as kept:
+        assert kept.get(f"{server.url}/healthz").status_code == 200
+        stop_in_a_hurry(server)
+        assert server.process.wait(FINISHING_S / 2) == 0
+
+
+def stop_in_a_hurry(server: Running) -> None:
+    server.process.send_signal(signal.SIGTERM)
+    until(lambda: server.status("/readyz") == 503)
+    server.process.send_signal(signal.SIGTERM)
+
+
+def listens(server: Running) -> bool:
+    try:
+        httpx.get(f"{server.url}/healthz")
+    except httpx.TransportError:
+        return False
+    return True
 
 
 def test_what_a_worker_says_is_an_object_on_each_line_too(tmp_path: Path) -> None:

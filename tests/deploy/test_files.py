@@ -142,7 +142,11 @@ def test_whoever_is_stopped_has_the_time_that_it_needs() -> None:
 def test_the_texts_say_how_long_a_server_takes_to_stop() -> None:
     assert FINISHING_S + 2 * NOTICES_END_S + TELLING_ENDS_S < ENDING_S
     finishing, ending = f"{FINISHING_S} s", f"{ENDING_S:g} s"
-    for file in (ROOT / "docs" / "operate.md", DEPLOY / "systemd" / "gangline-server.service", FOLDER / "base" / "server.yaml"):
+    for file in (
+        ROOT / "docs" / "operate.md",
+        DEPLOY / "systemd" / "gangline-server.service",
+        FOLDER / "base" / "server.yaml",
+    ):
         text = file.read_text()
         assert finishing in text and ending in text, file
 

@@ -39,13 +39,13 @@ NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
 
 def run_server(
     settings: ServerSettings,
-    ready: Callable[[Access, str], None],
+    ready: Callable[[Access, Callable[[], str]], None],
     *,
     nodes: PoolLimits = NO_NODES,
     cache_gb: float | None = None,
 ) -> None:
-    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken, also with a link that signs in
-    to the page.
+    """Serve until told to stop, with `nodes` of this box. `ready` is called once requests are taken, also with what makes a link that
+    signs in to the page.
 
     Raises `UserError` where another server runs in its home, before anything of it is touched."""
     with needing("server"):
@@ -97,7 +97,7 @@ def run_server(
                 app,
                 deployment,
                 listening,
-                ready=lambda: ready(access, access.url + _sign_in_path(deployment, access)),
+                ready=lambda: ready(access, partial(_sign_in_link, deployment, access)),
                 stopping=near.stop_all,
                 drain_s=of.drain_s,
             )
@@ -165,14 +165,14 @@ def _deployed(
         store.close()
 
 
-def _sign_in_path(deployment: "Deployment", access: Access) -> str:
-    """Return a path that signs the operator in to the page, once."""
+def _sign_in_link(deployment: "Deployment", access: Access) -> str:
+    """Make a link that signs the operator in to the page, once."""
     from gangline.service.access.access import recognize
     from gangline.service.access.sessions import make_code
 
     now_ms = deployment.store.now_ms()
     operator = recognize(deployment, access.operator_key, "operator", now_ms)
-    return make_code(deployment, operator, None, now_ms).path
+    return access.url + make_code(deployment, operator, None, now_ms).path
 
 
 def _refuse_two_folders(deployment: "Deployment") -> None:

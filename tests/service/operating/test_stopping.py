@@ -140,26 +140,3 @@ def listens(server: Running) -> bool:
     except httpx.TransportError:
         return False
     return True
-
-
-def test_what_a_worker_says_is_an_object_on_each_line_too(tmp_path: Path) -> None:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GANGLINE_")}
-    settings = {"GANGLINE_LOG_FORMAT": "json", "GANGLINE_TOKEN": "gl_join_not-a-token-of-any-server"}
-    command = (
-        sys.executable,
-        "-m",
-        "gangline.cli.main",
-        "worker",
-        "--server",
-        "http://127.0.0.1:1",
-        "--home",
-        tmp_path,
-    )
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=own | settings) as worker:
-        try:
-            assert worker.stderr
-            said = json.loads(worker.stderr.readline())
-        finally:
-            worker.kill()
-    assert (said["logger"], said["level"]) == ("gangline.worker", "info")
-    assert "there is no Gangline server" in said["message"]

@@ -1,6 +1,8 @@
 """`gangline server`: the service alone."""
 
 import logging
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,10 @@ from gangline.cli.output import Output, OutputOption, print_json, say, show_log
 from gangline.compose.access import Access
 from gangline.compose.server import run_server
 from gangline.compose.settings import read_server_settings
+from gangline.core.operating.log_lines import LogFormat
 from gangline.core.server.programs import DEFAULT_PORT
+
+log = logging.getLogger("gangline.server")
 
 HomeOption = Annotated[
     Path | None,
@@ -79,7 +84,7 @@ def server_command(
     given = server_options(home, host, port, settings, price_usd_per_hour, lease_s, heartbeat_interval_s)
     found = read_server_settings(given).settings
     show_log(logging.WARNING, found.server.log_format, access=found.server.access_log)
-    run_server(found, partial(announce, output=output))
+    run_server(found, partial(announce, output=output, log_format=found.server.log_format))
 
 
 def server_options(
@@ -103,14 +108,18 @@ def server_options(
     }
 
 
-def announce(access: Access, page: str, *, output: Output) -> None:
+def announce(access: Access, make_link: Callable[[], str], *, output: Output, log_format: LogFormat) -> None:
+    """Tell whoever started the server how to reach it, with its secrets. A log, which more people may read, has the address alone."""
     if output is Output.json:
-        print_json(
-            {"url": access.url, "operator_key": access.operator_key, "join_token": access.join_token, "page": page}
-        )
+        secrets = {"operator_key": access.operator_key, "join_token": access.join_token}
+        print_json({"url": access.url, **secrets, "page": make_link()})
+        return
+    if log_format == "json" or not sys.stderr.isatty():
+        log.setLevel(logging.INFO)
+        log.info("Gangline serves at %s", access.url)
         return
     say(f"Gangline serves at {access.url} (API: {access.url}/docs). Ctrl-C stops it.")
-    say(f"its page, once, within five minutes: {page}   (later: gangline open)")
+    say(f"its page, once, within five minutes: {make_link()}   (later: gangline open)")
     say(f"to join a node, run   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.url}")
     say("to make a key for a user on another machine, run   gangline keys add NAME")
     say(f"the user then sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")

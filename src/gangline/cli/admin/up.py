@@ -56,7 +56,7 @@ def up_command(
     show_log(form=found.server.log_format, access=found.server.access_log)
     run_server(
         found,
-        partial(announce, output=output),
+        partial(announce, output=output, log_format=found.server.log_format),
         nodes=limits_of(found.pool(DEFAULT_POOL)),
         cache_gb=cache_gb,
     )

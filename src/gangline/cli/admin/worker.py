@@ -2,8 +2,6 @@
 
 import logging
 import sys
-from datetime import datetime
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -11,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gangline.cli.admin.server import SettingsOption
-from gangline.cli.output import Output, OutputOption, print_json, say, show_log
+from gangline.cli.output import Output, OutputOption, print_json, show_log
 from gangline.compose.settings import read_worker_settings
 from gangline.compose.worker import hide_token, make_agent
 from gangline.core.errors import BadInput, UserError
@@ -120,14 +118,11 @@ def worker_command(
     if not found.worker.token:
         raise BadInput(
             "a worker needs a join token",
-            hint="set GANGLINE_TOKEN to one; `gangline server` prints a join token, `gangline join-tokens add` makes more",
+            hint="set GANGLINE_TOKEN to one; `gangline join-tokens add` makes join tokens",
         )
     hide_token(found.worker.token)
-    if found.worker.log_format == "json":
-        show_log(form="json")
-        tell = log.info
-    else:
-        tell = partial(_tell, output=output)
+    show_log(form=found.worker.log_format)
+    tell = _print_news if output is Output.json else log.info
     woken = Event()
     agent = make_agent(found, patient=not sys.stderr.isatty(), wake=woken.set)
     run(agent, tell, woken)
@@ -137,8 +132,5 @@ def worker_command(
         )
 
 
-def _tell(news: str, output: Output) -> None:
-    if output is Output.json:
-        print_json({"news": news})
-    else:
-        say(f"{datetime.now().astimezone():%H:%M:%S} {news}")
+def _print_news(news: str) -> None:
+    print_json({"news": news})

@@ -137,7 +137,7 @@ def serve(
     """Serve until SIGTERM or SIGINT. Call it from the main thread.
 
     Then the server is not ready any more, but answers for `drain_s` seconds, or until another signal: whoever balances the load can notice.
-    All that it does besides continues as long, since claims are still answered. `stopping` is called next, while requests are still answered.
+    All that it does besides continues as long, since claims are still answered. `stopping` is called next, while requests are answered.
     Leases are not touched: nodes continue with the next server.
     """
     _collect_seldom()

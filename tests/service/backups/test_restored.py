@@ -134,7 +134,7 @@ def test_a_database_that_another_program_uses_too_is_restored_around_it(
         assert other.execute("SELECT COUNT(*) FROM jobs_of_us").fetchone() == (0,)
 
 
-def test_a_table_that_a_server_makes_anew_meanwhile_is_backed_up_with_its_rows(
+def test_a_table_that_a_server_makes_again_meanwhile_is_backed_up_with_its_rows(
     database_server: Postgres, tmp_path: Path
 ) -> None:
     url, path = database_server.make_database(), tmp_path / "b.zip"

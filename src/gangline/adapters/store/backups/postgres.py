@@ -66,7 +66,7 @@ def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
 def _hold_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
     """Begin the transaction that reads, with a lock on each table before its snapshot is taken, and return the tables with their columns.
 
-    To an older snapshot a table that a migrating server makes anew would be empty. Such a server waits until the backup is made.
+    To an older snapshot a table that a migrating server makes again would be empty. Such a server waits until the backup is made.
     """
     names = tuple[str, ...]()
     while True:

@@ -152,7 +152,7 @@ def main() -> None:
         code.mkdir()
         if not code_of(given.release, code):
             sys.exit(f"this history lacks {given.release}")
-        sys.exit(not upgrade(given, folder, code, database.make_database()))
+        sys.exit(not upgrade(given, folder, code, database.make_empty_database()))
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def seconds(act: Callable[[], object]) -> float:
 
 def back_up(database: str, path: Path) -> None:
     with snapshot(database) as found:
-        write_backup(path, found, version="0", made_ms=0, keys={})
+        write_backup(path, found, version="0", keys={})
 
 
 def restore(path: Path, database: str) -> None:

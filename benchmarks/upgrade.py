@@ -52,8 +52,9 @@ class Served:
         self.port = int(self.url.rpartition(":")[2])
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.communicate()
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.communicate()
 
 
 class Gaps:
@@ -99,25 +100,28 @@ def upgrade(given: Any, folder: Path, code: Path, database: str) -> bool:
     home = folder / "home"
     old = Served(home, database, 0, environment_of(code))
     total_s = 2 * given.seconds + RAMP_S + SETTLE_S + 60
-    submit(old, folder, round(total_s / (STEPS * STEP_S[0]) + 1) * given.agents * 2)
-    load, gaps = Load(old.url, old.join, folder, PROCESSES), Gaps(database)
-    new = None
     try:
-        load.add(given.agents, RAMP_S)
-        wait(RAMP_S + SETTLE_S + given.seconds)
-        before = load.take()
-        began_s = time.monotonic()
-        old.stop()
-        stopped_s = time.monotonic() - began_s
-        new = Served(home, database, old.port, own)
-        unanswered_s = time.monotonic() - began_s
-        wait(given.seconds)
-        after = load.take()
+        submit(old, folder, round(total_s / (STEPS * STEP_S[0]) + 1) * given.agents * 2)
+        load, gaps = Load(old.url, old.join, folder, PROCESSES), Gaps(database)
+        new = None
+        try:
+            load.add(given.agents, RAMP_S)
+            wait(RAMP_S + SETTLE_S + given.seconds)
+            before = load.take()
+            began_s = time.monotonic()
+            old.stop()
+            stopped_s = time.monotonic() - began_s
+            new = Served(home, database, old.port, own)
+            unanswered_s = time.monotonic() - began_s
+            wait(given.seconds)
+            after = load.take()
+        finally:
+            load.stop()
+            gaps.stop()
+            if new:
+                new.stop()
     finally:
-        load.stop()
-        gaps.stop()
-        if new:
-            new.stop()
+        old.stop()
     found = attempts_of(database)
     for when, seen in (("before", before), ("after", after)):
         print(f"{when}: " + ", ".join(f"{what} {number:,}" for what, number in sorted(seen.counts.items()) if number))
@@ -148,7 +152,7 @@ def main() -> None:
         code.mkdir()
         if not code_of(given.release, code):
             sys.exit(f"this history lacks {given.release}")
-        sys.exit(not upgrade(given, folder, code, database.make_database()))
+        sys.exit(not upgrade(given, folder, code, database.make_empty_database()))
 
 
 if __name__ == "__main__":

@@ -44,14 +44,15 @@ def test_a_backup_is_made_restored_and_moved_as_its_page_says(home: Home, databa
 
 
 @pytest.mark.nightly
-def test_an_upgrade_is_done_and_undone_as_its_page_says(home: Home) -> None:
+def test_an_upgrade_is_done_and_undone_as_its_page_says(home: Home, database_server: Postgres) -> None:
     of_a_server(home)
+    empty = f"='{database_server.make_empty_database()}' "
     looks = "tests/e2e/test_upgrade.py runs them against a server"
     said = home.run(
         Guide(
             page="operate/upgrade.md",
             skipped={"gangline nodes ls": looks},
-            here={"pip install": f"true # {INSTALLS}:"},
+            here={"pip install": f"true # {INSTALLS}:", "=postgresql://gangline:PASSWORD@db.example/empty ": empty},
         )
     )
-    assert "the settings are valid" in said and "restored " in said
+    assert "the settings are valid" in said and said.count("restored ") == 2

@@ -38,7 +38,7 @@ STRANGE = "a name\twith \\ a \\n line\r\nand ümläuts 🐕"
 
 def back_up(database: str, path: Path, **keys: str) -> Path:
     with snapshot(database) as found:
-        write_backup(path, found, version="1.2.3", made_ms=1, keys=keys)
+        write_backup(path, found, version="1.2.3", keys=keys)
     return path
 
 
@@ -133,8 +133,8 @@ def test_who_held_a_job_before_a_restore_holds_nothing_and_it_goes_on_from_the_n
         assert {name for name in (*NAMES, *ENDS) if not isinstance(late[name](), Stale)} == set(), (
             "before it is settled"
         )
-        assert settle_restored(again.deployment, made_ms) == 1
-        assert settle_restored(again.deployment, made_ms) == 0
+        assert settle_restored(again.deployment, made_ms, service.now_ms) == 1
+        assert settle_restored(again.deployment, made_ms, service.now_ms) == 0
         assert again.state(job) == "queued"
         assert "restored from a backup of" in view(again, job).attempts[0].because
         assert {name for name in (*NAMES, *ENDS) if not isinstance(late[name](), Stale)} == set()
@@ -165,7 +165,7 @@ def test_a_number_that_was_given_after_the_backup_is_not_given_again(
     service.tick()
     [facts] = service.look(f"SELECT facts FROM project WHERE id = '{PROJECT}'")
     with restored(service, tmp_path, empty, "again-") as again:
-        settle_restored(again.deployment, service.now_ms)
+        settle_restored(again.deployment, service.now_ms, service.now_ms)
         taken = later.hold.attempt  # as if the ids were given again, too
         again.deployment = replace(again.deployment, new_id=lambda kind: taken)
         new = again.claim(again.join("node-c"))
@@ -306,8 +306,8 @@ def test_a_backup_that_cannot_be_finished_leaves_no_file(tmp_path: Path) -> None
     make_database(tmp_path / "db.sqlite")
     path = tmp_path / "b.zip"
     with pytest.raises(ZeroDivisionError), snapshot(str(tmp_path / "db.sqlite")) as found:
-        broken = DatabaseSnapshot(found.schema, found.tables, lambda table: iter([[(1 // 0,)]]))
-        write_backup(path, broken, version="1", made_ms=1, keys={})
+        broken = DatabaseSnapshot(found.schema, found.made_ms, found.tables, lambda table: iter([[(1 // 0,)]]))
+        write_backup(path, broken, version="1", keys={})
     assert [each.name for each in tmp_path.iterdir() if "b.zip" in each.name] == []
     back_up(str(tmp_path / "db.sqlite"), path)
     with pytest.raises(GanglineError, match="exists"):

@@ -1,6 +1,8 @@
 """`gangline backup` as one types it, over a home."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +155,6 @@ def running(service: Service) -> str:
 
 
 def test_a_database_of_a_newer_gangline_is_left_as_it_is(typed: Typed, home: Path, tmp_path: Path) -> None:
-    import sqlite3
-
     database = home / "gangline.sqlite"
     connection = sqlite3.connect(database)
     connection.execute(f"PRAGMA user_version = {KNOWN + 1}")
@@ -167,3 +167,79 @@ def test_a_database_of_a_newer_gangline_is_left_as_it_is(typed: Typed, home: Pat
     assert code == 2 and words in " ".join(said.split())
     assert database.read_bytes() == before
     assert not (tmp_path / "b.zip").exists()
+
+
+def test_a_restore_that_cannot_use_the_object_store_changes_nothing(
+    typed: Typed, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "b.zip")
+    told(typed, "create", file, "--home", str(home))
+    before = (home / "gangline.sqlite").read_bytes()
+    monkeypatch.setenv("GANGLINE_OBJECTS", "gs://elsewhere")
+    assert "GANGLINE_OBJECTS" in refused(typed, "restore", file, "--home", str(home), "--replace")
+    assert (home / "gangline.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_keys_that_cannot_be_written_leave_the_database_and_nothing_beside_the_keys(
+    typed: Typed,
+    home: Path,
+    tmp_path: Path,
+    engine: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = str(tmp_path / "b.zip")
+    told(typed, "create", file, "--home", str(home))
+    if engine == "postgres":
+        url = request.getfixturevalue("database_server").make_database()
+        monkeypatch.setenv("GANGLINE_DATABASE_URL", url)
+    in_the_way = home / ".secrets.key.restoring"
+    in_the_way.mkdir()
+    keys = read_access(home)
+    assert "the keys cannot be written to" in refused(typed, "restore", file, "--home", str(home), "--replace")
+    assert read_access(home) == keys
+    assert [each.name for each in home.glob(".*.restoring")] == [in_the_way.name]
+
+
+def test_a_restore_names_the_pools_that_nobody_knows_any_more(typed: Typed, home: Path, tmp_path: Path) -> None:
+    file, database = str(tmp_path / "b.zip"), home / "gangline.sqlite"
+    add_pool(database, "known", "1", state="ready")
+    told(typed, "create", file, "--home", str(home))
+    add_pool(database, "with nodes", "2", state="ready")
+    add_pool(database, "without", "3", state="gone")
+    assert told(typed, "restore", file, "--home", str(home), "--replace")["lost_pools"] == ["with nodes"]
+    add_pool(database, "with nodes", "4", state="ready")
+    code, _, said = typed("backup", "restore", file, "--home", str(home), "--replace")
+    assert code == 0
+    assert "Nobody knows these pools any more, and their providers still bill their nodes: with nodes." in said
+
+
+def add_pool(database: Path, name: str, id: str, *, state: str) -> None:
+    """A pool that an operator made, with a node."""
+    store = open_store(str(database))
+    pool = {
+        "driver": "vast",
+        "provider": "",
+        "settings": "{}",
+        "secret": "",
+        "nodes_min": 0,
+        "nodes_max": 1,
+        "offers": "[]",
+    }
+    store.change("add_pool", name=name, id=id, price_max_micro_usd_per_hour=None, trust=None, now=1, **pool)
+    store.close()
+    with closing(sqlite3.connect(database)) as connection:
+        columns = {
+            row[1]: 0 if row[2] in ("BIGINT", "DOUBLE PRECISION") else ""
+            for row in connection.execute("PRAGMA table_info(node)")
+            if row[3] and row[4] is None
+        }
+        columns |= {"id": f"node-{id}", "pool": name, "state": state, "rented": 1}
+        places = ", ".join("?" * len(columns))
+        connection.execute(f"INSERT INTO node ({', '.join(columns)}) VALUES ({places})", tuple(columns.values()))
+        connection.commit()
+
+
+def test_what_is_no_name_of_a_file_is_refused(typed: Typed, home: Path) -> None:
+    assert "exists" in refused(typed, "create", ".", "--home", str(home))

@@ -161,6 +161,20 @@ def what_an_ended_attempt_left_goes_and_what_is_referred_to_stays(bench: Bench) 
 
 
 @probe()
+def what_an_attempt_left_stays_until_long_after_an_outage(bench: Bench) -> None:
+    job, node = bench.submit(), bench.join()
+    hold = bench.take(node, job)
+    bench.upload(node, hold, "checkpoints", bench.manifest(hold, 20).files[0], 20)
+    bench.release(node, hold)
+    bench.wait(bench.policy.orphans_s + 1)
+    bench.store.look(f"UPDATE service SET back_ms = {bench.now_ms}")
+    sweep_attempts(bench.deployment, bench.now_ms)
+    assert attempts_bytes(bench, hold)
+    sweep(bench)
+    assert not attempts_bytes(bench, hold)
+
+
+@probe()
 def an_attempt_is_swept_once_and_again_when_it_loses_a_checkpoint(bench: Bench) -> None:
     job, node = bench.submit(), bench.join()
     hold = bench.take(node, job)

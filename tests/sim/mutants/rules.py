@@ -275,6 +275,12 @@ RULES = [
         "",
     ),
     rule(
+        "2: nor what was written while the service was away",
+        "service.content.sweep:sweep_attempts",
+        'deployment.store.load("ticks")[0]["back_ms"] > before',
+        "False",
+    ),
+    rule(
         "2: the log is referred to",
         "referred",
         "UNION ALL SELECT log_chunk.key, '' AS manifest FROM log_chunk WHERE log_chunk.attempt = :attempt",

@@ -68,10 +68,15 @@ def restore_backup_command(
 
     found = restore(_settings(home, settings), file, replace=replace)
     if output is Output.json:
-        print_json(_described(found.manifest) | {"ended_attempts": found.ended})
+        print_json(_described(found.manifest) | {"ended_attempts": found.ended, "lost_pools": found.lost_pools})
         return
     out.print(f"restored {counted(found.manifest.rows, 'row')}; {counted(found.ended, 'running attempt')} ended")
-    say("Keys that were revoked after the backup was made open again: revoke them once more.")
+    say("Keys that were revoked, and pools that were paused or removed, after the backup was made are active again.")
+    if found.lost_pools:
+        say(
+            f"Nobody knows these pools any more, and their providers still bill their nodes: {', '.join(found.lost_pools)}. "
+            "End the nodes there."
+        )
     say("Run `gangline backup check`, then start the server.")
 
 

@@ -131,7 +131,7 @@ MEANINGS = {
     "picture": "they cannot be shown any more",
     "log": "that part of the log is lost",
     "prepared file": "runs that would have used them make them again, or fail where they were promised them",
-    "upload": "jobs that need them fail, until somebody uploads them again",
+    "upload": "jobs that need them fail, until a job is submitted with the same files; to upload a data set again does not send them",
 }
 """What a missing file of each kind means for who looks for it."""
 

@@ -17,9 +17,12 @@ def sweep_attempts(deployment: Deployment, now_ms: int) -> None:
     """Sweep each ended attempt once, long after its last signed URL has expired; and again if one of its files was given up, even during a
     sweep.
 
-    Only the attempts' own prefixes are listed.
+    Only the attempts' own prefixes are listed. Long after an outage, too: in a database that was restored, attempts ended before the
+    restore, but the server of the time since then may still be at work, and refer to what they wrote.
     """
     before = now_ms - round(deployment.policy.orphans_s * 1000)
+    if deployment.store.load("ticks")[0]["back_ms"] > before:
+        return
     for attempt in deployment.store.load("attempts_to_sweep", before=before, limit=AT_ONCE):
         for upload in deployment.store.load("uploads_of_attempt", attempt=attempt["id"]):
             _give_up(deployment, upload)

@@ -1,11 +1,15 @@
 """Backups of a database: one file for both engines, which each of them can restore."""
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gangline.adapters.store.backups.archive import BackupFile
 from gangline.adapters.store.backups.snapshot import DatabaseSnapshot
+from gangline.core.errors import GanglineError
+
+log = logging.getLogger("gangline.store")
 
 
 def snapshot(database: str) -> AbstractContextManager[DatabaseSnapshot]:
@@ -33,6 +37,17 @@ def load_backup(database: str, backup: BackupFile, *, replace: bool, publish: Ca
     from gangline.adapters.store.backups.sqlite import load_into_sqlite
 
     load_into_sqlite(Path(database), backup, replace=replace, publish=publish)
+
+
+def count_rows(database: str) -> None:
+    """Have the database count what was loaded into it, for its plans. If it cannot, it does so by itself sooner or later."""
+    if "://" in database:
+        from gangline.adapters.store.backups.postgres import count_rows_of_postgres
+
+        try:
+            count_rows_of_postgres(database)
+        except GanglineError as error:
+            log.warning("the rows are restored, but not counted yet: %s", error.message)
 
 
 def integrity_of(database: str) -> str:

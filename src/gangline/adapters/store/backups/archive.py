@@ -6,6 +6,7 @@ A line is a list of rows, a row a list of values in the order of its table's col
 import hashlib
 import json
 import os
+import secrets
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,41 +27,48 @@ LEVEL = 1
 """Of compression: rows shrink to a sixth, and a higher level takes several times as long for a few per cent."""
 
 
-def write_backup(
-    path: Path, found: DatabaseSnapshot, *, version: str, made_ms: int, keys: dict[str, str]
-) -> BackupManifest:
+def write_backup(path: Path, found: DatabaseSnapshot, *, version: str, keys: dict[str, str]) -> BackupManifest:
     """Write a backup under a temporary name beside `path` and give it its name at the end: it is there whole, or not at all.
 
     Only its owner may read it. Raises `UserError`.
     """
-    partial = path.with_name(f".{path.name}.partial")
     if path.exists():
-        raise UserError(f"{path} exists", hint="name another file, such as one with the date in it")
+        raise _exists(path)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        partial.unlink(missing_ok=True)
         with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as file:
-            manifest = _write(file, found, version, made_ms, keys)
+            manifest = _write(file, found, version, keys)
             file.flush()
             os.fsync(file.fileno())
-        partial.rename(path)
+        _name(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise UserError(
             f"{path} cannot be written: {(error.strerror or str(error)).lower()}", hint="choose a place with room"
         ) from None
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
     return manifest
 
 
-def _write(
-    file: IO[bytes], found: DatabaseSnapshot, version: str, made_ms: int, keys: dict[str, str]
-) -> BackupManifest:
+def _name(partial: Path, path: Path) -> None:
+    """Give a file its name, unless another one got it meanwhile. Some file systems of memory cards know no second name of a file."""
+    try:
+        path.hardlink_to(partial)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError:
+        partial.rename(path)
+
+
+def _exists(path: Path) -> UserError:
+    return UserError(f"{path} exists", hint="name another file, such as one with the date in it")
+
+
+def _write(file: IO[bytes], found: DatabaseSnapshot, version: str, keys: dict[str, str]) -> BackupManifest:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         archive.writestr(FIRST, f"made by Gangline {version}\n")
         tables = {table: _write_table(archive, found, table) for table in found.tables}
-        manifest = BackupManifest(version=version, schema=found.schema, made_ms=made_ms, tables=tables, keys=keys)
+        manifest = BackupManifest(version=version, schema=found.schema, made_ms=found.made_ms, tables=tables, keys=keys)
         archive.writestr(MANIFEST, json.dumps(asdict(manifest)))
     return manifest
 
@@ -94,7 +102,7 @@ class BackupFile:
                     rows = json.loads(line)
                     count += len(rows)
                     yield rows
-        except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, TypeError) as error:
+        except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, TypeError) as error:
             raise self._damaged(f"{table} cannot be read: {error}") from None
         if (count, hashed.hexdigest()) != (of.rows, of.sha256):
             raise self._damaged(f"{table} has other rows than were written")

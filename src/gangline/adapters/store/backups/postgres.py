@@ -7,6 +7,7 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import DependentObjectsStillExist
 
 from gangline.adapters.store.backups.archive import BackupFile
 from gangline.adapters.store.backups.snapshot import (
@@ -21,6 +22,9 @@ from gangline.adapters.store.statements import migrations, refuse_newer
 from gangline.core.errors import UserError
 
 VERSIONS = "gangline_schema"
+VERSION_AND_TIME = """
+SELECT MAX(version), CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) FROM gangline_schema
+"""
 ADD_VERSION = "INSERT INTO gangline_schema (version) VALUES (%s)"
 CREATED = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 COLUMNS = """
@@ -43,10 +47,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @contextmanager
 def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
-    version = PostgresStore.schema_of(url)
-    if version == 0:
+    if PostgresStore.schema_of(url) == 0:
         raise UserError(f"there is nothing of Gangline in the database {database_place(url)}")
-    refuse_newer(version, database_place(url))
     with _connected(url) as connection:
 
         def rows(table: str) -> Iterator[Sequence[Sequence[Any]]]:
@@ -55,9 +57,28 @@ def postgres_snapshot(url: str) -> Iterator[DatabaseSnapshot]:
                 while found := cursor.fetchmany(BATCH):
                     yield found
 
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        tables = _hold_tables(connection)
+        version, made_ms = connection.execute(VERSION_AND_TIME).fetchone() or (0, 0)
+        refuse_newer(version, database_place(url))
+        yield DatabaseSnapshot(version, made_ms, tables, rows)
+
+
+def _hold_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """Begin the transaction that reads, with a lock on each table before its snapshot is taken, and return the tables with their columns.
+
+    To an older snapshot a table that a migrating server makes again would be empty. Such a server waits until the backup is made.
+    """
+    names = tuple[str, ...]()
+    while True:
+        if names:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            locked = ", ".join((VERSIONS, *names))
+            connection.execute(cast(LiteralString, f"LOCK TABLE {locked} IN ACCESS SHARE MODE"))
         tables = _tables(connection)
-        yield DatabaseSnapshot(version, tables, rows)
+        if tuple(tables) == names:
+            return tables
+        names = tuple(tables)
+        connection.rollback()
 
 
 def load_into_postgres(url: str, backup: BackupFile, *, replace: bool, publish: Callable[[], None]) -> None:
@@ -67,16 +88,34 @@ def load_into_postgres(url: str, backup: BackupFile, *, replace: bool, publish: 
             _make_room(connection, url, replace=replace)
         _fill(connection, backup)
         publish()
+
+
+def count_rows_of_postgres(url: str) -> None:
     with _connected(url) as connection:
-        connection.execute("ANALYZE")
+        connection.execute(cast(LiteralString, f"ANALYZE {', '.join(_tables(connection))}"))
 
 
 def _make_room(connection: Connection, url: str, *, replace: bool) -> None:
+    place = database_place(url)
+    version, _ = connection.execute(VERSION_AND_TIME).fetchone() or (0, 0)
+    known = migrations()[-1][0]
+    if version > known:
+        raise UserError(
+            f"the database {place} was written by a newer Gangline (schema {version}; this one knows up to {known}), "
+            "whose tables this one does not all know",
+            hint="restore into an empty database",
+        )
     if not replace:
-        raise UserError(f"the database {database_place(url)} is not empty", hint=REPLACE)
+        raise UserError(f"the database {place} is not empty", hint=REPLACE)
     _refuse_servers(connection, url)
-    for table in (*_names(), VERSIONS):
-        connection.execute(cast(LiteralString, f"DROP TABLE IF EXISTS {table} CASCADE"))
+    try:
+        connection.execute(cast(LiteralString, f"DROP TABLE IF EXISTS {', '.join((*_names(), VERSIONS))}"))
+    except DependentObjectsStillExist as error:
+        what = (error.diag.message_detail or str(error)).splitlines()[0]
+        raise UserError(
+            f"something that is not Gangline's depends on its tables in the database {place}: {what}",
+            hint="drop that first, or restore into an empty database",
+        ) from None
 
 
 def _refuse_servers(connection: Connection, url: str) -> None:
@@ -99,7 +138,8 @@ def _fill(connection: Connection, backup: BackupFile) -> None:
     refuse_strange_tables(backup.name, {name: of.columns for name, of in manifest.tables.items()}, tables)
     references = {name: set[str]() for name in tables}
     for table, other in connection.execute(cast(LiteralString, REFERENCES)):
-        references[table].add(other)
+        if table in tables and other in tables:  # the schema may have tables of other programs
+            references[table].add(other)
     ordered = parents_first(references)
     for table in reversed(ordered):  # what a migration put there
         connection.execute(cast(LiteralString, f"DELETE FROM {table}"))  # noqa: S608

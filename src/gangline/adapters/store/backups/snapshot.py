@@ -10,8 +10,9 @@ from gangline.core.errors import Damaged
 BATCH = 1000
 """Rows that are read, written and inserted at a time."""
 FENCES = (
+    "UPDATE attempt SET fencing = fencing + 1000000 WHERE EXISTS "
+    "(SELECT 1 FROM job WHERE job.id = attempt.job AND job.fencing = attempt.fencing AND job.ended_ms IS NULL)",
     "UPDATE job SET fencing = fencing + 1000000 WHERE fencing > 0 AND ended_ms IS NULL",
-    "UPDATE attempt SET fencing = fencing + 1000000 WHERE state = 'live'",
     "UPDATE lease SET fencing = fencing + 1000000",
     "UPDATE project SET facts = facts + 1000000",
     "UPDATE service SET ticker = '', turn_ends_ms = 0",
@@ -19,14 +20,15 @@ FENCES = (
 )
 """What a restore changes before anybody sees the rows: leases with another fencing number than any worker knows, facts that continue behind
 those that readers saw, no turn of a server that is gone, and no session of the page. Numbers jump so far that none which was given after
-the backup was made is given again."""
+the backup was made is given again. A job's number stays that of its newest attempt, which is how that one is found."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSnapshot:
-    """A database at one moment: its schema, the columns of each table, and its rows in parts."""
+    """A database at one moment, `made_ms` by its own clock: its schema, the columns of each table, and its rows in parts."""
 
     schema: int
+    made_ms: int
     tables: Mapping[str, tuple[str, ...]]
     rows: Callable[[str], Iterator[Sequence[Sequence[Any]]]]
 

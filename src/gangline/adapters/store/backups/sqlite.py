@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -30,10 +31,11 @@ def sqlite_snapshot(path: Path) -> Iterator[DatabaseSnapshot]:
 
         try:
             connection.execute("BEGIN")
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            version = connection.execute("PRAGMA user_version").fetchone()[0]  # from here on it reads one moment
+            made_ms = time.time_ns() // 1_000_000
             refuse_newer(version, str(path))
             tables = _tables(connection)
-            yield DatabaseSnapshot(version, tables, rows)
+            yield DatabaseSnapshot(version, made_ms, tables, rows)
         except sqlite3.Error as error:
             raise GanglineError(f"the database {path} cannot be read: {error}", hint="gangline backup check") from None
 

@@ -12,16 +12,18 @@ ORDER BY listed.place
 SELECT id FROM job ORDER BY submitted_ms, id
 
 -- name: tries_of_jobs
--- Read what each job's attempts came to. A step is redone if an attempt reported it and the next one began before it.
+-- Read what each job's attempts came to. A step is redone if an attempt reported it and the next one began before it. The first
+-- attempt has the least number, which need not be 1: a restore of the database gives another one.
 SELECT job, SUM(CASE WHEN state = 'live' THEN 1 ELSE 0 END) AS live, SUM(CASE WHEN state = 'succeeded' THEN 1 ELSE 0 END) AS succeeded,
        SUM(CASE WHEN state = 'failed' THEN 1 ELSE 0 END) AS failed, SUM(CASE WHEN state = 'interrupted' THEN 1 ELSE 0 END) AS interrupted,
        SUM(CASE WHEN state = 'released' THEN 1 ELSE 0 END) AS released, SUM(CASE WHEN state = 'canceled' THEN 1 ELSE 0 END) AS canceled,
        SUM(CASE WHEN price_known = 0 THEN 1 ELSE 0 END) AS unpriced,
        CAST(COALESCE(SUM(ended_ms - started_ms), 0) AS BIGINT) AS node_ms,
-       MIN(CASE WHEN fencing = 1 THEN started_ms END) AS first_started_ms, MIN(CASE WHEN fencing = 1 THEN state END) AS first_state,
+       MIN(CASE WHEN fencing = least THEN started_ms END) AS first_started_ms, MIN(CASE WHEN fencing = least THEN state END) AS first_state,
        CAST(SUM(CASE WHEN step > next_from THEN step - next_from ELSE 0 END) AS BIGINT) AS steps_redone
 FROM (SELECT attempt.job, attempt.fencing, attempt.state, attempt.price_known, attempt.started_ms, attempt.ended_ms, attempt.step,
-             LEAD(attempt.from_step, 1, attempt.step) OVER (PARTITION BY attempt.job ORDER BY attempt.fencing) AS next_from
+             LEAD(attempt.from_step, 1, attempt.step) OVER (PARTITION BY attempt.job ORDER BY attempt.fencing) AS next_from,
+             MIN(attempt.fencing) OVER (PARTITION BY attempt.job) AS least
       FROM {listed_ids}
           JOIN attempt ON attempt.job = listed.id) AS tried
 GROUP BY job

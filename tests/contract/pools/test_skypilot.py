@@ -105,6 +105,7 @@ def test_a_machine_that_was_rented_and_removed_between_two_looks_is_billed(
     rented = {"reason": "Instances launched on runpod in CA", "transitioned_at": cloud.now_ms // 1000}
     cloud.events[cloud.clusters["gl-node-a"]["cluster_hash"]] = [rented]
     cloud.advance(30)
+    cloud.looks_to_remove = 0
     provider.driver.stop("gl-node-a")
     until(has_ended(provider, "node-a"))
     ended = found(provider, "node-a")
@@ -188,8 +189,7 @@ def test_a_cluster_that_was_stopped_by_hand_has_ended_and_is_removed(
     start(provider, "node-a")
     cloud.clusters["gl-node-a"]["status"] = "STOPPED"
     assert found(provider, "node-a").ended == "its cluster was stopped"
-    provider.driver.list()
-    assert cloud.clusters == {}
+    until(lambda: provider.driver.list() and cloud.clusters == {})
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,44 @@ def test_why_a_cluster_cannot_be_removed_is_shown_while_it_is_billed(
     shown = alive(provider, "node-a")
     assert shown.progress == "SkyPilot could not remove it: The cloud's credentials have expired"
     cloud.down_fails = ""
+    cloud.advance(60)
     provider.driver.stop(instance.id)
     until(has_ended(provider, "node-a"))
+
+
+def test_a_removal_that_takes_its_time_is_requested_once_a_minute_and_by_the_driver_itself(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    instance = start(provider, "node-a")
+    cloud.looks_to_remove = 5
+    progress = set[str]()
+    for _ in range(5):
+        provider.driver.stop(instance.id)
+        progress.add(alive(provider, "node-a").progress)
+    assert [path for path, _ in cloud.bodies].count("/down") == 1 and progress == {""}
+    assert found(provider, "node-a").ended == "it was stopped"
+
+    other = start(provider, "node-b")
+    with cloud.suffers(Fault.DEAF):
+        provider.driver.stop(other.id)
+        for _ in range(3):
+            alive(provider, "node-b")
+    cloud.advance(60)
+    until(has_ended(provider, "node-b"))
+    assert [path for path, _ in cloud.bodies].count("/down") == 3
+
+
+def test_a_launch_that_goes_on_after_a_stop_is_canceled_at_each_look(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    ask(provider, "node-a")
+    cloud.rent("gl-node-a")
+    with cloud.suffers(Fault.DEAF):
+        for _ in range(3):
+            provider.driver.stop("gl-node-a")
+            alive(provider, "node-a")
+    paths = [path for path, _ in cloud.bodies]
+    assert (paths.count("/api/cancel"), paths.count("/down")) == (3, 1)
 
 
 def test_one_look_is_three_requests_however_many_nodes_there_are(

@@ -106,12 +106,13 @@ class SkyPilotPool:
         if not rental_of_cluster(self._settings.prefix, instance):
             return
         with self._lock:
-            self._tracking.note_stop(instance)
+            is_due = self._tracking.note_stop(instance, self._clock())
         # A launch that has not begun is no cluster yet, and would begin after the cluster's removal.
         begun = [each for each in self._wire.requests(cluster_name=instance) if _is_launch(each, instance)]
         if begun:
             self._wire.submit("api/cancel", request_ids=[each.request_id for each in begun])
-        self._remove(instance)
+        if is_due:
+            self._remove(instance)
 
     def list(self) -> list[Instance]:
         """Look once: the launches that are under way, all clusters, and questions about those of which it does not say enough."""

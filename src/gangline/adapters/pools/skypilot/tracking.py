@@ -14,7 +14,7 @@ from gangline.ports.pool import Instance
 
 ENDED_KEPT_MS = 600_000
 REMOVAL_MS = 60_000
-"""How long after a request to remove a cluster the next one is sent while the list still shows it."""
+"""How long after a request to remove a cluster the next one is sent while the list still shows it: a second one breaks into the first."""
 UNSEEN_MS = 120_000
 """How long a cluster may be missing after its launch has succeeded."""
 GONE = "its cluster is gone"
@@ -166,9 +166,12 @@ class ClusterTracker:
         if cluster in self._clusters:
             self._clusters[cluster].removal, self._clusters[cluster].not_removed = "", said
 
-    def note_stop(self, cluster: str) -> None:
-        if cluster in self._clusters:
-            self._clusters[cluster].stopped = True
+    def note_stop(self, cluster: str, now_ms: int) -> bool:
+        """Take that a node is to end. Return whether its removal is to be requested now."""
+        if cluster not in self._clusters:
+            return True
+        self._clusters[cluster].stopped = True
+        return _is_removal_due(self._clusters[cluster], now_ms)
 
     def instances(self) -> list[Instance]:
         return [
@@ -211,7 +214,7 @@ def _questions(cluster: str, known: TrackedCluster, now_ms: int) -> list[Cluster
     if known.listed:
         if not known.starts and known.launched is None and known.to_ms is None:
             asked.append(AskLaunch(cluster, known.launch))
-        elif _is_to_go(known) and (known.removed_ms is None or now_ms - known.removed_ms >= REMOVAL_MS):
+        elif _is_to_go(known) and _is_removal_due(known, now_ms):
             asked.append(RemoveCluster(cluster))
         if known.removal:
             asked.append(AskRemoval(cluster, known.removal))
@@ -228,7 +231,11 @@ def _about_unlisted(cluster: str, known: TrackedCluster, now_ms: int) -> Cluster
 
 
 def _is_to_go(known: TrackedCluster) -> bool:
-    return known.to_ms is not None or (known.launched is False and not known.starts)
+    return known.to_ms is not None or known.stopped or (known.launched is False and not known.starts)
+
+
+def _is_removal_due(known: TrackedCluster, now_ms: int) -> bool:
+    return known.removed_ms is None or now_ms - known.removed_ms >= REMOVAL_MS
 
 
 def _end(known: TrackedCluster, because: str, at_ms: int) -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from gangline.adapters.pools.fetching import FETCH_WORKER
+from gangline.compose.notices import check_notice
 from gangline.core.errors import BadInput, NotFound
 from gangline.ports.pool import NoCapacity, WithLogs
-from tests.contract.pools.skypilot import NO_MACHINE, WANTED, FakeSkyPilot, SkyPilotProvider
+from tests.contract.pools.skypilot import NO_MACHINE, WANTED, FakeSkyPilot, SkyPilotProvider, row
 from tests.contract.pools.suite import (
     Fault,
     HandSuite,
@@ -66,6 +67,19 @@ def test_a_node_is_a_cluster_of_one_spot_machine_that_gets_what_its_worker_needs
         "image_id": "docker:pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime",
         "labels": {"team": "dogs"},
     }
+
+
+@pytest.mark.parametrize(
+    ("cloud_name", "notice"), [("AWS", "aws"), ("GCP", "gcp"), ("Azure", "azure"), ("Lambda", None)]
+)
+def test_a_node_watches_for_its_clouds_notice_where_that_cloud_gives_one(
+    cloud: FakeSkyPilot, url: str, cloud_name: str, notice: str | None
+) -> None:
+    cloud.catalog, cloud.enabled = [row(cloud_name, "RTX4090", 1.0, 0.5, "east")], [cloud_name.lower()]
+    ask(SkyPilotProvider(cloud, url), "node-a")
+    told = json.loads(cloud.launched[0]["task"])["envs"].get("GANGLINE_NOTICE")
+    assert told == notice
+    check_notice(told or "")  # as the worker does
 
 
 @pytest.mark.parametrize("name", ["Node", "node_a", "node-a-", "", "n" * 61, "node/../x", "knöten"])

@@ -15,6 +15,8 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,61}[a-z0-9]")
 USER = {"SKYPILOT_USER_ID": "6a6e6c6e", "SKYPILOT_USER": "gangline"}
 """Who asks, for a SkyPilot server that lets in anybody; another one goes by the token. The id is a part of names on the clouds."""
 SECRETS = frozenset({"GANGLINE_TOKEN"})
+NOTICE_CLOUDS = frozenset({"aws", "gcp", "azure"})
+"""Those whose notice a worker can ask for, by their names there and here."""
 
 
 def cluster_name(prefix: str, rental: str) -> str:
@@ -45,7 +47,7 @@ def launch(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilo
 
 def task(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilotSettings) -> str:
     """Return SkyPilot's task in JSON, which is YAML. SkyPilot shows neither secrets nor anything that is in them."""
-    environment = rental.environment()
+    environment = rental.environment() | _notice(offer)
     return json.dumps(
         {
             "name": cluster,
@@ -55,6 +57,12 @@ def task(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilotS
             "run": FETCH_WORKER,
         }
     )
+
+
+def _notice(offer: SkyPilotOffer) -> dict[str, str]:
+    """Return from whom the worker hears that its machine will be taken away, where the cloud says so."""
+    cloud = offer.row.cloud.lower()
+    return {"GANGLINE_NOTICE": cloud} if cloud in NOTICE_CLOUDS else {}
 
 
 def machine_wanted(offer: SkyPilotOffer, settings: SkyPilotSettings) -> dict[str, Any]:

@@ -130,6 +130,7 @@ class FakeSkyPilot:
             self.rent(cluster)
             self.clusters[cluster] |= {"status": "UP", "init_kind": None, "init_status_reason": None}
             self.finish(self.launch_of(cluster), [1, "a handle"])
+            self.happen(cluster, "All nodes up; SkyPilot runtime healthy.")
 
     def fail_launch(self, cluster: str, kind: str, message: str, *, leaves: str = "") -> None:
         """End a launch. `leaves` is the status of the cluster that stays; else none does."""

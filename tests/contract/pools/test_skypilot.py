@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from fastapi import Response
+from fastapi.responses import JSONResponse
 
 from gangline.adapters.pools.fetching import FETCH_WORKER
 from gangline.compose.notices import check_notice
@@ -215,7 +217,6 @@ def test_a_cluster_that_was_stopped_by_hand_has_ended_and_is_removed(
             "it was removed as it was idle, by an autostop that somebody has set",
         ),
         ("Cluster was terminated by user bob (request ID: y).", "its cluster was removed with SkyPilot"),
-        ("Some\x1bthing new.", r"its cluster is gone; SkyPilot says: Some\x1bthing new."),
     ],
 )
 def test_a_node_ends_when_and_why_skypilots_last_event_says(
@@ -228,6 +229,54 @@ def test_a_node_ends_when_and_why_skypilots_last_event_says(
     cloud.advance(500)
     ended = found(provider, "node-a")
     assert (ended.ended, ended.billed_to_ms) == (said, at_ms // 1000 * 1000)
+
+
+@pytest.mark.parametrize("answer", [None, JSONResponse({"detail": "busy"}, 503), "ValueError", "Some\x1bthing new."])
+def test_a_node_that_a_list_lacks_has_not_ended_before_an_event_says_so(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot, monkeypatch: pytest.MonkeyPatch, answer: Response | str | None
+) -> None:
+    running = start(provider, "node-a")
+    cluster = cloud.clusters["gl-node-a"]
+    with monkeypatch.context() as answers:
+        if isinstance(answer, Response):
+            answers.setitem(cloud.answers, "/cluster_events", answer)
+        elif answer == "ValueError":
+            answers.setattr(cloud, "_do_cluster_events", lambda made, _: cloud.fail(made, answer, "no hash"))
+        elif answer:
+            cloud.happen("gl-node-a", answer)
+        del cloud.clusters["gl-node-a"]
+        for _ in range(3):
+            assert provider.driver.list() == []
+        cloud.clusters["gl-node-a"] = cluster
+        assert provider.driver.list() == [running]
+    cloud.advance(1)
+    cloud.end("gl-node-a", "All nodes terminated, cleaning up the cluster.")
+    assert found(provider, "node-a").ended == "its machine was ended at the cloud"
+
+
+def test_a_node_that_lists_lack_for_ten_minutes_is_asked_for_no_more(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    start(provider, "node-a")
+    del cloud.clusters["gl-node-a"]
+    provider.driver.list()
+    cloud.advance(601)
+    provider.driver.list()
+    cloud.bodies.clear()
+    assert provider.driver.list() == [] and [path for path, _ in cloud.bodies] == ["/status"]
+
+
+def test_an_end_that_was_noticed_late_is_listed_for_ten_minutes_all_the_same(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    start(provider, "node-a")
+    cloud.end("gl-node-a", "All nodes terminated, cleaning up the cluster.")
+    cloud.advance(3600)
+    ended = found(provider, "node-a")
+    cloud.advance(590)
+    assert provider.driver.list() == [ended] and ended.billed_to_ms is not None
+    cloud.advance(10)
+    assert provider.driver.list() == []
 
 
 def test_why_a_cluster_cannot_be_removed_is_shown_while_it_is_billed(

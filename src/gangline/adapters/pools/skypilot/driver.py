@@ -183,7 +183,7 @@ class SkyPilotPool:
             case AskLaunch(cluster, request):
                 self._ask_launch(cluster, request)
             case AskEnd(cluster, cluster_hash):
-                events = self._events(cluster_hash=cluster_hash) if cluster_hash else []
+                events = self._events(cluster_hash=cluster_hash)
                 with self._lock:
                     self._tracking.note_end(cluster, events, self._clock())
             case AskRemoval(cluster, request):

@@ -336,6 +336,7 @@ class SkyPilotProvider:
     def restarted(self) -> SkyPilotPool:
         return SkyPilotPool(
             settings=self._settings,
+            mark="p1",
             endpoint=self._url,
             secret=TOKEN,
             launch_wait_s=0.05,
@@ -346,13 +347,13 @@ class SkyPilotProvider:
         return self.cloud.suffers(fault)
 
     def run(self, name: str) -> None:
-        self.cloud.run(f"gl-{name}")
+        self.cloud.run(f"gl-{name}-p1")
 
     def kill(self, name: str) -> None:
-        self.cloud.end(f"gl-{name}", "All nodes terminated, cleaning up the cluster.")
+        self.cloud.end(f"gl-{name}-p1", "All nodes terminated, cleaning up the cluster.")
 
     def end_by_hand(self, name: str) -> None:
-        self.cloud.end(f"gl-{name}", "Cluster was terminated by user bob (request ID: y).")
+        self.cloud.end(f"gl-{name}-p1", "Cluster was terminated by user bob (request ID: y).")
 
     def rent_by_hand(self, name: str) -> str:
         self.cloud.clusters[name] = record(name, self.cloud.now_ms // 1000) | {"status": "UP"}

@@ -205,7 +205,8 @@ def _make_salad(opened: OpenedPool) -> Pool:
 def _make_skypilot(opened: OpenedPool) -> Pool:
     with needing("server"):
         from gangline.adapters.pools.skypilot.driver import SkyPilotPool
-    return SkyPilotPool(settings=opened.settings, endpoint=opened.provider.endpoint, secret=opened.secret)
+    mark = opened.id or opened.name
+    return SkyPilotPool(settings=opened.settings, mark=mark, endpoint=opened.provider.endpoint, secret=opened.secret)
 
 
 def _make_slurm(opened: OpenedPool) -> Pool:

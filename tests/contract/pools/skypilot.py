@@ -78,6 +78,9 @@ class FakeSkyPilot:
         self.answers: dict[str, Response] = {}
         """What a request is answered in place of what it should be."""
         self.down_fails = ""
+        self.looks_to_remove = 2
+        """How many lists of all clusters still have one after its removal was requested."""
+        self._removals: dict[str, tuple[dict[str, Any], int]] = {}
         self.api_version = "62"
         self.fault: Fault | None = None
         self._snapshot: list[dict[str, Any]] = []
@@ -127,6 +130,7 @@ class FakeSkyPilot:
             self.rent(cluster)
             self.clusters[cluster] |= {"status": "UP", "init_kind": None, "init_status_reason": None}
             self.finish(self.launch_of(cluster), [1, "a handle"])
+            self.happen(cluster, "All nodes up; SkyPilot runtime healthy.")
 
     def fail_launch(self, cluster: str, kind: str, message: str, *, leaves: str = "") -> None:
         """End a launch. `leaves` is the status of the cluster that stays; else none does."""
@@ -138,9 +142,12 @@ class FakeSkyPilot:
 
     def end(self, cluster: str, reason: str) -> None:
         """Remove a cluster, as whoever `reason` says."""
-        gone = self.clusters.pop(cluster)
+        self.happen(cluster, reason)
+        del self.clusters[cluster]
+
+    def happen(self, cluster: str, reason: str) -> None:
         happened = {"reason": reason, "transitioned_at": self.now_ms // 1000}
-        self.events.setdefault(gone["cluster_hash"], []).append(happened)
+        self.events.setdefault(self.clusters[cluster]["cluster_hash"], []).append(happened)
 
     def finish(self, request: dict[str, Any], value: Any) -> None:
         request |= {"status": "SUCCEEDED", "return_value": json.dumps(value)}
@@ -239,15 +246,31 @@ class FakeSkyPilot:
             self.fail(made, "ClusterDoesNotExist", f"Cluster '{cluster}' does not exist.")
         elif self.down_fails:
             self.fail(made, "RuntimeError", self.down_fails)
-        elif self.fault is not Fault.DEAF:
-            self.end(cluster, "Cluster was terminated by user gangline (request ID: x).")
+        elif cluster in self._removals:
+            said = f"Cluster '{cluster}' is locked by {cluster}_status. Check to see if it is still being launched"
+            self.fail(made, "RuntimeError", said)
+        elif self.fault is Fault.DEAF:
             self.finish(made, None)
+        else:
+            self.happen(cluster, "Cluster was terminated by user gangline (request ID: x).")
+            self._removals[cluster] = made, self.looks_to_remove
+            self._remove()
+
+    def _remove(self) -> None:
+        """Remove the clusters whose removal has taken its time."""
+        for cluster, (made, looks) in list(self._removals.items()):
+            if not looks:
+                del self._removals[cluster]
+                self.clusters.pop(cluster, None)
+                self.finish(made, None)
 
     def _do_status(self, made: dict[str, Any], body: dict[str, Any]) -> None:
         names, listed = body.get("cluster_names"), list(self.clusters.values())
         if names is None:
             self.now_ms += LOOK_MS
             listed = self._snapshot if self.fault is Fault.STALE else listed
+            self._removals = {cluster: (down, looks - 1) for cluster, (down, looks) in self._removals.items()}
+            self._remove()
         self.finish(made, [each for each in listed if names is None or each["name"] in names])
 
     def _do_list_accelerators(self, made: dict[str, Any], body: dict[str, Any]) -> None:
@@ -313,6 +336,7 @@ class SkyPilotProvider:
     def restarted(self) -> SkyPilotPool:
         return SkyPilotPool(
             settings=self._settings,
+            mark="p1",
             endpoint=self._url,
             secret=TOKEN,
             launch_wait_s=0.05,
@@ -323,13 +347,13 @@ class SkyPilotProvider:
         return self.cloud.suffers(fault)
 
     def run(self, name: str) -> None:
-        self.cloud.run(f"gl-{name}")
+        self.cloud.run(f"gl-{name}-p1")
 
     def kill(self, name: str) -> None:
-        self.cloud.end(f"gl-{name}", "All nodes terminated, cleaning up the cluster.")
+        self.cloud.end(f"gl-{name}-p1", "All nodes terminated, cleaning up the cluster.")
 
     def end_by_hand(self, name: str) -> None:
-        self.cloud.end(f"gl-{name}", "Cluster was terminated by user bob (request ID: y).")
+        self.cloud.end(f"gl-{name}-p1", "Cluster was terminated by user bob (request ID: y).")
 
     def rent_by_hand(self, name: str) -> str:
         self.cloud.clusters[name] = record(name, self.cloud.now_ms // 1000) | {"status": "UP"}

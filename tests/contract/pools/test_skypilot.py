@@ -4,11 +4,17 @@ import json
 from dataclasses import replace
 
 import pytest
+from fastapi import Response
+from fastapi.responses import JSONResponse
 
 from gangline.adapters.pools.fetching import FETCH_WORKER
+from gangline.adapters.pools.skypilot.request import cluster_name
+from gangline.adapters.pools.skypilot.settings import SkyPilotProvider as SkyPilotSection
+from gangline.compose.notices import check_notice
+from gangline.compose.pools import OpenedPool, make_entries
 from gangline.core.errors import BadInput, NotFound
-from gangline.ports.pool import NoCapacity, WithLogs
-from tests.contract.pools.skypilot import NO_MACHINE, WANTED, FakeSkyPilot, SkyPilotProvider
+from gangline.ports.pool import NoCapacity, Pool, WithLogs
+from tests.contract.pools.skypilot import NO_MACHINE, TOKEN, WANTED, FakeSkyPilot, SkyPilotProvider, row
 from tests.contract.pools.suite import (
     Fault,
     HandSuite,
@@ -52,7 +58,7 @@ def test_a_node_is_a_cluster_of_one_spot_machine_that_gets_what_its_worker_needs
     ask(provider, "node-a")
     (asked,) = cloud.launched
     task = json.loads(asked["task"])
-    assert (asked["cluster_name"], asked["retry_until_up"]) == ("gl-node-a", False)
+    assert (asked["cluster_name"], asked["retry_until_up"]) == ("gl-node-a-p1", False)
     assert task["envs"] | task["secrets"] == rental("node-a").environment() and list(task["secrets"]) == [
         "GANGLINE_TOKEN"
     ]
@@ -66,6 +72,19 @@ def test_a_node_is_a_cluster_of_one_spot_machine_that_gets_what_its_worker_needs
         "image_id": "docker:pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime",
         "labels": {"team": "dogs"},
     }
+
+
+@pytest.mark.parametrize(
+    ("cloud_name", "notice"), [("AWS", "aws"), ("GCP", "gcp"), ("Azure", "azure"), ("Lambda", None)]
+)
+def test_a_node_watches_for_its_clouds_notice_where_that_cloud_gives_one(
+    cloud: FakeSkyPilot, url: str, cloud_name: str, notice: str | None
+) -> None:
+    cloud.catalog, cloud.enabled = [row(cloud_name, "RTX4090", 1.0, 0.5, "east")], [cloud_name.lower()]
+    ask(SkyPilotProvider(cloud, url), "node-a")
+    told = json.loads(cloud.launched[0]["task"])["envs"].get("GANGLINE_NOTICE")
+    assert told == notice
+    check_notice(told or "")  # as the worker does
 
 
 @pytest.mark.parametrize("name", ["Node", "node_a", "node-a-", "", "n" * 61, "node/../x", "knöten"])
@@ -84,7 +103,7 @@ def test_how_far_a_start_is_is_said_and_it_is_billed_from_when_the_cloud_has_ren
     ask(provider, "node-a")
     seen = [found(provider, "node-a")]
     for step in (cloud.provision, cloud.rent, cloud.run):
-        step("gl-node-a")
+        step("gl-node-a-p1")
         seen.append(found(provider, "node-a"))
     assert [each.progress for each in seen] == [
         "waiting for SkyPilot",
@@ -92,7 +111,7 @@ def test_how_far_a_start_is_is_said_and_it_is_billed_from_when_the_cloud_has_ren
         "Instances launched on runpod in CA",
         "",
     ]
-    launched_ms = cloud.clusters["gl-node-a"]["launched_at"] * 1000
+    launched_ms = cloud.clusters["gl-node-a-p1"]["launched_at"] * 1000
     assert [each.billed_from_ms for each in seen] == [None, None, launched_ms, launched_ms]
 
 
@@ -100,15 +119,47 @@ def test_a_machine_that_was_rented_and_removed_between_two_looks_is_billed(
     provider: SkyPilotProvider, cloud: FakeSkyPilot
 ) -> None:
     ask(provider, "node-a")
-    cloud.provision("gl-node-a")
+    cloud.provision("gl-node-a-p1")
     assert found(provider, "node-a").billed_from_ms is None
     rented = {"reason": "Instances launched on runpod in CA", "transitioned_at": cloud.now_ms // 1000}
-    cloud.events[cloud.clusters["gl-node-a"]["cluster_hash"]] = [rented]
+    cloud.events[cloud.clusters["gl-node-a-p1"]["cluster_hash"]] = [rented]
     cloud.advance(30)
-    provider.driver.stop("gl-node-a")
+    cloud.looks_to_remove = 0
+    provider.driver.stop("gl-node-a-p1")
     until(has_ended(provider, "node-a"))
     ended = found(provider, "node-a")
     assert ended.billed_from_ms is not None and ended.billed_to_ms == ended.billed_from_ms + 30_000
+
+
+# Whose a cluster is
+
+
+def test_pools_of_one_skypilot_server_neither_list_nor_stop_each_others_nodes(cloud: FakeSkyPilot, url: str) -> None:
+    make = make_entries(_no_nodes_here)["skypilot"].make
+    section = SkyPilotSection(endpoint=url)
+    first, second = (
+        make(OpenedPool(name="clouds", id=f"pool-{number}", settings=WANTED, provider=section, secret=TOKEN))
+        for number in "12"
+    )
+    for pool in (first, second):
+        pool.start(pool.offers()[0].id, rental("node-a"))
+    mine, others = first.list(), second.list()
+    assert [each.id for each in mine + others] == ["gl-node-a-pool-1", "gl-node-a-pool-2"]
+    first.stop(others[0].id)
+    assert names(second) == ["node-a"]
+    with pytest.raises(NotFound):
+        first.logs(others[0].id)
+
+
+def _no_nodes_here(opened: OpenedPool) -> Pool:
+    raise AssertionError(f"{opened.name} is no pool of this machine")
+
+
+def test_a_name_that_a_cloud_cuts_off_still_tells_nodes_of_one_pool_apart() -> None:
+    first, second = (
+        cluster_name("pool-0199a1b2c3d4e5f6a7b", f"node-0199a1b2c3d{random}") for random in ("4e5f6a7b", "5e5f6a7b")
+    )
+    assert first[:23] != second[:23]  # Google's names have 35 characters; SkyPilot's own mark takes 12 of them
 
 
 # A launch that fails
@@ -119,9 +170,9 @@ def test_what_a_failed_launch_leaves_is_billed_and_removed_until_it_is_gone(
     provider: SkyPilotProvider, cloud: FakeSkyPilot, status: str
 ) -> None:
     ask(provider, "node-a")
-    cloud.rent("gl-node-a")
+    cloud.rent("gl-node-a-p1")
     alive(provider, "node-a")
-    cloud.fail_launch("gl-node-a", "CommandError", "Failed to set up the runtime.\nmore", leaves=status)
+    cloud.fail_launch("gl-node-a-p1", "CommandError", "Failed to set up the runtime.\nmore", leaves=status)
     with cloud.suffers(Fault.DEAF):
         left = found(provider, "node-a")
         left = found(provider, "node-a")
@@ -138,12 +189,12 @@ def test_a_server_that_starts_anew_knows_which_cluster_a_failed_launch_has_left(
 ) -> None:
     start(provider, "node-b")
     ask(provider, "node-a")
-    cloud.rent("gl-node-a")
-    cloud.launch_of("gl-node-a")["status"] = "CANCELLED"
-    cloud.clusters["gl-node-a"]["status"] = "UP"
+    cloud.rent("gl-node-a-p1")
+    cloud.launch_of("gl-node-a-p1")["status"] = "CANCELLED"
+    cloud.clusters["gl-node-a-p1"]["status"] = "UP"
     again = provider.restarted()
     until(lambda: names(again) == ["node-b"])
-    assert list(cloud.clusters) == ["gl-node-b"]
+    assert list(cloud.clusters) == ["gl-node-b-p1"]
 
 
 def test_a_launch_that_fails_at_once_leaves_nothing_and_says_why(
@@ -153,7 +204,7 @@ def test_a_launch_that_fails_at_once_leaves_nothing_and_says_why(
     said = r"^SkyPilot found no machine: RunPod \(CA\) — .*: Failed to acquire resources in all zones in CA$"
     with pytest.raises(NoCapacity, match=said):
         ask(provider, "node-a")
-    assert [body["cluster_name"] for path, body in cloud.bodies if path == "/down"] == ["gl-node-a"]
+    assert [body["cluster_name"] for path, body in cloud.bodies if path == "/down"] == ["gl-node-a-p1"]
 
 
 def test_an_offer_of_which_a_launch_found_no_machine_later_is_left_out_for_ten_minutes(
@@ -161,8 +212,8 @@ def test_an_offer_of_which_a_launch_found_no_machine_later_is_left_out_for_ten_m
 ) -> None:
     before = provider.driver.offers()
     ask(provider, "node-a")
-    cloud.provision("gl-node-a")
-    cloud.fail_launch("gl-node-a", "ResourcesUnavailableError", NO_MACHINE)
+    cloud.provision("gl-node-a-p1")
+    cloud.fail_launch("gl-node-a-p1", "ResourcesUnavailableError", NO_MACHINE)
     assert provider.driver.offers() == before
     until(has_ended(provider, "node-a"))
     ended = found(provider, "node-a")
@@ -174,8 +225,8 @@ def test_an_offer_of_which_a_launch_found_no_machine_later_is_left_out_for_ten_m
 
 def test_a_launch_that_has_not_begun_is_canceled_by_a_stop(provider: SkyPilotProvider, cloud: FakeSkyPilot) -> None:
     ask(provider, "node-a")
-    provider.driver.stop("gl-node-a")
-    assert cloud.launch_of("gl-node-a")["status"] == "CANCELLED"
+    provider.driver.stop("gl-node-a-p1")
+    assert cloud.launch_of("gl-node-a-p1")["status"] == "CANCELLED"
     assert found(provider, "node-a").ended == "it was stopped"
 
 
@@ -186,10 +237,9 @@ def test_a_cluster_that_was_stopped_by_hand_has_ended_and_is_removed(
     provider: SkyPilotProvider, cloud: FakeSkyPilot
 ) -> None:
     start(provider, "node-a")
-    cloud.clusters["gl-node-a"]["status"] = "STOPPED"
+    cloud.clusters["gl-node-a-p1"]["status"] = "STOPPED"
     assert found(provider, "node-a").ended == "its cluster was stopped"
-    provider.driver.list()
-    assert cloud.clusters == {}
+    until(lambda: provider.driver.list() and cloud.clusters == {})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +251,6 @@ def test_a_cluster_that_was_stopped_by_hand_has_ended_and_is_removed(
             "it was removed as it was idle, by an autostop that somebody has set",
         ),
         ("Cluster was terminated by user bob (request ID: y).", "its cluster was removed with SkyPilot"),
-        ("Some\x1bthing new.", r"its cluster is gone; SkyPilot says: Some\x1bthing new."),
     ],
 )
 def test_a_node_ends_when_and_why_skypilots_last_event_says(
@@ -209,11 +258,59 @@ def test_a_node_ends_when_and_why_skypilots_last_event_says(
 ) -> None:
     start(provider, "node-a")
     cloud.advance(100)
-    cloud.end("gl-node-a", reason)
+    cloud.end("gl-node-a-p1", reason)
     at_ms = cloud.now_ms
     cloud.advance(500)
     ended = found(provider, "node-a")
     assert (ended.ended, ended.billed_to_ms) == (said, at_ms // 1000 * 1000)
+
+
+@pytest.mark.parametrize("answer", [None, JSONResponse({"detail": "busy"}, 503), "ValueError", "Some\x1bthing new."])
+def test_a_node_that_a_list_lacks_has_not_ended_before_an_event_says_so(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot, monkeypatch: pytest.MonkeyPatch, answer: Response | str | None
+) -> None:
+    running = start(provider, "node-a")
+    cluster = cloud.clusters["gl-node-a-p1"]
+    with monkeypatch.context() as answers:
+        if isinstance(answer, Response):
+            answers.setitem(cloud.answers, "/cluster_events", answer)
+        elif answer == "ValueError":
+            answers.setattr(cloud, "_do_cluster_events", lambda made, _: cloud.fail(made, answer, "no hash"))
+        elif answer:
+            cloud.happen("gl-node-a-p1", answer)
+        del cloud.clusters["gl-node-a-p1"]
+        for _ in range(3):
+            assert provider.driver.list() == []
+        cloud.clusters["gl-node-a-p1"] = cluster
+        assert provider.driver.list() == [running]
+    cloud.advance(1)
+    cloud.end("gl-node-a-p1", "All nodes terminated, cleaning up the cluster.")
+    assert found(provider, "node-a").ended == "its machine was ended at the cloud"
+
+
+def test_a_node_that_lists_lack_for_ten_minutes_is_asked_for_no_more(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    start(provider, "node-a")
+    del cloud.clusters["gl-node-a-p1"]
+    provider.driver.list()
+    cloud.advance(601)
+    provider.driver.list()
+    cloud.bodies.clear()
+    assert provider.driver.list() == [] and [path for path, _ in cloud.bodies] == ["/status"]
+
+
+def test_an_end_that_was_noticed_late_is_listed_for_ten_minutes_all_the_same(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    start(provider, "node-a")
+    cloud.end("gl-node-a-p1", "All nodes terminated, cleaning up the cluster.")
+    cloud.advance(3600)
+    ended = found(provider, "node-a")
+    cloud.advance(590)
+    assert provider.driver.list() == [ended] and ended.billed_to_ms is not None
+    cloud.advance(10)
+    assert provider.driver.list() == []
 
 
 def test_why_a_cluster_cannot_be_removed_is_shown_while_it_is_billed(
@@ -226,8 +323,44 @@ def test_why_a_cluster_cannot_be_removed_is_shown_while_it_is_billed(
     shown = alive(provider, "node-a")
     assert shown.progress == "SkyPilot could not remove it: The cloud's credentials have expired"
     cloud.down_fails = ""
+    cloud.advance(60)
     provider.driver.stop(instance.id)
     until(has_ended(provider, "node-a"))
+
+
+def test_a_removal_that_takes_its_time_is_requested_once_a_minute_and_by_the_driver_itself(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    instance = start(provider, "node-a")
+    cloud.looks_to_remove = 5
+    progress = set[str]()
+    for _ in range(5):
+        provider.driver.stop(instance.id)
+        progress.add(alive(provider, "node-a").progress)
+    assert [path for path, _ in cloud.bodies].count("/down") == 1 and progress == {""}
+    assert found(provider, "node-a").ended == "it was stopped"
+
+    other = start(provider, "node-b")
+    with cloud.suffers(Fault.DEAF):
+        provider.driver.stop(other.id)
+        for _ in range(3):
+            alive(provider, "node-b")
+    cloud.advance(60)
+    until(has_ended(provider, "node-b"))
+    assert [path for path, _ in cloud.bodies].count("/down") == 3
+
+
+def test_a_launch_that_goes_on_after_a_stop_is_canceled_at_each_look(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    ask(provider, "node-a")
+    cloud.rent("gl-node-a-p1")
+    with cloud.suffers(Fault.DEAF):
+        for _ in range(3):
+            provider.driver.stop("gl-node-a-p1")
+            alive(provider, "node-a")
+    paths = [path for path, _ in cloud.bodies]
+    assert (paths.count("/api/cancel"), paths.count("/down")) == (3, 1)
 
 
 def test_one_look_is_three_requests_however_many_nodes_there_are(
@@ -236,7 +369,7 @@ def test_one_look_is_three_requests_however_many_nodes_there_are(
     cloud.places = 50
     for number in range(20):
         ask(provider, f"node-{number}")
-        cloud.run(f"gl-node-{number}")
+        cloud.run(f"gl-node-{number}-p1")
     for _ in range(3):
         provider.driver.list()
     cloud.bodies.clear()
@@ -254,7 +387,7 @@ def test_logs_are_what_happened_then_how_it_was_made_and_what_it_printed(
     assert isinstance(provider.driver, WithLogs)
     instance = start(provider, "node-a")
     happened = {"reason": "Provisioning on runpod in CA", "transitioned_at": 1}
-    cloud.events[cloud.clusters["gl-node-a"]["cluster_hash"]] = [happened]
+    cloud.events[cloud.clusters["gl-node-a-p1"]["cluster_hash"]] = [happened]
     cloud.printed = {"/provision_logs": "\x1b[31mcreated\x1b[0m\n", "/logs": "worker.sh cannot be fetched\n"}
     lines = ["SkyPilot: Provisioning on runpod in CA", "created", "worker.sh cannot be fetched"]
     assert provider.driver.logs(instance.id).splitlines() == lines

@@ -155,7 +155,7 @@ def test_the_stand_in_asks_and_answers_what_skypilots_models_have() -> None:
 def test_skypilots_own_server_understands_what_the_driver_asks(tmp_path: Path) -> None:
     cloud = FakeCloud()
     with served(cloud.app) as cloud_url, api_server(tmp_path, cloud_url) as url:
-        pool = SkyPilotPool(settings=SETTINGS, endpoint=url)
+        pool = SkyPilotPool(settings=SETTINGS, mark="p1", endpoint=url)
         httpx.post(f"{url}/check", json={"clouds": ["lambda"]})
         until(lambda: _has_offers(pool))
         east, west = pool.offers()
@@ -172,19 +172,19 @@ def test_skypilots_own_server_understands_what_the_driver_asks(tmp_path: Path) -
         for _ in range(2):
             pool.start(west.id, rental("node-b"))
         until(lambda: of(pool, "node-b").billed_from_ms is not None)
-        again = SkyPilotPool(settings=SETTINGS, endpoint=url)
+        again = SkyPilotPool(settings=SETTINGS, mark="p1", endpoint=url)
         assert of(again, "node-b").billed_from_ms == of(pool, "node-b").billed_from_ms and cloud.rented == 1
-        assert "Instances launched" in pool.logs("gl-node-b")
-        pool.stop("gl-node-b")
+        assert "Instances launched" in pool.logs("gl-node-b-p1")
+        pool.stop("gl-node-b-p1")
         until(lambda: of(pool, "node-b").billed_to_ms is not None)
         assert of(pool, "node-b").ended == "it was stopped" and cloud.machines == {}
-        for gone in ("gl-node-b", "gl-nothing"):
+        for gone in ("gl-node-b-p1", "gl-nothing-p1"):
             pool.stop(gone)
 
         # A launch that is cut off leaves a machine, which the driver removes.
         pool.start(west.id, rental("node-c"))
         until(lambda: cloud.machines)
-        (begun,) = httpx.get(f"{url}/api/status", params={"cluster_name": "gl-node-c"}).json()
+        (begun,) = httpx.get(f"{url}/api/status", params={"cluster_name": "gl-node-c-p1"}).json()
         httpx.post(f"{url}/api/cancel", json={"request_ids": [begun["request_id"]]})
         until(lambda: of(pool, "node-c").ended)
         assert of(pool, "node-c").ended == "its launch failed: it was cut off" and cloud.machines == {}

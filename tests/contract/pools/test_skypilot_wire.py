@@ -87,7 +87,7 @@ def test_what_is_no_server_of_skypilots_is_told_so() -> None:
         served(app) as url,
         pytest.raises(Unreachable, match=r"what answers at 127\.0\.0\.1 is no API server of SkyPilot"),
     ):
-        SkyPilotPool(settings=WANTED, endpoint=url).list()
+        SkyPilotPool(settings=WANTED, mark="p1", endpoint=url).list()
 
 
 def test_a_status_that_skypilot_cannot_tell_is_unreachable(provider: SkyPilotProvider, cloud: FakeSkyPilot) -> None:
@@ -135,7 +135,7 @@ def test_the_secret_is_a_token_or_a_name_with_a_password(secret: str, header: st
         return refusal(401, detail="no")
 
     with served(app) as url, pytest.raises(Denied):
-        SkyPilotPool(settings=WANTED, endpoint=url, secret=secret).list()
+        SkyPilotPool(settings=WANTED, mark="p1", endpoint=url, secret=secret).list()
     assert heard == [header]
 
 
@@ -149,13 +149,13 @@ def test_the_secret_is_a_token_or_a_name_with_a_password(secret: str, header: st
 )
 def test_what_cannot_be_right_is_refused_before_anything_is_asked(given: dict[str, str], said: str) -> None:
     with pytest.raises(BadInput) as error:
-        SkyPilotPool(**{"settings": WANTED, "endpoint": "http://127.0.0.1:9"} | given)
+        SkyPilotPool(**{"settings": WANTED, "mark": "p1", "endpoint": "http://127.0.0.1:9"} | given)
     assert said in error.value.message and "pass" not in error.value.message.replace("password", "")
 
 
 def test_a_server_that_is_away_names_its_host() -> None:
     with pytest.raises(Unreachable, match=r"^SkyPilot's server \(127\.0\.0\.1\) does not answer: "):
-        SkyPilotPool(settings=WANTED, endpoint="http://127.0.0.1:9").list()
+        SkyPilotPool(settings=WANTED, mark="p1", endpoint="http://127.0.0.1:9").list()
 
 
 # Offers

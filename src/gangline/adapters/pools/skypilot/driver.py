@@ -49,7 +49,8 @@ log = logging.getLogger("gangline.fleet.skypilot")
 
 
 class SkyPilotPool:
-    """Rents clusters of one machine through a SkyPilot API server. Several threads may call it.
+    """Rents clusters of one machine through a SkyPilot API server. Several threads may call it. `mark` ends the names of its clusters: no
+    other pool or server may have the same one.
 
     `clock` returns the time in milliseconds. The driver remembers what it saw; another one of the same server finds all that runs, and does
     not list what ended before. `launch_wait_s` is for how long `start` waits for a launch to fail.
@@ -59,12 +60,13 @@ class SkyPilotPool:
         self,
         *,
         settings: SkyPilotSettings,
+        mark: str,
         endpoint: str = ENDPOINT,
         secret: str = "",
         launch_wait_s: float = LAUNCH_WAIT_S,
         clock: Callable[[], int] = lambda: time_ns() // 1_000_000,
     ) -> None:
-        self._settings = settings
+        self._settings, self._mark = settings, mark
         self._wire = SkyPilotWire(endpoint, secret, settings.timeout_s)
         self._launch_wait_s = launch_wait_s
         self._clock = clock
@@ -82,7 +84,7 @@ class SkyPilotPool:
         return [each.offer for each in known if each.offer.id not in lacking]
 
     def start(self, offer: str, rental: Rental) -> None:
-        cluster = cluster_name(self._settings.prefix, rental.name)
+        cluster = cluster_name(self._mark, rental.name)
         wanted = next((each for each in self._known_offers() if each.offer.id == offer), None)
         if wanted is None:
             raise NoCapacity(f"SkyPilot's catalog has no offer {printable(offer)} for this pool")
@@ -103,15 +105,16 @@ class SkyPilotPool:
             log.warning("%s", error.message)
 
     def stop(self, instance: str) -> None:
-        if not rental_of_cluster(self._settings.prefix, instance):
+        if not self._rental(instance):
             return
         with self._lock:
-            self._tracking.note_stop(instance)
+            is_due = self._tracking.note_stop(instance, self._clock())
         # A launch that has not begun is no cluster yet, and would begin after the cluster's removal.
         begun = [each for each in self._wire.requests(cluster_name=instance) if _is_launch(each, instance)]
         if begun:
             self._wire.submit("api/cancel", request_ids=[each.request_id for each in begun])
-        self._remove(instance)
+        if is_due:
+            self._remove(instance)
 
     def list(self) -> list[Instance]:
         """Look once: the launches that are under way, all clusters, and questions about those of which it does not say enough."""
@@ -140,7 +143,7 @@ class SkyPilotPool:
         return "\n".join([*events, *made, *printed])
 
     def _rental(self, cluster: str) -> str:
-        return rental_of_cluster(self._settings.prefix, cluster)
+        return rental_of_cluster(self._mark, cluster)
 
     def _exists(self, cluster: str) -> bool:
         if any(_is_launch(each, cluster) for each in self._wire.requests(cluster_name=cluster)):
@@ -182,7 +185,7 @@ class SkyPilotPool:
             case AskLaunch(cluster, request):
                 self._ask_launch(cluster, request)
             case AskEnd(cluster, cluster_hash):
-                events = self._events(cluster_hash=cluster_hash) if cluster_hash else []
+                events = self._events(cluster_hash=cluster_hash)
                 with self._lock:
                     self._tracking.note_end(cluster, events, self._clock())
             case AskRemoval(cluster, request):

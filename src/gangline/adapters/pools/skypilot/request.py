@@ -11,16 +11,18 @@ from gangline.core.errors import BadInput
 from gangline.ports.pool import Rental
 
 NAME = re.compile(r"[a-z][a-z0-9-]{0,61}[a-z0-9]")
-"""Names that SkyPilot takes, and of which it makes names that every cloud takes."""
+"""Names that SkyPilot takes, and of which it makes names that every cloud takes: where they are too long, of how they begin."""
 USER = {"SKYPILOT_USER_ID": "6a6e6c6e", "SKYPILOT_USER": "gangline"}
 """Who asks, for a SkyPilot server that lets in anybody; another one goes by the token. The id is a part of names on the clouds."""
 SECRETS = frozenset({"GANGLINE_TOKEN"})
+NOTICE_CLOUDS = frozenset({"aws", "gcp", "azure"})
+"""Those whose notice a worker can ask for, by their names there and here."""
 
 
-def cluster_name(prefix: str, rental: str) -> str:
-    """Return the name of a rental's cluster. Raises `BadInput` where it would be no name."""
-    name = f"{prefix}-{rental}"
-    if not NAME.fullmatch(name):
+def cluster_name(mark: str, rental: str) -> str:
+    """Return the name of a rental's cluster in the pool of this mark. Raises `BadInput` where it would be no name."""
+    name = f"gl-{rental}-{mark}"
+    if not NAME.fullmatch(rental) or not NAME.fullmatch(name):
         raise BadInput(
             f"SkyPilot's clusters are not named {name}",
             hint="a name has lower-case letters, digits and hyphens, 63 at most",
@@ -28,9 +30,10 @@ def cluster_name(prefix: str, rental: str) -> str:
     return name
 
 
-def rental_of_cluster(prefix: str, cluster: str) -> str:
-    """Return the name of the rental whose cluster this is; empty if it is none of this pool."""
-    return cluster.removeprefix(f"{prefix}-") if cluster.startswith(f"{prefix}-") and NAME.fullmatch(cluster) else ""
+def rental_of_cluster(mark: str, cluster: str) -> str:
+    """Return the name of the rental whose cluster this is; empty if it is none of the pool of this mark."""
+    rental = cluster.removeprefix("gl-").removesuffix(f"-{mark}")
+    return rental if cluster == f"gl-{rental}-{mark}" and NAME.fullmatch(rental) else ""
 
 
 def launch(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilotSettings) -> dict[str, Any]:
@@ -45,7 +48,7 @@ def launch(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilo
 
 def task(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilotSettings) -> str:
     """Return SkyPilot's task in JSON, which is YAML. SkyPilot shows neither secrets nor anything that is in them."""
-    environment = rental.environment()
+    environment = rental.environment() | _notice(offer)
     return json.dumps(
         {
             "name": cluster,
@@ -55,6 +58,12 @@ def task(cluster: str, rental: Rental, offer: SkyPilotOffer, settings: SkyPilotS
             "run": FETCH_WORKER,
         }
     )
+
+
+def _notice(offer: SkyPilotOffer) -> dict[str, str]:
+    """Return from whom the worker hears that its machine will be taken away, where the cloud says so."""
+    cloud = offer.row.cloud.lower()
+    return {"GANGLINE_NOTICE": cloud} if cloud in NOTICE_CLOUDS else {}
 
 
 def machine_wanted(offer: SkyPilotOffer, settings: SkyPilotSettings) -> dict[str, Any]:

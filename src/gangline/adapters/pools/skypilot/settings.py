@@ -22,9 +22,6 @@ LabelText = Annotated[
     Exact(),
     _like(r"[A-Za-z][A-Za-z0-9_./-]{0,62}=[A-Za-z0-9_./-]{0,63}", "NAME=VALUE, of letters, digits and _ . / -"),
 ]
-ClusterPrefix = Annotated[
-    str, Exact(), _like("[a-z][a-z0-9]{0,19}", "a word of at most 20 lower-case letters and digits")
-]
 ENDPOINT = "http://127.0.0.1:46580"
 
 
@@ -61,11 +58,6 @@ class SkyPilotSettings:
         tuple[LabelText, ...],
         "Labels for the cloud's machines, as `NAME=VALUE`, e.g. to find their costs in its bills.",
     ] = ()
-    prefix: Annotated[
-        ClusterPrefix,
-        "The names of the pool's clusters begin with this word and a hyphen. Give each Gangline server that shares a SkyPilot server "
-        "another one: clusters of this prefix that the server does not know are removed.",
-    ] = "gl"
     timeout_s: Annotated[
         Annotated[float, Gt(0), Le(300), Exact()],
         "A request to SkyPilot's server is given up after this long without an answer.",

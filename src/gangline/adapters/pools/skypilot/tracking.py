@@ -2,7 +2,8 @@
 
 A cluster's status does not say whether its launch succeeded: one whose launch failed, or was cut off, may stay, is billed, and is
 called UP as soon as its machine runs. So each cluster's launch is asked for, once it has ended, and a cluster whose launch failed is
-removed. A cluster that is gone is asked for by what happened to it: that says when and why it ended.
+removed. A cluster that is no longer listed is asked for by what happened to it: that says whether, when and why it ended. Without such an
+event it is left out, as one list may lack what runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,20 +13,19 @@ from gangline.adapters.pools.skypilot.answers import SAID_MAX, ApiRequest, Clust
 from gangline.core.display import printable
 from gangline.ports.pool import Instance
 
-ENDED_KEPT_MS = 600_000
+KEPT_MS = 600_000
+"""How long a cluster is known after it was last listed, or after its end was noticed."""
 REMOVAL_MS = 60_000
-"""How long after a request to remove a cluster the next one is sent while the list still shows it."""
-UNSEEN_MS = 120_000
-"""How long a cluster may be missing after its launch has succeeded."""
+"""How long after a request to remove a cluster the next one is sent while the list still shows it: a second one breaks into the first."""
 GONE = "its cluster is gone"
 RENTED = "Instances launched"
 """How the event begins that says that the cloud has rented a machine."""
 CAUSES = (
-    ("All nodes", "its machine was ended at the cloud"),
+    ("All nodes terminated", "its machine was ended at the cloud"),
     ("Cluster was autodowned", "it was removed as it was idle, by an autostop that somebody has set"),
     ("Cluster was terminated", "its cluster was removed with SkyPilot"),
 )
-"""What the last event of a cluster means."""
+"""What the last event of a cluster means that has ended, by how the event begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class AskLaunch:
 
 @dataclass(frozen=True, slots=True)
 class AskEnd:
-    """The question what happened to a cluster that is gone."""
+    """The question what happened to a cluster that is no longer listed."""
 
     cluster: str
     cluster_hash: str
@@ -65,7 +65,7 @@ ClusterQuestion = AskLaunch | AskEnd | AskRemoval | RemoveCluster
 @dataclass(slots=True, kw_only=True)
 class TrackedCluster:
     """A cluster. `launch` is the request that made it, and `launched` whether that succeeded (None: it is not known). `starts` is true
-    while a launch is under way, and `listed` while SkyPilot lists the cluster."""
+    while a launch is under way, and `listed` while SkyPilot lists the cluster; `unseen_ms` is since when there is neither."""
 
     name: str
     offer: str = ""
@@ -116,7 +116,7 @@ class ClusterTracker:
         for cluster, known in list(self._clusters.items()):
             launch = under_way[cluster][1] if cluster in under_way else None
             _see(known, launch, listed[cluster][1] if cluster in listed else None, now_ms)
-            if known.to_ms is not None and not known.listed and now_ms - known.to_ms > ENDED_KEPT_MS:
+            if known.unseen_ms is not None and now_ms - known.unseen_ms > KEPT_MS:
                 del self._clusters[cluster]
 
     def questions(self, now_ms: int) -> list[ClusterQuestion]:
@@ -130,7 +130,7 @@ class ClusterTracker:
         if known is None:
             return ""
         if launch is None:
-            known.launched, failed = known.listed, "" if known.listed else GONE
+            known.launched, failed = known.listed or bool(known.cluster_hash), GONE
         else:
             known.launch = launch.request_id
             known.starts = launch.is_active
@@ -138,23 +138,24 @@ class ClusterTracker:
         if known.launched is False:
             known.failed = failed or "it was cut off"
             if not known.listed and not known.cluster_hash:  # else it is asked what happened to the cluster
-                _end(known, f"its launch failed: {known.failed}", now_ms)
+                _end(known, f"its launch failed: {known.failed}", now_ms, now_ms)
             return known.offer
-        if known.launched and not known.listed:
-            known.unseen_ms = now_ms if known.unseen_ms is None else known.unseen_ms
         return ""
 
     def note_end(self, cluster: str, events: Sequence[ClusterEvent], now_ms: int) -> None:
-        """Take what happened to a cluster that is gone: the last event says when and why it ended."""
+        """Take what happened to a cluster that is no longer listed: the last event says whether, when and why it ended."""
         known = self._clusters.get(cluster)
         if known is None or known.to_ms is not None:
             return
         rented = [each.transitioned_at * 1000 for each in events if each.reason.startswith(RENTED)]
         if known.from_ms is None and rented:  # it was rented and removed between two looks
             known.from_ms = min(rented)
-        last = max(events, key=lambda each: each.transitioned_at, default=None)
-        to_ms = now_ms if last is None else max(known.from_ms or 0, min(now_ms, last.transitioned_at * 1000))
-        _end(known, f"its launch failed: {known.failed}" if known.failed else why_it_ended(last), to_ms)
+        last = sorted(events, key=lambda each: each.transitioned_at)[-1:]
+        because, to_ms = "", now_ms
+        if last and (because := why_it_ended(last[0].reason)):
+            to_ms = max(known.from_ms or 0, min(now_ms, last[0].transitioned_at * 1000))
+        if because or known.failed or known.stopped:
+            _end(known, f"its launch failed: {known.failed}" if known.failed else because, to_ms, now_ms)
 
     def note_removal(self, cluster: str, request: str, now_ms: int) -> None:
         if cluster in self._clusters:
@@ -166,9 +167,12 @@ class ClusterTracker:
         if cluster in self._clusters:
             self._clusters[cluster].removal, self._clusters[cluster].not_removed = "", said
 
-    def note_stop(self, cluster: str) -> None:
-        if cluster in self._clusters:
-            self._clusters[cluster].stopped = True
+    def note_stop(self, cluster: str, now_ms: int) -> bool:
+        """Take that a node is to end. Return whether its removal is to be requested now."""
+        if cluster not in self._clusters:
+            return True
+        self._clusters[cluster].stopped = True
+        return _is_removal_due(self._clusters[cluster], now_ms)
 
     def instances(self) -> list[Instance]:
         return [
@@ -181,6 +185,7 @@ class ClusterTracker:
                 progress="" if known.to_ms is not None else _progress(known),
             )
             for cluster, known in self._clusters.items()
+            if known.listed or known.to_ms is not None or not known.launched
         ]
 
 
@@ -190,18 +195,22 @@ def _age(launch: tuple[str, ApiRequest]) -> float:
 
 def _see(known: TrackedCluster, launch: ApiRequest | None, record: ClusterRecord | None, now_ms: int) -> None:
     known.starts, known.listed = launch is not None, record is not None
+    if known.starts or known.listed:
+        known.unseen_ms = None
+    elif known.unseen_ms is None:
+        known.unseen_ms = now_ms
     if launch is not None and launch.request_id != known.launch:
         known.launch, known.launched, known.failed = launch.request_id, None, ""
     if record is None:
         return
-    known.status, known.cluster_hash, known.unseen_ms = record.status, record.cluster_hash, None
+    known.status, known.cluster_hash = record.status, record.cluster_hash
     known.progress = printable(record.init_status_reason or "")[:SAID_MAX] if record.status == "INIT" else ""
     # Before the cloud has rented its machine a cluster costs nothing; what is left of a launch that was cut off may have one.
     if known.from_ms is None and (record.status != "INIT" or record.node_names or launch is None):
         known.from_ms = record.launched_at * 1000
     if record.status == "STOPPED":
         if known.to_ms is None:
-            _end(known, "its cluster was stopped", now_ms)
+            _end(known, "its cluster was stopped", now_ms, now_ms)
     else:  # a list that was late may have said that it had ended
         known.to_ms, known.ended = None, ""
 
@@ -211,28 +220,28 @@ def _questions(cluster: str, known: TrackedCluster, now_ms: int) -> list[Cluster
     if known.listed:
         if not known.starts and known.launched is None and known.to_ms is None:
             asked.append(AskLaunch(cluster, known.launch))
-        elif _is_to_go(known) and (known.removed_ms is None or now_ms - known.removed_ms >= REMOVAL_MS):
+        elif _is_to_go(known) and _is_removal_due(known, now_ms):
             asked.append(RemoveCluster(cluster))
         if known.removal:
             asked.append(AskRemoval(cluster, known.removal))
     elif known.to_ms is None and not known.starts:
-        asked.append(_about_unlisted(cluster, known, now_ms))
+        if known.launched is None:
+            asked.append(AskLaunch(cluster, known.launch))
+        elif known.cluster_hash:
+            asked.append(AskEnd(cluster, known.cluster_hash))
     return asked
 
 
-def _about_unlisted(cluster: str, known: TrackedCluster, now_ms: int) -> ClusterQuestion:
-    if known.launched is None:
-        return AskLaunch(cluster, known.launch)
-    was_seen = bool(known.cluster_hash) or (known.unseen_ms is not None and now_ms - known.unseen_ms >= UNSEEN_MS)
-    return AskEnd(cluster, known.cluster_hash) if was_seen else AskLaunch(cluster, known.launch)
-
-
 def _is_to_go(known: TrackedCluster) -> bool:
-    return known.to_ms is not None or (known.launched is False and not known.starts)
+    return known.to_ms is not None or known.stopped or (known.launched is False and not known.starts)
 
 
-def _end(known: TrackedCluster, because: str, at_ms: int) -> None:
-    known.to_ms, known.ended = at_ms, "it was stopped" if known.stopped else because
+def _is_removal_due(known: TrackedCluster, now_ms: int) -> bool:
+    return known.removed_ms is None or now_ms - known.removed_ms >= REMOVAL_MS
+
+
+def _end(known: TrackedCluster, because: str, to_ms: int, now_ms: int) -> None:
+    known.to_ms, known.ended, known.unseen_ms = to_ms, "it was stopped" if known.stopped else because, now_ms
 
 
 def _progress(known: TrackedCluster) -> str:
@@ -241,20 +250,17 @@ def _progress(known: TrackedCluster) -> str:
     if known.failed and not known.starts:
         return f"its launch failed: {known.failed}; it is being removed"
     if not known.listed:
-        return "waiting for SkyPilot" if known.starts or known.launched else ""
+        return "waiting for SkyPilot" if known.starts else ""
     return known.progress
 
 
-def why_it_ended(event: ClusterEvent | None) -> str:
-    """Return what the last event of a cluster that is gone means, as a reason for people.
+def why_it_ended(event: str) -> str:
+    """Return what the last event of a cluster means, as a reason for people; empty if it is no end.
 
-    >>> why_it_ended(ClusterEvent(reason="All nodes terminated, cleaning up the cluster.", transitioned_at=1))
-    'its machine was ended at the cloud'
+    >>> why_it_ended("All nodes terminated, cleaning up the cluster."), why_it_ended("All nodes up; SkyPilot runtime healthy.")
+    ('its machine was ended at the cloud', '')
     """
-    if event is None:
-        return GONE
-    known = next((words for part, words in CAUSES if event.reason.startswith(part)), "")
-    return known or f"{GONE}; SkyPilot says: {printable(event.reason)[:SAID_MAX]}"
+    return next((words for part, words in CAUSES if event.startswith(part)), "")
 
 
 def newest_launch(requests: Iterable[ApiRequest], cluster: str, name: str) -> ApiRequest | None:

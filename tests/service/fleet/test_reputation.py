@@ -14,7 +14,7 @@ from gangline.service.fleet.health import judge_machine
 from gangline.service.fleet.nodes import gone, join_pool
 from tests.service.conftest import OPERATOR, POLICY, Service
 from tests.service.served import serving
-from tests.service.test_rules import advance, fail, succeed
+from tests.service.test_rules import a_contrast, advance, fail, misbehave, succeed
 
 CARD = hashlib.sha256(b"GPU-8f4d").hexdigest()
 OTHER = hashlib.sha256(b"GPU-0000").hexdigest()
@@ -74,6 +74,19 @@ def test_the_strikes_of_two_pools_together_bring_a_machine_into_quarantine(servi
     found = machine_of(service, again)
     assert found.quarantined_until_ms is not None and found.record is not None
     assert found.record.says == "in 30 days: 2 of 2 attempts lost in 2 pools, 1 quarantine"
+
+
+def test_a_machine_is_judged_in_the_pool_that_it_joined_last(service: Service) -> None:
+    for name in ("machine-a", "machine-b"):
+        gone(service.deployment, join(service, name, "alpha"), "left", service.now_ms)
+        node = join(service, name, "beta")
+        misbehave(service, node)
+        misbehave(service, node)
+    a_contrast(service)
+    join(service, "beside", "beta")
+    service.tick()
+    sent_away = service.look("SELECT id FROM machine WHERE quarantined_until_ms > quarantined_ms")
+    assert [row["id"] for row in sent_away] == ["machine-a"], "others work in that pool, which spares one"
 
 
 def test_a_machine_that_is_known_by_its_own_name_is_that_one_whatever_its_cards_are(service: Service) -> None:

@@ -1014,6 +1014,7 @@ RULES = [
         " AND quarantined_until_ms > quarantined_ms",
         "",
     ),
+    rule("trust: in the pool that it joined last", "know_machine", "DO UPDATE SET pool = excluded.pool", "DO NOTHING"),
     rule("trust: and says why", "service.fleet.nodes:_welcome", 'known["because"] or', '"" or'),
     rule("trust: a pause after failures", "core.fleet.trust:rest_ms", "return round(", "return 0 * round("),
     rule("trust: that a success ends", "machine_went_well", "failures = 0, rest_until_ms = 0", "failures = failures"),

@@ -1,9 +1,10 @@
 -- Machines behind the nodes: failures, quarantines, and jobs that are banned from them.
 
 -- name: know_machine
+-- Its pool is the one that it joined last, in which it is judged.
 INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
 VALUES (:id, :pool, :now, 0, 0, 0, 0, 0, '')
-ON CONFLICT (id) DO NOTHING
+ON CONFLICT (id) DO UPDATE SET pool = excluded.pool
 
 -- name: know_card
 -- A card stays with the machine in which it came first.

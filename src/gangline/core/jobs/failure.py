@@ -153,7 +153,7 @@ MEANING: dict[FailureKind, Meaning] = {
     ),
     "crowded": Meaning(
         says="the memory of its card is full",
-        sentence="The driver moved a part of the job to slow memory of the machine, and others of the class hold it all: the job resumes there.",
+        sentence="The driver moved a part of the job to slow memory of the machine, and others of the class hold it all: it resumes there.",
         blame="node",
         counts=False,
     ),

@@ -224,7 +224,8 @@ def _machine_state(machine: MachineSummary) -> str:
 def _print_losses(record: MachineRecord) -> None:
     if not record.losses:
         return
-    out.print("\nlost on this machine, newest first")
+    out.print()
+    out.print("lost on this machine, newest first")
     rows = table("when", "pool", "node", "job", "why")
     for loss in record.losses:
         of = short(loss.job) if loss.job else "another project's"

@@ -72,7 +72,7 @@ def list_machines(
     deployment: ThisDeployment, now: Now, _: Operator, limit: Annotated[int, Query(), Gt(0), Le(MACHINES_MAX)] = 50
 ) -> list[MachineSummary]:
     """List the machines behind the nodes, in all pools and whatever the nodes were called: those that lost most attempts lately first.
-    Needs an operator's key.
+    One in quarantine is among them however long ago it worked. Needs an operator's key.
     """
     return machines(deployment, now, limit)
 

@@ -3,13 +3,25 @@
 import time
 from collections.abc import Sequence
 
-from gangline.cli.output import format_time, out, table
+from gangline.cli.lines import TableColumn, print_one_line_each
+from gangline.cli.output import format_time, out
 from gangline.core.fleet.gauges import GaugesPoint, GaugesView, GpuGauges, mean_utilisation
 from gangline.core.fleet.history import SHOWN, extent_of
 from gangline.core.fleet.slowness import limits_in_words
 
 BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 24
+BARS_MAX, BARS_FEW = 24, 16
+WIDE = 100
+"""A terminal with fewer cells gets few bars, so that the table fits into 80."""
+HISTORY_COLUMNS = (
+    TableColumn(header="gauge"),
+    TableColumn(header="over time"),
+    TableColumn(header=">least"),
+    TableColumn(header="at", goes=2),
+    TableColumn(header=">mean", goes=1),
+    TableColumn(header=">most"),
+    TableColumn(header="at", goes=2),
+)
 OLD_S = 300
 """A load that was measured longer ago than this is not shown in a list: the node may do something else by now."""
 
@@ -56,26 +68,29 @@ def print_history(history: Sequence[GaugesPoint]) -> None:
     shown = [(gauge, extent) for gauge in SHOWN if (extent := extent_of(history, gauge.name))]
     if len(history) < 2 or not shown:
         return
-    out.print(f"\nlast {_span(history[-1].at_ms - history[0].at_ms)}, from {format_time(history[0].at_ms)}")
-    rows = table("gauge", "over time", ">least", "at", ">mean", ">most", "at")
-    for gauge, extent in shown:
-        rows.add_row(
+    out.print()
+    out.print(f"last {_span(history[-1].at_ms - history[0].at_ms)}, from {format_time(history[0].at_ms)}")
+    bars = BARS_MAX if out.width >= WIDE else BARS_FEW
+    rows = [
+        [
             gauge.says,
-            chart(history, gauge.name, gauge.most or extent.high),
+            chart(history, gauge.name, gauge.most or extent.high, bars),
             gauge.text(extent.low),
             format_time(extent.low_ms)[11:16],
             gauge.text(extent.mean),
             gauge.text(extent.high),
             format_time(extent.high_ms)[11:16],
-        )
-    out.print(rows)
+        ]
+        for gauge, extent in shown
+    ]
+    print_one_line_each(HISTORY_COLUMNS, rows)
 
 
-def chart(history: Sequence[GaugesPoint], name: str, most: float) -> str:
-    """Return a gauge over the time of its history as up to `WIDTH` bars of equal time, from 0 to `most`; a blank where nothing was
+def chart(history: Sequence[GaugesPoint], name: str, most: float, bars: int = BARS_MAX) -> str:
+    """Return a gauge over the time of its history as up to this number of bars of equal time, from 0 to `most`; a blank where nothing was
     measured."""
     first_ms, last_ms = history[0].at_ms, history[-1].at_ms
-    width = min(WIDTH, len(history))
+    width = min(bars, len(history))
     found: list[list[float]] = [[] for _ in range(width)]
     for point in history:
         value = getattr(point, name)

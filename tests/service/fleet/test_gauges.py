@@ -217,7 +217,7 @@ def test_a_terminal_draws_the_day_of_a_node_with_its_extremes_and_when_they_were
         where = ["--server", served.url, "--token", OPERATOR]
         told = CliRunner(env={"COLUMNS": "120"}).invoke(main.app, ["nodes", "show", "node-a", *where]).stdout
     rows = {line.split("  ")[0]: line for line in told.splitlines()}
-    assert "last 24 h, from" in told
+    assert "\n\nlast 24 h, from" in told
     load, heat = rows["GPU"], rows["GPU temperature"]
     assert "█" in load and "50%" in load and "100%" in load and "52%" in load  # 1 hour of 24 is busier
     assert "60 °C" in heat and "89 °C" in heat and "61 °C" in heat

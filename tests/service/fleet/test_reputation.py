@@ -12,9 +12,10 @@ from gangline.ports.server import Join
 from gangline.service.fleet import operating
 from gangline.service.fleet.health import judge_machine
 from gangline.service.fleet.nodes import gone, join_pool
+from gangline.service.jobs.steer import cancel
 from tests.service.conftest import OPERATOR, POLICY, Service
 from tests.service.served import serving
-from tests.service.test_rules import advance, fail, succeed
+from tests.service.test_rules import a_contrast, advance, fail, misbehave, release, succeed
 
 CARD = hashlib.sha256(b"GPU-8f4d").hexdigest()
 OTHER = hashlib.sha256(b"GPU-0000").hexdigest()
@@ -76,6 +77,19 @@ def test_the_strikes_of_two_pools_together_bring_a_machine_into_quarantine(servi
     assert found.record.says == "in 30 days: 2 of 2 attempts lost in 2 pools, 1 quarantine"
 
 
+def test_a_machine_is_judged_in_the_pool_that_it_joined_last(service: Service) -> None:
+    for name in ("machine-a", "machine-b"):
+        gone(service.deployment, join(service, name, "alpha"), "left", service.now_ms)
+        node = join(service, name, "beta")
+        misbehave(service, node)
+        misbehave(service, node)
+    a_contrast(service)
+    join(service, "beside", "beta")
+    service.tick()
+    sent_away = service.look("SELECT id FROM machine WHERE quarantined_until_ms > quarantined_ms")
+    assert [row["id"] for row in sent_away] == ["machine-a"], "others work in that pool, which spares one"
+
+
 def test_a_machine_that_is_known_by_its_own_name_is_that_one_whatever_its_cards_are(service: Service) -> None:
     join(service, "machine-a", "alpha", CARD)
     join(service, "machine-b", "alpha", OTHER)
@@ -93,6 +107,7 @@ def test_what_was_long_ago_is_forgotten_and_lengthens_no_quarantine(service: Ser
     record = machine_of(service, node).record
     assert record is not None and (record.lost, record.quarantines) == (1, 3)
     service.wait(POLICY.reputation_s + 1)
+    assert machine_of(service, node).quarantines == 0
     record = machine_of(service, node).record
     assert record is not None and (record.lost, record.quarantines, record.losses) == (0, 0, ())
     assert record.says == "in 30 days: no attempt"
@@ -132,6 +147,39 @@ def test_machines_are_listed_by_what_they_lost(service: Service) -> None:
     assert "in 30 days: 1 of 1 attempt lost in 1 pool" in shown and "lost on this machine, newest first" in shown
     assert "the GPU failed: boom" in shown
     assert as_json["machine"]["record"]["losses"][0]["state"] == "failed"
+
+
+def test_what_was_the_jobs_fault_is_in_no_record_and_what_was_moved_is_no_loss(service: Service) -> None:
+    """The node's view and the list count the same."""
+    node = join(service, "machine-a", "alpha")
+    for kind in ("diverged", "gpu error"):
+        job = service.submit()
+        fail(service, node, service.claim(node).hold, kind)
+        cancel(service.deployment, job, service.now_ms)
+        service.wait(20)
+    service.submit()
+    hold = service.claim(node).hold
+    service.execute("UPDATE lease SET stop = 'it is hot', stop_kind = 'throttled', stop_ms = 1")
+    release(service, node, hold)
+    record = machine_of(service, node).record
+    assert record is not None and (record.succeeded, record.lost, record.moved) == (0, 1, 1)
+    assert record.says == "in 30 days: 1 of 2 attempts lost in 1 pool, 1 moved away from it"
+    assert [loss.state for loss in record.losses] == ["released", "failed"]
+    (listed,) = service.ask("GET", "/v1/machines").json()
+    assert [listed[name] for name in ("id", "attempts", "lost", "moved")] == ["machine-a", 2, 1, 1]
+
+
+def test_a_machine_in_quarantine_is_listed_however_long_ago_it_worked(service: Service) -> None:
+    node = join(service, "machine-a", "alpha")
+    operating.quarantine(service.deployment, node, service.now_ms, lasts_s=60, stop=False)
+    (listed,) = service.ask("GET", "/v1/machines").json()
+    assert [listed[name] for name in ("id", "attempts", "lost", "pools", "last_ms")] == ["machine-a", 0, 0, 0, None]
+    with serving(service.app) as served:
+        where = ["--server", served.url, "--token", OPERATOR]
+        shown = CliRunner(env={"COLUMNS": "160"}).invoke(main.app, ["nodes", "machines", *where]).stdout
+    assert shown.splitlines()[1].split()[:6] == ["machine-a", "0", "of", "0", "0", "0"] and "quarantined" in shown
+    service.wait(61)
+    assert service.ask("GET", "/v1/machines").json() == []
 
 
 def test_a_machine_on_which_nothing_ever_ran_has_an_empty_record(service: Service) -> None:

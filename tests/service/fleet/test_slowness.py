@@ -117,7 +117,7 @@ def test_a_full_card_where_memory_spills_gives_its_job_away_without_a_strike(
     service: Service, slow: tuple[str, str, Hold]
 ) -> None:
     stop = asked_to_stop(service, slow, FULL)
-    assert stop.startswith("others hold the memory of its card: its GPU memory is full, though the same work fits")
+    assert stop.startswith("the memory of its card is full: the same work fits into the GPU memory of other")
     release(service, slow[0], slow[2])
     assert strikes(service) == []
     assert service.look("SELECT gpu_memory_gb FROM job WHERE gpu_memory_gb > 0") == [], "it fits elsewhere"
@@ -186,6 +186,37 @@ def test_a_job_that_is_bound_to_its_numerics_or_nearly_done_is_not_moved_for_its
     service.execute("UPDATE job SET numerics = ''", "DELETE FROM event WHERE kind = 'slowed'")
     look_again(service, node, hold, 95)
     assert beat(service, node, hold, 96) == Beaten() and kinds(service, job).count("slowed") == 0
+
+
+def test_a_job_that_spilled_beside_faster_machines_of_its_class_moves_to_one_of_them_and_needs_no_more(
+    service: Service, slow: tuple[str, str, Hold]
+) -> None:
+    node, job, hold = slow
+    service.join("node-large", **LARGER)
+    stop = asked_to_stop(service, slow, SPILLS, memory_bytes=20 * GIB)
+    assert stop.startswith("the memory of its card is full: it holds 20.0 GB and its card has 12.0")
+    assert "fits into the GPU memory of other machines of the class; 12 s a step, against 1 on 5 machines" in stop
+    release(service, node, hold)
+    assert strikes(service) == [] and kinds(service, job).count("slowed") == 0
+    assert service.look("SELECT gpu_memory_gb FROM job WHERE gpu_memory_gb > 0") == []
+    service.claim_nothing(node)
+    assert service.claim(service.join("node-sound", **CARD)).job == job, "its class holds the work"
+
+
+def test_a_slow_machine_whose_driver_no_longer_answers_is_moved_from_all_the_same(
+    service: Service, slow: tuple[str, str, Hold]
+) -> None:
+    node, _, hold = slow
+    silent = replace(COOL, gpus=(replace(COOL.gpus[0], limited_by=None),))
+    keep_gauges(service.deployment, node, HOT, service.now_ms)
+    train(service, node, hold, silent, seconds_per_step=12.0)
+    service.tick()
+    assert beat(service, node, hold, 3) == Beaten(), "it may answer again"
+    train(service, node, hold, silent, seconds_per_step=12.0)
+    train(service, node, hold, silent, seconds_per_step=12.0)
+    service.tick()
+    answer = beat(service, node, hold, 3)
+    assert isinstance(answer, Beaten) and answer.stop.startswith("too slow beside its peers")
 
 
 def test_what_a_trainer_holds_on_linux_is_no_spill(service: Service) -> None:

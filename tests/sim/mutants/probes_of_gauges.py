@@ -89,14 +89,42 @@ def a_job_that_spilled_stays_where_nothing_larger_is_or_can_be_rented(bench: Ben
     assert bench.look("SELECT gpu_memory_gb FROM job WHERE id = ?", job) == [0]
 
 
-@probe()
-def a_throttled_card_gives_its_job_away_for_a_quarter_of_a_strike_and_a_full_one_for_none(bench: Bench) -> None:
+def work_on_peers(bench: Bench) -> None:
     for number in range(4):
-        peer = bench.join(f"peer-{number}")
+        peer = bench.join(f"peer-{number}", gpu_memory_gb=12)
         hold = bench.take(peer, bench.submit(seed=number))
         bench.advance(peer, hold)
         bench.succeed(peer, hold)
-    for gauges, why, quarters in ((HOT, "its card is throttled", [1]), (SPILLS, "others hold the memory", [])):
+        gone(bench.deployment, peer, "left", bench.now_ms)
+
+
+@probe()
+def a_job_that_spilled_beside_faster_machines_needs_no_larger_card(bench: Bench) -> None:
+    work_on_peers(bench)
+    half = replace(SPILLS, gpus=(replace(SPILLS.gpus[0], memory_used_bytes=6 * GIB),))
+    large = bench.join("large", gpu_memory_gb=24)
+    for step, stop in ((2, "the memory of its card is full"), (84, "")):
+        node, job = bench.join(f"small {step}", gpu_memory_gb=12), bench.submit(seed=9)
+        hold = bench.take(node, job)
+        assert train(bench, node, hold, half, step=step, beside=large, memory_bytes=20 * GIB)[:30] == stop
+        bench.succeed(node, hold)
+        assert bench.look("SELECT gpu_memory_gb FROM job WHERE id = ?", job) == [0]
+
+
+@probe()
+def a_driver_that_no_longer_answers_keeps_no_job_on_a_slow_machine(bench: Bench) -> None:
+    work_on_peers(bench)
+    node, job = bench.join("slow"), bench.submit(seed=9)
+    keep_gauges(bench.deployment, node, HOT, bench.now_ms)
+    hold, silent = bench.take(node, job), replace(HOT, gpus=(replace(HOT.gpus[0], limited_by=None),))
+    stops = [train(bench, node, hold, silent) for _ in range(4)]
+    assert stops[0] == "" and stops[-1].startswith("too slow beside its peers")
+
+
+@probe()
+def a_throttled_card_gives_its_job_away_for_a_quarter_of_a_strike_and_a_full_one_for_none(bench: Bench) -> None:
+    work_on_peers(bench)
+    for gauges, why, quarters in ((HOT, "its card is throttled", [1]), (SPILLS, "the memory of its card is full", [])):
         node, job = bench.join(f"slow {why}"), bench.submit(seed=9)
         hold = bench.take(node, job)
         assert train(bench, node, hold, gauges).startswith(why)

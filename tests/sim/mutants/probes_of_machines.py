@@ -2,9 +2,11 @@
 
 from gangline.ports.server import Join
 from gangline.service.fleet import operating
+from gangline.service.fleet.health import judge_machines
 from gangline.service.fleet.measured.reputation import load_record, machines
-from gangline.service.fleet.nodes import join_pool
+from gangline.service.fleet.nodes import gone, join_pool
 from tests.sim.mutants.bench import Bench, probe
+from tests.sim.mutants.probes import contrast, misbehave
 
 CARD, OTHER = "0" * 64, "1" * 64
 
@@ -20,6 +22,18 @@ def a_machine_is_recognised_by_a_card_only_under_a_name_that_never_came(bench: B
     assert machine_of(bench, "a", CARD) == machine_of(bench, "b", CARD) == machine_of(bench, "c", OTHER, CARD) == "a"
     assert machine_of(bench, "d") == machine_of(bench, "d", CARD) == "d"
     assert machine_of(bench, "e", CARD) == "a", "a card stays with the machine in which it came first"
+
+
+@probe()
+def a_machine_is_judged_in_the_pool_that_it_joined_last(bench: Bench) -> None:
+    gone(bench.deployment, bench.join("bad", pool="alpha"), "left", bench.now_ms)
+    bench.join("beside", pool="beta")
+    node = bench.join("bad", pool="beta")
+    misbehave(bench, node)
+    misbehave(bench, node)
+    contrast(bench)
+    judge_machines(bench.deployment, bench.now_ms)
+    assert bench.node(node)["state"] == "quarantined"
 
 
 @probe()
@@ -43,4 +57,4 @@ def what_a_machine_did_long_ago_is_not_in_its_record_and_lengthens_no_quarantine
     bench.wait(bench.policy.reputation_s)
     operating.quarantine(bench.deployment, node, bench.now_ms, lasts_s=60, stop=False)
     assert bench.look("SELECT quarantines FROM machine WHERE id = 'machine-bad'") == [1]
-    assert lost("machine-bad") == 0 and "machine-bad" not in losses()
+    assert lost("machine-bad") == losses()["machine-bad"] == 0

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gangline.cli.gauges import chart
+from gangline.cli import output
+from gangline.cli.gauges import chart, print_history
 from gangline.core.fleet.gauges import GaugesPoint
 from gangline.core.fleet.history import GaugeExtent, extent_of
 
@@ -43,3 +44,17 @@ def test_a_gauge_that_was_measured_once_is_that_and_one_that_never_was_is_none()
 def test_a_chart_has_bars_of_equal_time_and_blanks_where_nothing_was_measured() -> None:
     hour = dict.fromkeys(range(30), 0.0) | dict.fromkeys(range(50, 61), 1.0)
     assert chart(points(hour), "cpu_load", 1.0) == "▁" * 12 + " " * 8 + "█" * 4
+
+
+def test_a_day_fits_into_a_terminal_of_80_cells_with_all_its_numbers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output.out, "width", 80)
+    day = (
+        GaugesPoint(at_ms=minute * MINUTE_MS, temperature_c=60.0, received_bytes_per_s=12.5e6) for minute in range(60)
+    )
+    print_history(tuple(day))
+    empty, head, *rows = capsys.readouterr().out.splitlines()
+    assert empty == "" and head.startswith("last 59 min") and all(len(row) <= 80 for row in rows)
+    assert rows[0].split() == ["gauge", "over", "time", "least", "at", "mean", "most", "at"]
+    assert rows[-1].count("12.5 MB/s") == 3 and rows[1].startswith("GPU temperature  ")

@@ -69,10 +69,15 @@ def test_what_was_long_ago_or_before_the_work_began_says_nothing_of_now() -> Non
 
 def test_too_few_measurements_say_nothing_yet_and_a_driver_that_never_says_is_not_waited_for() -> None:
     points = minutes(("heat",), ("heat",))
-    assert throttle(("heat",), ("heat",)) is None and may_tell_later(points, points)
-    assert not may_tell_later(minutes(None, None), [])
-    assert not may_tell_later([], [])
-    assert not may_tell_later(minutes((), (), ()), minutes((), (), ()))
+    assert throttle(("heat",), ("heat",)) is None and may_tell_later(points, points, 2 * MINUTE_MS)
+    assert not may_tell_later(minutes(None, None), [], 0)
+    assert not may_tell_later([], [], 0)
+    assert not may_tell_later(minutes((), (), ()), minutes((), (), ()), 3 * MINUTE_MS)
+
+
+def test_a_driver_that_stopped_to_answer_is_waited_for_no_longer_than_is_looked_back() -> None:
+    points = minutes(("heat",), ())
+    assert may_tell_later(points, [], RECENT_MS - 1) and not may_tell_later(points, [], RECENT_MS)
 
 
 def test_a_trainer_that_holds_more_than_its_card_has_spilled_and_needs_a_card_that_holds_it_all() -> None:
@@ -116,6 +121,16 @@ def test_heat_is_named_before_a_full_card_and_a_usual_power_limit_after_it() -> 
     assert why_slow(usual, LINUX).kind == "throttled"
     assert (why_slow(None, LINUX).kind, why_slow(None, LINUX).says) == ("too slow", "")
     assert why_slow(None, None).kind == "too slow"
+
+
+def test_a_job_that_spilled_beside_faster_machines_lacks_memory_of_this_one_whatever_else_it_has() -> None:
+    spill = spill_of(30 * GIB, FULL)
+    assert spill is not None
+    found = why_slow(HOT, FULL, spill)
+    assert (found.kind, found.says) == (
+        "crowded",
+        f"{spill.says}; the same work fits into the GPU memory of other machines of the class",
+    )
 
 
 def test_a_node_says_what_holds_it_back_and_nothing_of_a_card_at_its_power_limit() -> None:

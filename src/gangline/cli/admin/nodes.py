@@ -32,11 +32,12 @@ COLUMNS = (
 MACHINE_COLUMNS = (
     TableColumn(header="machine", shrinks_to=12),
     TableColumn(header=">lost"),
+    TableColumn(header=">moved", goes=3),
     TableColumn(header=">pools", goes=2),
-    TableColumn(header=">quarantines", goes=3),
+    TableColumn(header=">quarantines", goes=4),
     TableColumn(header="now"),
     TableColumn(header="last", goes=1),
-    TableColumn(header="judged", shrinks_to=12, goes=4),
+    TableColumn(header="judged", shrinks_to=12, goes=5),
 )
 HOUR_S = 3_600
 NodeArgument = Annotated[
@@ -101,10 +102,11 @@ def list_machines_command(
         [
             each.id,
             f"{each.lost} of {each.attempts}",
+            str(each.moved),
             str(each.pools),
             str(each.quarantines),
             _machine_state(each),
-            format_time(each.last_ms),
+            format_time(each.last_ms) if each.last_ms else "–",
             each.because,
         ]
         for each in found
@@ -222,7 +224,8 @@ def _machine_state(machine: MachineSummary) -> str:
 def _print_losses(record: MachineRecord) -> None:
     if not record.losses:
         return
-    out.print("\nlost on this machine, newest first")
+    out.print()
+    out.print("lost on this machine, newest first")
     rows = table("when", "pool", "node", "job", "why")
     for loss in record.losses:
         of = short(loss.job) if loss.job else "another project's"

@@ -54,8 +54,8 @@ class MachineLoss:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRecord:
     """What a machine did since `since_ms`, in all `pools` and under all names: how many attempts ended there well, how many failed or were
-    interrupted there, and how many were moved away from it for its speed or its memory. `losses` are the newest of those. `says` has it in
-    words."""
+    interrupted there, and how many were moved away from it for its speed or its memory. What failed by the job's own fault is in no record.
+    `losses` are the newest that were lost or moved. `says` has it in words."""
 
     since_ms: int
     known_ms: int
@@ -71,14 +71,16 @@ class MachineRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSummary:
-    """A machine among others: of its `attempts` since `since_ms`, in this number of `pools`, `lost` ended badly or moved away."""
+    """A machine among others: of the `attempts` in its record since `since_ms`, in this number of `pools`, it `lost` some, and others were
+    `moved` away from it, as `MachineRecord` has them. `last_ms` is when the last one ended, null if there is none."""
 
     id: str
     since_ms: int
     attempts: int
     lost: int
+    moved: int
     pools: int
-    last_ms: int
+    last_ms: int | None
     quarantines: int
     quarantined_until_ms: int | None
     on_trial: bool
@@ -87,8 +89,8 @@ class MachineSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """The computer behind a node. `strikes` counts those since its last quarantine; `because` says why it was judged last; `record` has
-    what it did before, in all pools."""
+    """The computer behind a node. `strikes` counts those since its last quarantine, `quarantines` those that are not forgotten; `because`
+    says why it was judged last; `record` has what it did before, in all pools."""
 
     id: str
     strikes: float

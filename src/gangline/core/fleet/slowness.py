@@ -1,7 +1,7 @@
 """Tell why a node is slow: its card is throttled, its job spilled into the machine's memory, or it is a slow machine.
 
-Each has another remedy. A throttled card works well once it is cool, a job that spilled needs a larger card, and where others took the
-memory of the card the job needs another machine: only a machine that is slow without any of these is to blame.
+Each has another remedy. A throttled card works well once it is cool, a job that spilled needs a larger card, and where
+other machines of the class hold the same work it needs one of these: only a machine that is slow without any of these is to blame.
 """
 
 import math
@@ -29,6 +29,9 @@ LIMITS: Mapping[ClockLimit, str] = {
 
 def limits_in_words(limits: Iterable[ClockLimit]) -> str:
     return " and ".join(LIMITS[limit] for limit in limits)
+
+
+FITS = "the same work fits into the GPU memory of other machines of the class"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +96,11 @@ def throttle_of(recent: Sequence[GaugesPoint]) -> Throttle | None:
     return None
 
 
-def may_tell_later(points: Sequence[GaugesPoint], recent: Sequence[GaugesPoint]) -> bool:
-    """Return whether a driver says what it limits, but has been measured too seldom since the work began."""
-    return len(recent) < MEASURED_MIN and any(point.limited_by is not None for point in points)
+def may_tell_later(points: Sequence[GaugesPoint], recent: Sequence[GaugesPoint], worked_ms: int) -> bool:
+    """Return whether a driver says what it limits, but has been measured too seldom in the time that the work takes so far. One that
+    still has not said it after `RECENT_MS` no longer answers."""
+    measured_later = worked_ms < RECENT_MS and len(recent) < MEASURED_MIN
+    return measured_later and any(point.limited_by is not None for point in points)
 
 
 def spill_of(used_bytes: int | None, gauges: Gauges | None) -> Spill | None:
@@ -121,15 +126,15 @@ def is_crowded(gauges: Gauges | None) -> bool:
     )
 
 
-def why_slow(throttle: Throttle | None, gauges: Gauges | None) -> SlowCause:
-    """Return why a node is slow whose job runs faster on others of its class."""
+def why_slow(throttle: Throttle | None, gauges: Gauges | None, spill: Spill | None = None) -> SlowCause:
+    """Return why a node is slow whose job runs faster on others of its class. A `spill` there is what slows it most, and not the job's
+    fault, whose work the others hold."""
+    if spill is not None:
+        return SlowCause(kind="crowded", says=f"{spill.says}; {FITS}")
     if throttle is not None and not throttle.is_usual:
         return SlowCause(kind="throttled", says=throttle.says)
     if is_crowded(gauges):
-        return SlowCause(
-            kind="crowded",
-            says="its GPU memory is full, though the same work fits into that of other machines of the class",
-        )
+        return SlowCause(kind="crowded", says=FITS)
     return SlowCause(kind="throttled", says=throttle.says) if throttle else SlowCause(kind="too slow", says="")
 
 

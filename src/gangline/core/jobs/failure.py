@@ -152,8 +152,8 @@ MEANING: dict[FailureKind, Meaning] = {
         strike=1,
     ),
     "crowded": Meaning(
-        says="others hold the memory of its card",
-        sentence="The card was full, and its driver moved a part of the job to slow memory of the machine: the job resumes elsewhere.",
+        says="the memory of its card is full",
+        sentence="The driver moved a part of the job to slow memory of the machine, and others of the class hold it all: it resumes there.",
         blame="node",
         counts=False,
     ),

@@ -140,7 +140,7 @@ def _machine_view(deployment: Deployment, row: Row, project: str | None, since_m
     return MachineView(
         id=row["id"],
         strikes=sum(strike["quarters"] for strike in strikes) / 4,
-        quarantines=row["quarantines"],
+        quarantines=quarantines_that_count(row["quarantines"], row["quarantined_ms"], now_ms, deployment.policy),
         quarantined_until_ms=row["quarantined_until_ms"] if quarantined else None,
         rests_until_ms=row["rest_until_ms"] if row["rest_until_ms"] > now_ms else None,
         on_trial=bool(row["on_trial"]),

@@ -1,7 +1,8 @@
 """Find machines to replace, while they work and when they come again.
 
 Those that are slow beside their peers lose their job; sound ones are returned if others are expected to do the work ahead for less. A job
-that is slow as its card is throttled, or as it spilled into the machine's memory, says so: `gangline.core.fleet.slowness`.
+that is slow as its card is throttled, or as it spilled into the machine's memory, says so: `gangline.core.fleet.slowness`. One that spilled
+needs a larger card only where no machine of the class is known to do the work faster.
 """
 
 import logging
@@ -52,13 +53,14 @@ class _Ahead:
 
 def heed_speed(deployment: Deployment, leases: list[Row], now_ms: int) -> None:
     """Ask those attempts to stop whose work another machine would do for less."""
-    for lease in leases:
-        # Few leases need a look at their node's gauges: a card's memory is about what its class has.
-        if lease["memory_bytes"] and not lease["stop"] and lease["memory_bytes"] > lease["gpu_memory_gb"] * GIB:
-            _move_spilled(deployment, lease, now_ms)
     groups = peer_groups(deployment, leases)
-    for group in groups:
-        _move_slow(deployment, group, now_ms)
+    slow = {attempt for group in groups for attempt in _move_slow(deployment, group, now_ms)}
+    for lease in leases:
+        if lease["attempt"] in slow or lease["stop"] or not lease["memory_bytes"]:
+            continue  # what spilled beside faster peers fits into such a card
+        # Few leases need a look at their node's gauges: a card's memory is about what its class has.
+        if lease["memory_bytes"] > lease["gpu_memory_gb"] * GIB:
+            _move_spilled(deployment, lease, now_ms)
     if deployment.policy.seek_faster and deployment.pools:
         jobs = deployment.store.load("queue_length", limit=WAITING_MAX)[0]["jobs"]
         ahead = [_ahead(deployment, pool, jobs) for pool in deployment.pools]
@@ -138,18 +140,18 @@ def _tell_slowed(deployment: Deployment, lease: Row, because: str, now_ms: int) 
         deployment.store.apply(event(of["job"], "slowed", because, now_ms, attempt=of["attempt"], node=lease["node"]))
 
 
-def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
+def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> list[str]:
+    """Ask the attempts to stop that are slow beside their peers, if moving pays. Return all that are slow."""
     peers = compare_paces(group.seen.sorted, deployment.policy)
     if peers is None:
-        return
-    for lease in group.leases:
+        return []
+    slow = [lease for lease in group.leases if lease["seconds_per_step"] > peers.slow]
+    for lease in slow:
         mine = lease["seconds_per_step"]
-        if mine <= peers.slow:
-            continue
         cards = load_cards_state(deployment, lease, now_ms)
-        if cards.spill(lease) or not cards.settled:
-            continue  # it is moved for that or found no larger card; or a later look can tell a throttled card from a slow one
-        cause = cards.cause
+        if not cards.settled and not cards.spill(lease):
+            continue  # a later look can tell a throttled card from a slow one
+        cause = cards.cause(lease)
         because = too_slow(mine, peers, max(0, lease["steps"] - lease["step"]), deployment.policy)
         if because:
             said = f"{cause.says}; {because}" if cause.says else because
@@ -157,6 +159,7 @@ def _move_slow(deployment: Deployment, group: PeerGroup, now_ms: int) -> None:
         elif cause.says:
             pace = f"{mine:.3g} s a step, against {peers.usual:.3g} on {peers.machines} machines"
             _tell_slowed(deployment, lease, f"{failure_sentence(cause.kind, cause.says)}; {pace}", now_ms)
+    return [lease["attempt"] for lease in slow]
 
 
 def _seek_faster(deployment: Deployment, ahead: _Ahead, measured: list[tuple[PeerGroup, Row]], now_ms: int) -> None:

@@ -4,21 +4,26 @@ from collections import Counter
 
 from gangline.core.fleet.nodes import MachineLoss, MachineRecord, MachineSummary
 from gangline.core.fleet.trust import quarantines_that_count, record_says
+from gangline.core.jobs.failure import MEANING
+from gangline.core.runs.proof import kinds_text
 from gangline.ports.store import Row
 from gangline.service.deployment import Deployment
 
 LOSSES_MAX = 20
 MACHINES_MAX = 200
+JOB_KINDS = kinds_text(kind for kind, meaning in MEANING.items() if meaning.blame == "job")
+"""The kinds of failure that are not held against a machine."""
 
 
 def load_record(deployment: Deployment, machine: Row, project: str | None, now_ms: int) -> MachineRecord:
     """Return the record of a machine. Jobs are shown to their own project, and to operators (`project` is None)."""
     since_ms = _since_ms(deployment, now_ms)
     tally, pools = Counter[str](), dict[str, None]()
-    for row in deployment.store.load("machine_tally", machine=machine["id"], since=since_ms):
+    of = {"machine": machine["id"], "since": since_ms, "job_kinds": JOB_KINDS}
+    for row in deployment.store.load("machine_tally", **of):
         pools[row["pool"]] = None
-        tally[_fate(row["state"], blamed=bool(row["blamed"]))] += row["attempts"]
-    rows = deployment.store.load("machine_losses", machine=machine["id"], since=since_ms, limit=LOSSES_MAX)
+        tally[row["fate"]] += row["attempts"]
+    rows = deployment.store.load("machine_losses", **of, limit=LOSSES_MAX)
     counts = {
         "pools": tuple(sorted(pools)),
         "succeeded": tally["succeeded"],
@@ -39,28 +44,24 @@ def load_record(deployment: Deployment, machine: Row, project: str | None, now_m
 
 
 def machines(deployment: Deployment, now_ms: int, limit: int = MACHINES_MAX) -> list[MachineSummary]:
-    """Return the machines with attempts lately, those that lost most first."""
+    """Return the machines with attempts lately, or in quarantine, those that lost most first."""
     since_ms = _since_ms(deployment, now_ms)
     return [
         MachineSummary(
-            **{name: row[name] for name in ("id", "attempts", "lost", "pools", "last_ms", "because")},
+            **{name: row[name] for name in ("id", "attempts", "lost", "moved", "pools", "last_ms", "because")},
             since_ms=since_ms,
             quarantines=quarantines_that_count(row["quarantines"], row["quarantined_ms"], now_ms, deployment.policy),
             quarantined_until_ms=row["quarantined_until_ms"] if row["quarantined_until_ms"] > now_ms else None,
             on_trial=bool(row["on_trial"]),
         )
-        for row in deployment.store.load("machines_by_losses", since=since_ms, limit=limit)
+        for row in deployment.store.load(
+            "machines_by_losses", since=since_ms, now=now_ms, job_kinds=JOB_KINDS, limit=limit
+        )
     ]
 
 
 def _since_ms(deployment: Deployment, now_ms: int) -> int:
     return now_ms - round(deployment.policy.reputation_s * 1000)
-
-
-def _fate(state: str, *, blamed: bool) -> str:
-    if state in ("failed", "interrupted"):
-        return "lost"
-    return "moved" if blamed else state
 
 
 def _loss(row: Row, project: str | None) -> MachineLoss:

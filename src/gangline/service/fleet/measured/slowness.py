@@ -29,12 +29,11 @@ class CardsState:
     gauges: Gauges | None
     settled: bool
 
-    @property
-    def cause(self) -> SlowCause:
-        return why_slow(self.throttle, self.gauges)
-
     def spill(self, lease: Row) -> Spill | None:
         return spill_of(lease["memory_bytes"], self.gauges)
+
+    def cause(self, lease: Row) -> SlowCause:
+        return why_slow(self.throttle, self.gauges, self.spill(lease))
 
     def says(self, leases: Sequence[Row]) -> str:
         """Return what an operator should know of the cards, and of the jobs with these leases; empty if there is nothing."""
@@ -48,7 +47,8 @@ def cards_state(
     by_time = {point.at_ms: point for point in (*history, *([point_of(gauges, gauges.at_ms)] if gauges else []))}
     points = tuple(by_time.values())
     recent = recent_limits(points, now_ms, since_ms)
-    return CardsState(throttle=throttle_of(recent), gauges=gauges, settled=not may_tell_later(points, recent))
+    later = may_tell_later(points, recent, now_ms - since_ms)
+    return CardsState(throttle=throttle_of(recent), gauges=gauges, settled=not later)
 
 
 def load_cards_state(deployment: Deployment, lease: Row, now_ms: int) -> CardsState:

@@ -1,9 +1,10 @@
 -- Machines behind the nodes: failures, quarantines, and jobs that are banned from them.
 
 -- name: know_machine
+-- Its pool is the one that it joined last, in which it is judged.
 INSERT INTO machine (id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_until_ms, on_trial, because)
 VALUES (:id, :pool, :now, 0, 0, 0, 0, 0, '')
-ON CONFLICT (id) DO NOTHING
+ON CONFLICT (id) DO UPDATE SET pool = excluded.pool
 
 -- name: know_card
 -- A card stays with the machine in which it came first.
@@ -12,28 +13,38 @@ INSERT INTO machine_card (card, machine, at_ms) VALUES (:card, :machine, :now) O
 -- name: machine_of_card
 SELECT machine FROM machine_card WHERE card = :card
 
+-- part: record
+-- The attempts since then that are in the record of a machine, each with its fate there. Failures whose kind is among `job_kinds` are left out,
+-- as these are not held against the machine, and so is what was canceled or handed back for no fault.
+(
+    SELECT id, machine, pool, node, job, state, because, ended_ms,
+           CASE WHEN state = 'succeeded' THEN 'succeeded' WHEN state IN ('failed', 'interrupted') THEN 'lost' ELSE 'moved' END AS fate
+    FROM attempt
+    WHERE state <> 'live' AND ended_ms > :since AND (state IN ('succeeded', 'failed', 'interrupted') OR kind <> '')
+      AND :job_kinds NOT LIKE '%,' || kind || ',%') AS record
+
 -- name: machine_tally
 -- Count how the attempts of a machine ended lately, by pool.
-SELECT pool, state, CASE WHEN kind <> '' THEN 1 ELSE 0 END AS blamed, COUNT(*) AS attempts FROM attempt
-WHERE machine = :machine AND state <> 'live' AND ended_ms > :since
-GROUP BY pool, state, CASE WHEN kind <> '' THEN 1 ELSE 0 END
+SELECT pool, fate, COUNT(*) AS attempts FROM {record} WHERE machine = :machine GROUP BY pool, fate
 
 -- name: machine_losses
 -- List the attempts that a machine lost lately, or lost to another one, newest first.
-SELECT attempt.ended_ms AS at_ms, attempt.pool, node.name AS node, attempt.job, job.project, attempt.state, attempt.because
-FROM attempt JOIN job ON job.id = attempt.job JOIN node ON node.id = attempt.node
-WHERE attempt.machine = :machine AND attempt.state <> 'live' AND attempt.ended_ms > :since
-  AND (attempt.state IN ('failed', 'interrupted') OR attempt.kind <> '')
-ORDER BY attempt.ended_ms DESC, attempt.id LIMIT :limit
+SELECT record.ended_ms AS at_ms, record.pool, node.name AS node, record.job, job.project, record.state, record.because
+FROM {record} JOIN job ON job.id = record.job JOIN node ON node.id = record.node
+WHERE record.machine = :machine AND record.fate IN ('lost', 'moved')
+ORDER BY record.ended_ms DESC, record.id LIMIT :limit
 
 -- name: machines_by_losses
--- List machines with attempts lately, or a quarantine: those that lost most first.
+-- List machines with attempts lately, or in quarantine: those that lost most first.
 SELECT machine.id, machine.known_ms, machine.quarantines, machine.quarantined_ms, machine.quarantined_until_ms, machine.on_trial, machine.because,
-       lately.attempts, lately.lost, lately.pools, lately.last_ms
-FROM machine JOIN (SELECT machine, COUNT(*) AS attempts, COUNT(DISTINCT pool) AS pools, MAX(ended_ms) AS last_ms,
-                          CAST(SUM(CASE WHEN state IN ('failed', 'interrupted') OR kind <> '' THEN 1 ELSE 0 END) AS BIGINT) AS lost
-                   FROM attempt WHERE state <> 'live' AND ended_ms > :since GROUP BY machine) AS lately ON lately.machine = machine.id
-ORDER BY lately.lost DESC, machine.quarantines DESC, machine.id LIMIT :limit
+       COALESCE(lately.attempts, 0) AS attempts, COALESCE(lately.lost, 0) AS lost, COALESCE(lately.moved, 0) AS moved,
+       COALESCE(lately.pools, 0) AS pools, lately.last_ms
+FROM machine LEFT JOIN (SELECT machine, COUNT(*) AS attempts, COUNT(DISTINCT pool) AS pools, MAX(ended_ms) AS last_ms,
+                               CAST(SUM(CASE WHEN fate = 'lost' THEN 1 ELSE 0 END) AS BIGINT) AS lost,
+                               CAST(SUM(CASE WHEN fate = 'moved' THEN 1 ELSE 0 END) AS BIGINT) AS moved
+                        FROM {record} GROUP BY machine) AS lately ON lately.machine = machine.id
+WHERE lately.machine IS NOT NULL OR machine.quarantined_until_ms > :now
+ORDER BY lost DESC, moved DESC, machine.quarantines DESC, machine.id LIMIT :limit
 
 -- name: machine
 SELECT id, pool, known_ms, failures, rest_until_ms, quarantines, quarantined_ms, quarantined_until_ms, on_trial, because

@@ -344,7 +344,7 @@ def test_an_operators_key_that_was_revoked_stops_no_start_and_the_log_says_where
 def test_a_join_token_of_the_settings_that_was_revoked_is_named_and_stays_revoked(
     service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    of = ServerProgram(home=tmp_path, join_token="gl_join_leaked")  # noqa: S106
+    of = ServerProgram(home=tmp_path, join_token="gl_join_leaked")
     access = let_in(service.deployment, keep_access(tmp_path, "http://now", join_token=of.join_token), of)
     revoke(service, access.join_token)
     assert let_in(service.deployment, access, of) == access

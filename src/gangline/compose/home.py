@@ -42,14 +42,21 @@ def private_home(folder: Path, *, passable: bool = False) -> Path:
 
 @contextmanager
 def given_to_owner(home: Path, patterns: Sequence[str]) -> Iterator[None]:
-    """Give what root writes there meanwhile to whose home it is: a server that runs as that user could not read it otherwise."""
+    """Give what root writes there meanwhile to whose home it is: a server that runs as that user could not read it otherwise. Raises
+    `UserError`."""
     try:
         yield
     finally:
         if os.geteuid() == 0:
             owner = home.stat()
-            for path in (each for pattern in patterns for each in home.glob(pattern)):
-                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            try:
+                for path in (each for pattern in patterns for each in home.glob(pattern)):
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            except OSError as error:
+                raise UserError(
+                    f"what is in {home} cannot be given to its user {owner.st_uid}: {error.strerror}",
+                    hint="run this as that user",
+                ) from None
 
 
 class ServersLock:

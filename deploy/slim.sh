@@ -3,9 +3,11 @@ set -eu
 cd "$1"
 CUDA="${2:-}"
 
-# The second client of Kubernetes, and what nothing else needs. Of the first, which is comments for the most part, the code alone is kept.
+# The second client of Kubernetes, and what nothing else needs. Of the first no more than its connections are used, not its classes for
+# each kind of request and object; and as it is comments for the most part, the code alone is kept.
 if [ -d kubernetes ]; then
     rm -rf kubernetes/aio aiohttp* aiosignal* aiohappyeyeballs* frozenlist* multidict* propcache* yarl*
+    find kubernetes/client/api kubernetes/client/models -name '*.py' ! -name __init__.py -delete
     python3 -m compileall -q -b -o 2 kubernetes
     find kubernetes -name '*.py' -delete
 fi

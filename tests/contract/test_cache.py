@@ -1,5 +1,6 @@
 """A node's cache on a real disk: what is linked is in use, what is locked is on its way, and workers of one machine share it."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable
@@ -184,6 +185,37 @@ def test_a_damaged_file_of_the_cache_that_is_only_read_is_downloaded_instead(
         assert ended(task) is None and proxy.down.bytes >= file.bytes
     assert cache.place(file.sha256).read_bytes() == baked.content
     assert not list(cache.folder.glob(".*.partial"))
+
+
+@pytest.mark.parametrize("why", [errno.ELOOP, errno.EIO])
+def test_a_file_that_its_disk_cannot_open_or_read_is_downloaded_instead(
+    baked: Baked,
+    place: Place,  # noqa: F811
+    make_transfer: Callable[..., NodesTransfer],  # noqa: F811
+    tmp_path: Path,
+    why: int,
+) -> None:
+    cache, file, unreadable = baked.cache, baked.weights, tmp_path / "unreadable"
+    unreadable.symlink_to(unreadable if why == errno.ELOOP else "/proc/self/mem")  # nothing lies at address 0
+    with pytest.raises(OSError, match=os.strerror(why)):
+        unreadable.open("rb", buffering=0).read(1)
+    with Proxy(place.address) as proxy:
+        task = make_transfer(finds=lambda _: unreadable).download(
+            place.to_read(proxy, file), file, cache.place(file.sha256), durable=True
+        )
+        assert ended(task) is None
+    assert cache.place(file.sha256).read_bytes() == baked.content
+    assert not list(cache.folder.glob(".*.partial"))
+
+
+def test_where_a_copy_cannot_be_written_the_error_is_that_of_the_place(
+    baked: Baked,
+    make_transfer: Callable[..., NodesTransfer],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        make_transfer()._new_carrier().copy(baked.weights, baked.place, tmp_path / "file" / "w")
 
 
 @pytest.mark.parametrize("there", ["nothing", "a shorter file", "a folder"])

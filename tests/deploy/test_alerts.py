@@ -13,6 +13,8 @@ from gangline.adapters.objects.local import LocalObjects
 from gangline.api.operating.exposition import ProcessMetrics, expose
 from gangline.service.operating.measure import ServiceMetrics
 from tests.conftest import ROOT
+from tests.deploy.rendered import FOLDER, manifests
+from tests.docs.snippets import snippets
 from tests.docs.test_links import anchors
 from tests.service.conftest import a_service
 
@@ -50,6 +52,23 @@ def exported(tmp_path: Path) -> set[str]:
 
 def without_part(name: str) -> str:
     return next((name.removesuffix(part) for part in PARTS if name.endswith(part)), name)
+
+
+def test_prometheus_understands_each_way_to_scrape_that_the_page_shows(tmp_path: Path) -> None:
+    shown = [each.text for each in snippets(PAGE) if "scrape_configs" in each.text]
+    assert len(shown) == 2
+    token = "/etc/prometheus/gangline-token"
+    (tmp_path / "token").touch()
+    for text in shown:
+        assert "/etc/prometheus/gangline/alerts.yaml" in text and token in text
+        here = text.replace("/etc/prometheus/gangline/alerts.yaml", str(ALERTS)).replace(token, f"{tmp_path}/token")
+        # Debian's Prometheus was built without Kubernetes.
+        here = re.sub(r"kubernetes_sd_configs: .*", "static_configs: [{targets: [pod]}]", here)
+        (tmp_path / "prometheus.yml").write_text(here)
+        promtool("check", "config", str(tmp_path / "prometheus.yml"))
+    (server,) = (each for each in manifests(FOLDER / "base" / "server.yaml") if each["kind"] == "Deployment")
+    ((label, value),) = server["spec"]["template"]["metadata"]["labels"].items()
+    assert f"__meta_kubernetes_pod_label_{re.sub('[^a-z]', '_', label)}], regex: {value}," in shown[1]
 
 
 def test_prometheus_understands_every_rule() -> None:

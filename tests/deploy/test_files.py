@@ -134,7 +134,8 @@ def test_whoever_is_stopped_has_the_time_that_it_needs() -> None:
         (line,) = (line for line in unit.read_text().splitlines() if line.startswith("TimeoutStopSec="))
         given.append((unit.stem.removeprefix("gangline-"), int(line.partition("=")[2])))
     for pod, of in containers(rendered(FOLDER / "postgres-s3")):
-        given.append((of["name"], pod["terminationGracePeriodSeconds"]))
+        drained_s = sum(float(each["value"]) for each in of["env"] if each["name"] == "GANGLINE_DRAIN_S")
+        given.append((of["name"], pod["terminationGracePeriodSeconds"] - drained_s))
     assert len(given) == 6
     assert all(has > needed[name] for name, has in given), given
 
@@ -157,9 +158,26 @@ def test_probes_and_proxies_ask_the_port_that_the_server_listens_on() -> None:
     assert f"127.0.0.1:{DEFAULT_PORT}/readyz" in COMPOSE["services"]["server"]["healthcheck"]["test"][-1]
     (server,) = (of for _, of in containers(rendered(FOLDER / "one-node")) if of["name"] == "server")
     assert server["ports"] == [{"name": "http", "containerPort": DEFAULT_PORT}]
-    asked = {name: server[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    asked = {name: server[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness")}
     assert {each["port"] for each in asked.values()} == {"http"}
-    assert [each["path"] for each in asked.values()] == ["/healthz", "/healthz", "/readyz"]
+    assert [each["path"] for each in asked.values()] == ["/healthz", "/readyz"]
+
+
+def test_a_server_that_lost_its_database_is_not_restarted() -> None:
+    (server,) = (of for _, of in containers(rendered(FOLDER / "postgres-s3")) if of["name"] == "server")
+    assert server["livenessProbe"]["tcpSocket"] == {"port": "http"}
+    assert "httpGet" not in server["livenessProbe"]
+
+
+def test_one_of_several_servers_answers_until_proxies_have_noticed_that_it_stops_and_the_only_one_ends_at_once() -> (
+    None
+):
+    (server,) = (of for _, of in containers(rendered(FOLDER / "postgres-s3")) if of["name"] == "server")
+    probe = server["readinessProbe"]
+    noticed_s = probe["periodSeconds"] * probe["failureThreshold"]
+    assert float(variables_of_pods("postgres-s3")["GANGLINE_DRAIN_S"]) >= noticed_s
+    assert float(variables_of_pods("one-node")["GANGLINE_DRAIN_S"]) == 0
+    assert "lifecycle" not in server
 
 
 def test_the_bucket_is_the_one_that_caddy_leads_to() -> None:
@@ -204,19 +222,24 @@ def test_every_service_is_of_one_version_restarts_and_has_time_to_stop() -> None
 def test_the_script_makes_every_secret_of_the_compose_file_and_keeps_it(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     assert ran(DEPLOY / "make-secrets", folder).returncode == 0
-    made = {each.name: each.read_text().strip() for each in folder.iterdir()}
+    made = {each.name: each.read_text().strip() for each in folder.iterdir() if each.is_file()}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {f"secrets/{name}" for name in made} == {each["file"] for each in COMPOSE["secrets"].values()}
     assert {name for each in COMPOSE["services"].values() for name in each.get("secrets", ())} == COMPOSE[
         "secrets"
     ].keys()
     assert ran(DEPLOY / "make-secrets", folder).returncode == 0
-    assert made == {each.name: each.read_text().strip() for each in folder.iterdir()}
+    assert made == {each.name: each.read_text().strip() for each in folder.iterdir() if each.is_file()}
+    assert {name for name, value in made.items() if not value} == {"hf-token", "mail-password"}, "which are of others"
+    mounted = COMPOSE["services"]["server"]["environment"]["GANGLINE_POOL_SECRETS"]
+    assert f"./secrets/pools:{mounted}:ro" in COMPOSE["services"]["server"]["volumes"]
+    assert (folder / "pools").is_dir()
     values = {
         "GANGLINE_OPERATOR_KEY": made["operator-key"],
         "GANGLINE_JOIN_TOKEN": made["join-token"],
         "GANGLINE_SECRETS_KEY": made["secrets-key"],
         "GANGLINE_DATABASE_URL": made["database-url"],
+        "GANGLINE_METRICS_TOKEN": made["metrics-token"],
     }
     program = merge_settings(ServerSettings, {}, "the test", find_overrides(ServerSettings, values, {})).settings.server
     assert [getattr(program, name.lower().removeprefix("gangline_")) for name in values] == list(values.values())

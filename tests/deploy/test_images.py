@@ -13,10 +13,24 @@ from gangline.adapters.host.cache import Cache
 from gangline.adapters.host.trainer.users import LOCKS
 from gangline.core.specs.fields import FilesBase
 from gangline.data.bases import files_of_base
+from tests.contract.pools.kubernetes import kubeconfig
 from tests.deploy.images import CONTEXT, Container, Running, Workshop, started, why_not
 from tests.inputs import BASE, ROOT, file_at
 from tests.waiting import until
 
+ASK_A_CLUSTER = """
+import sys
+from pathlib import Path
+from gangline.adapters.pools.kubernetes.settings import KubernetesCluster
+from gangline.adapters.pools.kubernetes.wire import KubernetesApi
+from gangline.core.errors import Unreachable
+
+Path("kubeconfig").write_text(sys.argv[1])
+try:
+    KubernetesApi(KubernetesCluster(kubeconfig=Path("kubeconfig")), {}).version()
+except Unreachable as error:
+    print(error.message)
+"""
 pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.timeout(1800)]
 
 
@@ -104,6 +118,8 @@ def test_the_server_has_what_buckets_a_database_and_a_cluster_need(served: Serve
     modules = "botocore.session, obstore, psycopg, kubernetes.client, kubernetes.config, kubernetes.watch, gangline.web"
     modules += ", PIL._imaging, PIL._avif"
     served.container.run("python", "-c", f"import {modules}\nimport zoneinfo; zoneinfo.ZoneInfo('Europe/Berlin')")
+    said = served.container.run("python", "-c", ASK_A_CLUSTER, kubeconfig("http://127.0.0.1:1"))
+    assert said == "the Kubernetes API at 127.0.0.1:1 does not answer: no connection"
 
 
 def test_the_demos_job_is_trained_with_the_base_of_the_workers_image(

@@ -6,17 +6,28 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 
 from tests.conftest import ROOT
-from tests.deploy.rendered import FOLDER, OVERLAYS, containers, rendered
-from tests.deploy.test_files import COMPOSE, DEPLOY, UNITS, known_variables, lacking, ran
+from tests.deploy.rendered import FOLDER, OVERLAYS, containers, manifests, merged, name_of, rendered
+from tests.deploy.test_files import COMPOSE, DEPLOY, KUBERNETES, UNITS, known_variables, lacking, ran
 from tests.docs.snippets import commands, snippets, why_not_understood
 
 PAGE = ROOT / "docs" / "deploy.md"
-VERBS = {"docker": {"build", "up", "exec", "logs"}, "kubectl": {"create", "apply", "rollout", "exec"}}
-OF_THE_READER = {"join-token", "/etc/gangline", "/etc/systemd/system/caddy.service.d"}
-"""What `install` takes that the page had made before."""
+VERBS = {
+    "docker": {"build", "up", "exec", "logs", "stop", "run"},
+    "kubectl": {"create", "apply", "rollout", "exec", "patch"},
+}
+OF_THE_READER = {
+    "/dev/stdin",
+    "join-token",
+    "salad-key",
+    "/etc/gangline",
+    "/etc/systemd/system/caddy.service.d",
+    "/etc/systemd/system/gangline-server.service.d",
+}
+"""What `install` takes that the page or its reader had made before."""
 
 
 def lines(program: str) -> Iterator[list[str]]:
@@ -45,8 +56,10 @@ def test_compose_is_asked_for_services_and_profiles_that_are_there() -> None:
         if "--profile" in words:
             assert words[words.index("--profile") + 1] in COMPOSE["services"]["worker"]["profiles"]
         named = [word for word in words[verb + 1 :] if not word.startswith("-")]
-        if words[verb] in ("exec", "logs"):
+        if words[verb] in ("exec", "logs", "stop"):
             assert named[0] in COMPOSE["services"]
+        if words[verb] == "up":
+            assert {*named} <= COMPOSE["services"].keys()
     assert {name for name in ("example.env", "make-secrets") if (DEPLOY / name).exists()} == {
         "example.env",
         "make-secrets",
@@ -66,6 +79,8 @@ def test_kubectl_applies_folders_and_makes_the_secrets_that_their_pods_name(tmp_
             assert {path for _, path in pairs} <= {f"secrets/{name}" for name in made}
             assert {name for name, _ in pairs} <= known_variables()
             secrets.setdefault(words[words.index("generic") + 1], []).append({name for name, _ in pairs})
+        if "--patch-file" in words:
+            assert words[words.index("--patch-file") + 1] == "deploy/kubernetes/restore.yaml"
         for word in words:
             if word.startswith("deployment/"):
                 assert word.partition("/")[2] in {each["metadata"]["name"] for each in rendered(FOLDER / "one-node")}
@@ -78,6 +93,32 @@ def test_kubectl_applies_folders_and_makes_the_secrets_that_their_pods_name(tmp_
                 assert all(reference["key"] in names for names in secrets[reference["name"]])
                 wanted.add(reference["name"])
     assert secrets.keys() == wanted
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_a_pod_in_which_a_backup_is_restored_has_what_the_server_has_and_runs_none(folder: str) -> None:
+    (patch,) = manifests(FOLDER / "restore.yaml")
+    (server,) = (each for each in rendered(FOLDER / folder) if name_of(each) == name_of(patch))
+    waiting = merged(server, patch)
+    kubernetes_validate.validate(waiting, KUBERNETES[-1], strict=True)
+    assert (waiting["spec"]["replicas"], waiting["metadata"]["namespace"]) == (1, server["metadata"]["namespace"])
+    ((before, of), (after, found)) = containers([server, waiting])
+    assert before["volumes"] == after["volumes"]
+    assert {name for name in of if of[name] != found.get(name)} == {
+        "args",
+        "startupProbe",
+        "livenessProbe",
+        "readinessProbe",
+    }
+    assert found["command"][0] == "sleep"
+
+
+def test_no_file_that_may_hold_a_secret_is_made_for_everybody() -> None:
+    made = {words[-1] for words in lines("tee")}
+    assert made and not [path for path in made if path.startswith("/etc/gangline")]
+    for words in lines("install"):
+        if "/etc/gangline/" in words[-1]:
+            assert words[words.index("-m") + 1] == "0600", words
 
 
 def test_systemd_starts_units_whose_files_the_page_installs() -> None:

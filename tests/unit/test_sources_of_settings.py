@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from gangline.adapters.host.cache import Cache
+from gangline.compose.buckets import data_place
+from gangline.compose.places import source_keys
+from gangline.compose.pools import Drivers
+from gangline.compose.server import make_trackers
 from gangline.compose.settings import (
+    read_hub_settings,
     read_server_settings,
     read_settings,
     read_settings_of_box,
@@ -20,7 +25,9 @@ from gangline.core.errors import BadInput, UserError
 from gangline.core.files import File
 from gangline.core.runs.proof import CHECKPOINTS_IN
 from gangline.core.server.merging import MergedSettings
+from gangline.core.server.programs import ServerProgram
 from gangline.core.server.settings import ServerSettings, WorkerSettings
+from gangline.core.server.sources import SourceSettings
 from tests.conftest import Typed
 from tests.docs.tables_of_settings import of_server
 
@@ -291,6 +298,27 @@ def test_the_keys_of_buckets_may_lie_in_files(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", str(tmp_path / "key"))
     read_server_settings()
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == "the-secret-key"
+
+
+@pytest.mark.parametrize(
+    ("variable", "read"),
+    [
+        ("GANGLINE_TOKEN", lambda: read_settings().token),
+        ("HF_TOKEN", lambda: read_hub_settings().token),
+        ("GANGLINE_DATA_SESSION_TOKEN", lambda: read_worker_settings() and os.environ["GANGLINE_DATA_SESSION_TOKEN"]),
+        ("WANDB_API_KEY", lambda: make_trackers(ServerProgram(), 0) or os.environ["WANDB_API_KEY"]),
+        ("AWS_SECRET_ACCESS_KEY", lambda: data_place("s3://bucket/data").options["aws_secret_access_key"]),
+        ("DOGS_KEY", lambda: source_keys("dogs", SourceSettings(key_env="DOGS_KEY"))[0]),
+        ("GANGLINE_POOL_DOGS", lambda: Drivers({}, {}, url="", secrets=None)._secret("DOGS")),
+    ],
+)
+def test_every_secret_of_the_environment_may_lie_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, read: Callable[[], str]
+) -> None:
+    (tmp_path / "file").write_text("secret-of-the-file\n")
+    monkeypatch.setenv(variable, "")
+    monkeypatch.setenv(f"{variable}_FILE", str(tmp_path / "file"))
+    assert read() == "secret-of-the-file"
 
 
 @pytest.mark.parametrize(

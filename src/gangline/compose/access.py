@@ -11,6 +11,7 @@ from gangline.core.server.programs import KEY_MIN, keys_of
 
 ACCESS = "access.json"
 SEALING_KEY = "secrets.key"
+UNREADABLE = "it must be a file of the server's user: run this as that user, or give the file to that user (chown)"
 LOST_KEY = "put it back from a backup; or remove it, and users set their secrets again"
 PRIVATE = 0o600
 
@@ -33,7 +34,9 @@ def read_access(home: Path) -> Access | None:
         return Access(**{name: as_secret(found[name], name) for name in Access.__slots__})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, BadInput) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}", hint=UNREADABLE) from None
+    except (ValueError, TypeError, KeyError, AttributeError, BadInput) as error:
         raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
 
 
@@ -63,7 +66,9 @@ def keep_sealing_keys(home: Path, given: str) -> list[str]:
         partial.rename(path)
     try:
         keys = keys_of(given or path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}", hint=UNREADABLE) from None
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read: {error}", hint=LOST_KEY) from None
     if not keys or min(map(len, keys)) < KEY_MIN:
         raise UserError(f"{path} holds no key", hint=LOST_KEY)

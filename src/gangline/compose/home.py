@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -14,6 +14,7 @@ from gangline.compose.settings import existing
 from gangline.core.errors import UserError
 
 LOCK = "server.lock"
+DATABASE = "gangline.sqlite"
 log = logging.getLogger("gangline.home")
 
 
@@ -37,6 +38,25 @@ def private_home(folder: Path, *, passable: bool = False) -> Path:
         if any(folder.iterdir()):
             log.warning("%s was open to other users of this machine; now only its owner can read it", folder)
     return folder
+
+
+@contextmanager
+def given_to_owner(home: Path, patterns: Sequence[str]) -> Iterator[None]:
+    """Give what root writes there meanwhile to whose home it is: a server that runs as that user could not read it otherwise. Raises
+    `UserError`."""
+    try:
+        yield
+    finally:
+        if os.geteuid() == 0:
+            owner = home.stat()
+            try:
+                for path in (each for pattern in patterns for each in home.glob(pattern)):
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            except OSError as error:
+                raise UserError(
+                    f"what is in {home} cannot be given to its user {owner.st_uid}: {error.strerror}",
+                    hint="run this as that user",
+                ) from None
 
 
 class ServersLock:

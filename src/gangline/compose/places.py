@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline.compose.settings import needing
+from gangline.compose.settings import needing, take_secret_files
 from gangline.core.access import as_secret
 from gangline.core.errors import UserError
 from gangline.core.places.places import PhotoSource
@@ -83,6 +83,7 @@ def sources_of(settings: ServerSettings) -> dict[str, PhotoSource]:
 def source_keys(name: str, source: SourceSettings) -> tuple[str, str]:
     """The key and the secret of a source; empty where it names none."""
     variables = (source.key_env, source.secret_env)
+    take_secret_files(filter(None, variables))
     missing = [variable for variable in variables if variable and not os.environ.get(variable, "").strip()]
     if missing:
         raise UserError(

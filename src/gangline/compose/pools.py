@@ -13,7 +13,7 @@ from gangline.adapters.pools.kubernetes.settings import KubernetesCluster, Kuber
 from gangline.adapters.pools.salad.settings import SaladPoolSettings, SaladProvider
 from gangline.adapters.pools.skypilot.settings import SkyPilotProvider, SkyPilotSettings
 from gangline.adapters.pools.slurm.settings import SlurmCluster, SlurmSettings
-from gangline.compose.settings import needing
+from gangline.compose.settings import needing, take_secret_files
 from gangline.core.access import as_secret
 from gangline.core.errors import BadInput, UserError
 from gangline.core.fleet.pools import DriverSetting, DriverView
@@ -178,6 +178,7 @@ class Drivers:
                 hint=f"the secret itself is in {VARIABLE}SALAD of the server's environment",
             )
         variable = VARIABLE + name
+        take_secret_files((variable,))
         if os.environ.get(variable):
             return as_secret(os.environ[variable], variable)
         if self._secrets and (file := self._secrets / name).is_file():

@@ -1,6 +1,7 @@
 """The composition root of the server: its store, its bytes, its secrets, its trackers, and the nodes of its own box."""
 
 import hashlib
+import logging
 import secrets
 import socket
 import time
@@ -12,15 +13,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gangline.compose.access import Access, keep_access, keep_sealing_keys, new_secret
+from gangline.compose.access import ACCESS, Access, keep_access, keep_sealing_keys, new_secret
 from gangline.compose.buckets import open_bucket
-from gangline.compose.home import keep_files_private, locked, private_home
+from gangline.compose.home import DATABASE, keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.machine import shown_cards
 from gangline.compose.places import make_deliverer, make_fetcher, make_inspector, make_mailer, make_poster
 from gangline.compose.pools import Drivers, OpenedPool, make_entries
 from gangline.compose.settings import needing, strip_secrets
-from gangline.core.errors import UserError
+from gangline.core.errors import Denied, UserError
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.core.server.programs import ServerProgram
 from gangline.core.server.settings import DEFAULT_POOL, NODES_MAX, PoolSettings, ServerSettings
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from gangline.adapters.objects.local import LocalObjects
     from gangline.adapters.objects.s3 import S3Objects
     from gangline.adapters.pools.local import LocalPool
+    from gangline.core.access import Role
     from gangline.ports.tracker import Tracker
     from gangline.service.deployment import Deployment
     from gangline.service.renting import Renting
     from gangline.web.new.tiny import TinyBase
 
 NO_NODES = PoolLimits(name=DEFAULT_POOL, nodes_min=0, nodes_max=0)
+log = logging.getLogger("gangline.access")
 
 
 def run_server(
@@ -75,6 +78,7 @@ def run_server(
         drivers = Drivers(make_entries(near.add), settings.providers, url=url, secrets=of.pool_secrets)
         renting = Renting(own, drivers, drive)
         with _deployed(access, settings, renting, drivers, make_trackers(of, users_umask)) as deployment:
+            access = let_in(deployment, access, of)
             objects = deployment.objects
             served = objects if isinstance(objects, LocalObjects) else None
             app = make_app(
@@ -119,16 +123,15 @@ def _deployed(
     drivers: Drivers,
     trackers: "tuple[Tracker, ...]",
 ) -> "Iterator[Deployment]":
-    """Open the store and the bytes of a home that is ours alone, and let in who has the secrets of it."""
+    """Open the store and the bytes of a home that is ours alone."""
     from gangline.adapters.sealing import JweSealer
     from gangline.adapters.store import open_store
-    from gangline.service.access.access import ensure_secret
     from gangline.service.access.secrets import reseal
     from gangline.service.deployment import Deployment
     from gangline.service.notices.endpoints import reseal_endpoints
 
     home = settings.server.home
-    store = open_store(settings.server.database_url or str(home / "gangline.sqlite"))
+    store = open_store(settings.server.database_url or str(home / DATABASE))
     try:
         deployment = Deployment(
             store=store,
@@ -156,8 +159,6 @@ def _deployed(
         )
         if not settings.server.objects:
             _refuse_two_folders(deployment)
-        ensure_secret(deployment, access.operator_key, "operator", now_ms=store.now_ms())
-        ensure_secret(deployment, access.join_token, "join", now_ms=store.now_ms())
         reseal(deployment)
         reseal_endpoints(deployment)
         yield deployment
@@ -165,13 +166,48 @@ def _deployed(
         store.close()
 
 
+def let_in(deployment: "Deployment", access: Access, of: ServerProgram) -> Access:
+    """Let in who has these secrets, and return them. One that was revoked opens nothing: the home's join token is replaced, and of any
+    other the log says so."""
+    from gangline.service.access.access import ensure_secret
+
+    now_ms = deployment.store.now_ms()
+    ensure_secret(deployment, access.operator_key, "operator", now_ms=now_ms)
+    ensure_secret(deployment, access.join_token, "join", now_ms=now_ms)
+    file = of.home / ACCESS
+    if why := _why_denied(deployment, access.operator_key, "operator", now_ms):
+        place = "GANGLINE_OPERATOR_KEY" if of.operator_key else f"operator_key in {file}"
+        log.warning("%s: %s; put another one there, and start the server again", place, why)
+    if why := _why_denied(deployment, access.join_token, "join", now_ms):
+        if of.join_token:
+            log.warning("GANGLINE_JOIN_TOKEN: %s; put another one there, and start the server again", why)
+            return access
+        log.warning("join_token in %s: %s; there is another one now", file, why)
+        access = keep_access(of.home, access.url, join_token=new_secret("join"))
+        ensure_secret(deployment, access.join_token, "join", now_ms=now_ms)
+    return access
+
+
+def _why_denied(deployment: "Deployment", secret: str, role: "Role", now_ms: int) -> str:
+    from gangline.service.access.access import recognize
+
+    try:
+        recognize(deployment, secret, role, now_ms)
+    except Denied as error:
+        return error.message
+    return ""
+
+
 def _sign_in_link(deployment: "Deployment", access: Access) -> str:
-    """Make a link that signs the operator in to the page, once."""
+    """Make a link that signs the operator in to the page, once; the plain address if the key was revoked."""
     from gangline.service.access.access import recognize
     from gangline.service.access.sessions import make_code
 
     now_ms = deployment.store.now_ms()
-    operator = recognize(deployment, access.operator_key, "operator", now_ms)
+    try:
+        operator = recognize(deployment, access.operator_key, "operator", now_ms)
+    except Denied:
+        return access.url
     return access.url + make_code(deployment, operator, None, now_ms).path
 
 

@@ -42,7 +42,8 @@ class Settings:
 
 
 def read_settings() -> Settings:
-    """Without pydantic: every command begins here."""
+    """Without pydantic: every command begins here. Raises `BadInput` where the file of the token cannot be read."""
+    take_secret_files(("GANGLINE_TOKEN",))
     return Settings(
         home=_home().value,
         server=_text("GANGLINE_SERVER"),
@@ -101,6 +102,7 @@ class _OfUser:
 
 def read_hub_settings() -> HubSettings:
     """Return how a user's own commands reach the hub: as the environment says. Raises `BadInput`."""
+    take_secret_files(secret_variables(_OfUser))
     return merge_settings(_OfUser, {}, "the environment", find_overrides(_OfUser, os.environ, {})).settings.hub
 
 
@@ -155,8 +157,9 @@ def _text(name: str) -> str | None:
 
 
 def strip_secrets(*names: str) -> None:
-    """Take away what surrounds these secrets of the environment, such as the line break of a mounted file: libraries and trainers
-    read them there by themselves. Raises `BadInput` for one that can be none."""
+    """Put these secrets into the environment without what surrounds them, such as the line break of a mounted file: libraries and
+    trainers read them there by themselves. Raises `BadInput` for one that can be none."""
+    take_secret_files(names)
     for name in names:
         if name in os.environ:
             os.environ[name] = as_secret(os.environ[name], name)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import re
 import sqlite3
 from dataclasses import replace
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import migrations
-from gangline.compose.access import keep_access, read_access
+from gangline.compose.access import keep_access, keep_sealing_keys, read_access
+from gangline.compose.server import _sign_in_path, let_in
 from gangline.core.access import is_project_name
-from gangline.core.errors import Denied, Forbidden
+from gangline.core.errors import Denied, Forbidden, UserError
 from gangline.core.files import is_safe_path
+from gangline.core.server.programs import ServerProgram
 from gangline.ports.store import write
 from gangline.service.access.access import adding_rental, identify
 from gangline.service.fleet.nodes import gone
@@ -300,3 +303,75 @@ def test_servers_without_a_home_of_their_own_have_the_secrets_that_their_setting
     assert (first.operator_key, first.join_token) == (second.operator_key, second.join_token) == tuple(given.values())
     assert first.signing_secret != second.signing_secret
     assert keep_access(tmp_path / "a", "http://now") == first
+
+
+def revoke(service: Service, secret: str) -> None:
+    kind, what = ("join", "join-tokens") if secret.startswith("gl_join") else ("key", "keys")
+    answer = service.ask("DELETE", f"/v1/{what}/{kind}-{hashlib.sha256(secret.encode()).hexdigest()[:16]}", OPERATOR)
+    assert answer.is_success, answer.text
+
+
+def test_a_join_token_of_the_home_that_was_revoked_is_replaced_at_the_next_start(
+    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    of = ServerProgram(home=tmp_path)
+    leaked = let_in(service.deployment, keep_access(tmp_path, "http://now"), of)
+    assert not caplog.messages
+    revoke(service, leaked.join_token)
+    access = let_in(service.deployment, keep_access(tmp_path, "http://now"), of)
+    assert identify(service.deployment, access.join_token, "join", START_MS).pool == "default"
+    assert access == read_access(tmp_path) == replace(leaked, join_token=access.join_token)
+    assert caplog.messages == [
+        f"join_token in {tmp_path}/access.json: this token was revoked; there is another one now"
+    ]
+    assert let_in(service.deployment, keep_access(tmp_path, "http://now"), of) == access
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_an_operators_key_that_was_revoked_stops_no_start_and_the_log_says_where_it_comes_from(
+    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: bool
+) -> None:
+    of = ServerProgram(home=tmp_path, operator_key="gl_operator_leaked" if given else "")
+    access = let_in(service.deployment, keep_access(tmp_path, "http://now", operator_key=of.operator_key), of)
+    assert _sign_in_path(service.deployment, access).startswith("/sign-in?code=")
+    revoke(service, access.operator_key)
+    assert let_in(service.deployment, access, of) == access
+    assert _sign_in_path(service.deployment, access) == ""
+    place = "GANGLINE_OPERATOR_KEY" if given else f"operator_key in {tmp_path}/access.json"
+    assert caplog.messages == [f"{place}: this key was revoked; put another one there, and start the server again"]
+
+
+def test_a_join_token_of_the_settings_that_was_revoked_is_named_and_stays_revoked(
+    service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    of = ServerProgram(home=tmp_path, join_token="gl_join_leaked")
+    access = let_in(service.deployment, keep_access(tmp_path, "http://now", join_token=of.join_token), of)
+    revoke(service, access.join_token)
+    assert let_in(service.deployment, access, of) == access
+    assert caplog.messages == [
+        "GANGLINE_JOIN_TOKEN: this token was revoked; put another one there, and start the server again"
+    ]
+    with pytest.raises(Denied, match="revoked"):
+        identify(service.deployment, access.join_token, "join", START_MS)
+
+
+def test_nobody_is_told_to_remove_secrets_that_another_user_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # so that no folder above it has to be open
+    home = Path()
+    keep_access(home, "http://now")
+    keep_sealing_keys(home, "")
+    home.chmod(0o711)
+    for file in home.iterdir():
+        file.chmod(0)
+    user = os.geteuid()
+    try:
+        if user == 0:  # who may read all
+            os.seteuid(12345)
+        for ask in (lambda: read_access(home), lambda: keep_sealing_keys(home, "")):
+            with pytest.raises(UserError, match="cannot be read: Permission denied") as refused:
+                ask()
+            assert "remove" not in refused.value.hint and "chown" in refused.value.hint
+    finally:
+        os.seteuid(user)

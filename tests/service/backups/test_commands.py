@@ -1,6 +1,7 @@
 """`gangline backup` as one types it, over a home."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -54,6 +55,26 @@ def test_keys_and_database_come_back_into_another_home(typed: Typed, home: Path,
     for name in ("access.json", "secrets.key"):
         assert (other / name).read_text() == (home / name).read_text()
         assert (other / name).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes into the home of another user")
+def test_what_root_restores_is_the_server_users_who_can_then_read_it(typed: Typed, home: Path, tmp_path: Path) -> None:
+    file, other, busy = str(tmp_path / "b.zip"), tmp_path / "other", tmp_path / "busy"
+    told(typed, "create", file, "--home", str(home))
+    for folder in (other, busy):
+        folder.mkdir(mode=0o700)
+        os.chown(folder, 12345, 54321)
+    told(typed, "restore", file, "--home", str(other))
+    found = {str(each.relative_to(other)): each.lstat() for each in other.rglob("*")}
+    assert {"access.json", "secrets.key", "gangline.sqlite", "server.lock", "store/objects"} <= found.keys()
+    assert {name for name, of in found.items() if (of.st_uid, of.st_gid) != (12345, 54321)} == set()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (busy / "store").symlink_to(elsewhere)
+    (busy / "gangline.sqlite").write_text("no database")
+    assert "there is a database" in refused(typed, "restore", file, "--home", str(busy))
+    assert (busy / "server.lock").stat().st_uid == 12345
+    assert elsewhere.stat().st_uid == 0, "what a user's link leads to stays whose it is"
 
 
 def test_a_home_with_other_keys_keeps_them_unless_they_are_to_be_replaced(

@@ -125,22 +125,19 @@ class Carrier:
         nothing is left of it."""
         self._refuse_if_closed()
         try:
-            with (
-                source.open("rb", buffering=0) as content,
-                Partial(to, file, self._connections.closed) as incoming,
-            ):
+            with _opened(file, source) as content, Partial(to, file, self._connections.closed) as incoming:
                 for run in () if incoming.there else incoming.missing(1):
                     self._refuse_if_closed()
                     self._copy_part(file, content.fileno(), incoming, run)
                 if not incoming.there:
                     incoming.complete(durable=True)
-        except (Damaged, FileNotFoundError, PermissionError):
+        except Damaged:
             return False
         return True
 
     def _copy_part(self, file: File, content: int, incoming: Partial, part: range) -> None:
         at = part.start
-        for piece in _read(file, content, part):
+        for piece in _read_from_disk(file, content, part):
             incoming.write(at, piece)
             at += len(piece)
         incoming.check(at)
@@ -229,6 +226,21 @@ def _read(file: File, content: int, part: range) -> Iterator[memoryview]:
             raise Damaged(f"{file.path} became shorter")
         at += count
         yield buffer[:count]
+
+
+def _opened(file: File, source: Path) -> IO[bytes]:
+    try:
+        return source.open("rb", buffering=0)
+    except OSError as error:
+        raise Damaged(f"{file.path} cannot be opened: {error}") from None
+
+
+def _read_from_disk(file: File, content: int, part: range) -> Iterator[memoryview]:
+    """Do the same where a file that the disk cannot read counts as damaged. What the caller does with a piece is not caught here."""
+    try:
+        yield from _read(file, content, part)
+    except OSError as error:
+        raise Damaged(f"{file.path} cannot be read: {error}") from None
 
 
 def _with_length(signed: Signed, part: range) -> dict[str, str]:

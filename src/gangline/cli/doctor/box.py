@@ -6,6 +6,7 @@ from pathlib import Path
 from gangline.cli.doctor.findings import Finding, examined, note, ok, wrong
 from gangline.compose.access import ACCESS
 from gangline.compose.buckets import lacks_of_bucket
+from gangline.compose.home import DATABASE
 from gangline.compose.settings import (
     Options,
     has_variables_of_server,
@@ -14,8 +15,6 @@ from gangline.compose.settings import (
     settings_file,
 )
 from gangline.core.errors import GanglineError
-
-DATABASE = "gangline.sqlite"
 
 
 def is_here(home: Path) -> bool:

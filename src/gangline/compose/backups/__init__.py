@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangline.compose.access import ACCESS, PRIVATE, SEALING_KEY, new_secret
-from gangline.compose.home import keep_files_private, locked, private_home
+from gangline.compose.home import DATABASE, LOCK, given_to_owner, keep_files_private, locked, private_home
 from gangline.compose.hub import make_hub
 from gangline.compose.server import make_objects, new_id
 from gangline.core.errors import GanglineError, NotFound, UserError
@@ -54,7 +54,7 @@ def restore(settings: ServerSettings, path: Path, *, replace: bool) -> Restored:
     home, database = settings.server.home, database_of(settings)
     with opened_backup(path, schema_known=migrations()[-1][0], version=VERSION) as backup:
         manifest = backup.manifest
-        with locked(private_home(home)):
+        with given_to_owner(private_home(home), _written(home)), locked(home):
             if not replace:
                 refuse_other_keys(manifest.keys, _keys(home))
             objects = make_objects(settings.server, "", beside=True)  # what can fail fails before anything changes
@@ -97,7 +97,7 @@ def check(settings: ServerSettings) -> StoreCheck:
 
 
 def database_of(settings: ServerSettings) -> str:
-    return settings.server.database_url or str(settings.server.home / "gangline.sqlite")
+    return settings.server.database_url or str(settings.server.home / DATABASE)
 
 
 def _lost_pools(database: str, backup: "BackupFile") -> tuple[str, ...]:
@@ -176,6 +176,12 @@ def _write_keys(home: Path, manifest: BackupManifest) -> None:
 def _keys_in(manifest: BackupManifest) -> list[str]:
     """Return the names that are a home's own: a file of somebody else's may have any."""
     return [name for name in KEY_FILES if name in manifest.keys]
+
+
+def _written(home: Path) -> tuple[str, ...]:
+    """Return what a restore writes into this home, as patterns."""
+    store = () if (home / "store").exists() else ("store", "store/*")
+    return (LOCK, *KEY_FILES, DATABASE, *store)
 
 
 def _beside(home: Path, name: str) -> Path:

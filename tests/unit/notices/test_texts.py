@@ -177,7 +177,11 @@ def test_a_digest_with_a_used_up_budget_says_how_to_raise_it() -> None:
 
 def test_a_digest_says_of_each_threshold_what_was_spent_and_which_command_lists_them() -> None:
     crossed = [
-        fact("cost_threshold", f"the project p{n} has cost $6.00 today: 60 % of the threshold of $10.00 a day", name=f"p{n}")
+        fact(
+            "cost_threshold",
+            f"the project p{n} has cost $6.00 today: 60 % of the threshold of $10.00 a day",
+            name=f"p{n}",
+        )
         for n in range(7)
     ]
     assert read(message_of(crossed[:2])) == (

@@ -15,7 +15,7 @@ from gangline.core.notices.texts import (
     listed_names,
     message_about,
     reason_of,
-    said_of,
+    sentence_of,
     shown_name,
 )
 from gangline.core.words import listed
@@ -112,10 +112,10 @@ def _names(facts: Sequence[NoticeFact]) -> list[str]:
 
 
 def _thresholds(facts: Sequence[NoticeFact]) -> list[str]:
-    """Return what is said of the newest crossings, and whose costs the others were."""
+    """Return a sentence about each of the newest crossings, and whose costs the others were."""
     crossed = [fact for fact in facts if fact.kind == "cost_threshold"]
     older, shown = crossed[:-THRESHOLDS_EXPLAINED_MAX], crossed[-THRESHOLDS_EXPLAINED_MAX:]
-    lines = [said_of(fact.because, REASON_IN_DIGEST_MAX) for fact in shown if fact.because]
+    lines = [sentence_of(fact.because, REASON_IN_DIGEST_MAX) for fact in shown if fact.because]
     if older:
         lines.append(f"{_COUNTED['cost_threshold'].heading}: {listed_names([fact.job.name for fact in older])}.")
     return lines

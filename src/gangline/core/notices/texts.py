@@ -124,14 +124,14 @@ def _reason(fact: NoticeFact) -> tuple[str, ...]:
     return (f"Reason: {reason}",) if reason else ()
 
 
-def said_of(because: str, most: int = REASON_SHOWN_MAX) -> str:
+def sentence_of(because: str, most: int = REASON_SHOWN_MAX) -> str:
     """Return what an event says that is no reason. It begins with words of Gangline's own, so its first letter may become a capital."""
     said = reason_of(because, most)
     return said[:1].upper() + said[1:]
 
 
 def _said(fact: NoticeFact) -> tuple[str, ...]:
-    return (said_of(fact.because),)
+    return (sentence_of(fact.because),)
 
 
 def _about_success(fact: NoticeFact) -> tuple[str, ...]:

@@ -141,6 +141,52 @@ def test_a_crossing_has_a_number_that_no_event_has(notifying: Notifying) -> None
     assert len(notifying.site.heard) == 4 and notifying.site.heard[-1].body == notifying.site.heard[1].body
 
 
+def test_crossings_are_replayed_with_the_facts_among_which_they_are_numbered(notifying: Notifying) -> None:
+    at_noon(notifying)
+    service, endpoint = notifying.service, notifying.to("/hook", "cost_threshold", "submitted")
+    other = notifying.to("/other", "submitted")
+    put(service, percents=[50], forecast=False)
+    job = notifying.submit(seed=1)
+    notifying.tell()
+    notifying.wait(61)
+    spend(service, job, 6)
+    notifying.tell()
+    crossed_ms = listed(service)[0]["notices"][0]["at_ms"]
+    notifying.wait(61)
+    notifying.submit(seed=2)
+    notifying.tell()
+
+    def replayed(of: str, **body: int) -> list[int]:
+        before = len(notifying.site.heard)
+        notifying.ask("POST", f"/{of}/replay", json=body)
+        notifying.send()
+        return sorted(json.loads(each.body)["data"]["fact"] for each in notifying.site.heard[before:])
+
+    assert replayed(endpoint, after=0) == [1, 2, 3] and replayed(other, after=0) == [1, 3]
+    assert replayed(endpoint, after=1) == [2, 3] and replayed(endpoint, after=2) == [3]
+    assert replayed(endpoint, since_ms=crossed_ms) == [2, 3] and replayed(endpoint, since_ms=crossed_ms + 1) == [3]
+
+
+def test_a_threshold_that_nobody_hears_of_says_so_and_its_notice_waits(notifying: Notifying) -> None:
+    at_noon(notifying)
+    service = notifying.service
+    deaf, disabled = notifying.to("/deaf", "submitted"), notifying.to("/off", "cost_threshold")
+    notifying.ask("PATCH", f"/{disabled}", json={"state": "disabled"})
+    assert put(service, percents=[50], forecast=False)["endpoints"] == 0
+    spend(service, notifying.submit(), 6)
+    notifying.wait(61)
+    notifying.tell()
+    (shown,) = listed(service)
+    assert (shown["endpoints"], shown["notices"], service.look("SELECT * FROM cost_crossing")) == (0, [], [])
+    notifying.ask("PATCH", f"/{deaf}", json={"kinds": ["submitted", "cost_threshold"]})
+    notifying.to("/late", "cost_threshold")
+    notifying.wait(61)
+    notifying.tell()
+    assert sorted(each.path for each in notifying.site.heard if b"cost.threshold" in each.body) == ["/deaf", "/late"]
+    (shown,) = listed(service)
+    assert shown["endpoints"] == 2 and [each["percent"] for each in shown["notices"]] == [50]
+
+
 def test_who_reads_gets_a_sentence_and_several_are_one_message(notifying: Notifying) -> None:
     at_noon(notifying)
     service = notifying.service

@@ -125,8 +125,8 @@ def test_a_file_that_cannot_be_written_is_refused_in_a_sentence(
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_a_forecast_is_a_sentence_for_the_day_and_one_for_the_month(
-    service: Service, run: Run, jobs: list[str]
+def test_a_forecast_is_a_sentence_for_the_day_and_one_for_the_month_beside_a_file_too(
+    service: Service, run: Run, jobs: list[str], tmp_path: Path
 ) -> None:
     service.store.time_ms = NEW_YEAR_MS + 2 * DAY_MS
     write_lines(service, ("training", NEW_YEAR_MS + 5, NEW_YEAR_MS + 6, 10**6), job=jobs[0], project=PROJECT)
@@ -136,6 +136,23 @@ def test_a_forecast_is_a_sentence_for_the_day_and_one_for_the_month(
     assert "today: $0.00 so far, about $0.00 at its end ($0.00 to $2.00), at the present rate" in said
     assert "this month: $4.00 so far, about $" in said
     assert len(json.loads(run("costs", "--forecast", "-o", "json").stdout)["forecast"]) == 2
+    assert "today" not in found.stderr
+    for words in (("-o", "csv"), ("--to", str(tmp_path / "a.csv")), ("--to", str(tmp_path / "a.parquet"))):
+        found = run("costs", "--forecast", *words)
+        said = " ".join(found.stderr.split())
+        assert "today: $0.00 so far, about" in said and "this month: $4.00 so far, about $" in said
+        assert "today" not in found.stdout
+
+
+def test_a_threshold_that_nobody_hears_of_says_so_until_an_endpoint_does(run: Run) -> None:
+    unheard = "nobody hears of thresholds in the project default yet, and notices wait"
+    for words in (("set", "50", "--of", PROJECT), ("set", "60", "--notify", PROJECT), ("ls",)):
+        found = run("costs", "thresholds", *words)
+        assert found.exit_code == 0 and " ".join(found.stderr.split()).count(unheard) == 1, found.output
+    assert run("notify", "add", "webhook", "https://example.org/hook", "--on", "failed").exit_code == 0
+    assert unheard in " ".join(run("costs", "thresholds", "ls").stderr.split())
+    assert run("notify", "set", "webhook", "--on", "failed", "--on", "cost_threshold").exit_code == 0
+    assert run("costs", "thresholds", "ls").stderr == ""
 
 
 def test_the_queue_is_a_table_and_each_kind_of_work_says_what_would_help(run: Run, jobs: list[str]) -> None:

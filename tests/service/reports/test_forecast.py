@@ -3,6 +3,7 @@
 from typing import Any
 
 from gangline.core.money.cost import DAY_MS, HOUR_MS
+from gangline.service.reports.forecast import cost_rates, sums_of_scopes
 from tests.service.conftest import OPERATOR, PROJECT, Service
 from tests.service.reports.many import write_nodes_of_reports
 from tests.service.reports.test_costs import NEW_YEAR_MS, ask, write_lines
@@ -54,6 +55,33 @@ def test_what_runs_now_is_spent_and_is_the_present_rate(service: Service) -> Non
     assert round(everything["day"]["usd"], 4) == round(12 * price, 4)
     assert f"at the present rate, ${price:.2f} an hour" in everything["day"]["because"]
     assert own["day"]["usd"] is None and own["day"]["because"].startswith("there is no forecast")
+
+
+def test_time_without_costs_counts_when_there_were_costs_before(service: Service) -> None:
+    at_noon(service)
+    service.add_project("other")
+    jobs = {PROJECT: service.submit(), "other": service.submit("other")}
+    write_nodes_of_reports(service, 4)
+    month_ms = 30 * DAY_MS
+
+    def cost(project: str, node: str, from_ms: int, to_ms: int) -> None:
+        service.execute(
+            "INSERT INTO ledger (node, attempt, cause, from_ms, to_ms, job, project, micro_usd) "
+            f"VALUES ('{node}', 'a', 'training', {from_ms}, {to_ms}, '{jobs[project]}', '{project}', 168000000)"
+        )
+
+    cost(PROJECT, "n-0", NOON_MS - month_ms, NOON_MS - month_ms + HOUR_MS)
+    own = forecasts(service, service.key("viewer"))
+    assert own["month"]["usd"] == own["month"]["spent_usd"] == 0, "what is idle costs nothing"
+    cost(PROJECT, "n-0", NOON_MS - HOUR_MS, NOON_MS)
+    assert forecasts(service, service.key("viewer"))["day"]["because"].endswith("the mean of the last 7 days is $1.00")
+    cost("other", "n-1", NOON_MS - HOUR_MS, NOON_MS)
+    sums = sums_of_scopes(service.deployment, "", NOON_MS)
+    days = {
+        scope: cost_rates(service.deployment, sums, *scope, NOON_MS).observed_ms / DAY_MS
+        for scope in (("", ""), (PROJECT, ""), ("other", ""), ("", "pool-0"), ("", "pool-1"), (PROJECT, "pool-1"))
+    }
+    assert list(days.values()) == [7, 7, 1 / 24, 7, 1 / 24, 0]
 
 
 def test_days_and_months_are_those_of_the_zone_and_no_data_is_no_forecast(service: Service) -> None:

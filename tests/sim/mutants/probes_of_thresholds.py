@@ -45,6 +45,7 @@ def a_threshold_is_told_of_once_although_two_look_at_the_same_time(bench: Bench)
 
 @probe()
 def who_has_no_turn_tells_nobody(bench: Bench) -> None:
+    Notified(bench).add("a", "cost_threshold")
     keep(bench)
     spend(bench)
     bench.look("UPDATE service SET ticker = 'another'")
@@ -54,7 +55,8 @@ def who_has_no_turn_tells_nobody(bench: Bench) -> None:
 
 @probe()
 def a_threshold_that_is_changed_meanwhile_is_looked_at_again(bench: Bench) -> None:
-    bench.submit("other")
+    found = Notified(bench)
+    found.add("a", "cost_threshold"), found.add("b", "cost_threshold", project="other")
     for change in (lambda: keep(bench, usd=1000), lambda: keep(bench, notify="other")):
         keep(bench)
         bench.look("DELETE FROM ledger")
@@ -79,7 +81,42 @@ def endpoints_that_are_active_and_chose_it_hear_of_a_threshold(bench: Bench) -> 
 
 
 @probe()
+def a_threshold_that_nobody_hears_of_is_told_of_later(bench: Bench) -> None:
+    found = Notified(bench)
+    disabled = found.add("a", "cost_threshold")
+    found.add("b", "failed"), found.add("c", "cost_threshold", project="other")
+    found.set(disabled, state="disabled")
+    keep(bench)
+    spend(bench)
+    watch(bench)
+    assert crossings(bench) == 0
+    found.set(disabled, state="active")
+    watch(bench)
+    assert found.notices(disabled) == [(1, "waiting", 0)]
+
+
+@probe()
+def a_replay_sends_crossings_that_the_endpoint_hears_of(bench: Bench) -> None:
+    found = Notified(bench)
+    endpoint, other = found.add("a", "cost_threshold"), found.add("b", "failed")
+    keep(bench)
+    spend(bench)
+    watch(bench)
+    later = bench.now_ms + 1
+    assert found.replay(endpoint) == found.replay(endpoint, since_ms=bench.now_ms) == 1
+    assert found.replay(endpoint, after=1) == found.replay(endpoint, since_ms=later) == found.replay(other) == 0
+    found.add("c", "cost_threshold", project="other")
+    keep(bench, notify="other", usd=9.0)
+    watch(bench)
+    assert crossings(bench) == 2 and found.replay(endpoint) == 1
+    found.set(endpoint, state="disabled")
+    wanted = {"endpoint": endpoint, "after": 0, "since_ms": 0, "now": bench.now_ms, "most": 10}
+    assert bench.store.change("replay_facts", **wanted) == [], "it may be disabled in this moment"
+
+
+@probe()
 def what_was_told_is_known_for_long(bench: Bench) -> None:
+    Notified(bench).add("a", "cost_threshold")
     keep(bench)
     spend(bench)
     watch(bench)

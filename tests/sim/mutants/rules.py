@@ -53,6 +53,21 @@ RULES = [
     rule("notices: a replay begins where it was asked to", "replay_facts", "event.fact > :after AND ", ""),
     rule("notices: a replay begins when it was asked to", "replay_facts", " AND event.at_ms >= :since_ms", ""),
     rule(
+        "notices: a replay of crossings begins where it was asked to", "replay_facts", "crossing.fact > :after AND ", ""
+    ),
+    rule(
+        "notices: a replay of crossings begins when it was asked to",
+        "replay_facts",
+        " AND crossing.at_ms >= :since_ms",
+        "",
+    ),
+    rule(
+        "notices: a replay has no crossing of another project",
+        "replay_facts",
+        "crossing.project = endpoint.project AND ",
+        "",
+    ),
+    rule(
         "notices: nobody receives what happens in another project",
         "fan_out",
         "event.project = endpoint.project AND ",

@@ -175,6 +175,27 @@ def test_a_digest_with_a_used_up_budget_says_how_to_raise_it() -> None:
     assert message.command == "gangline projects set shop --usd AMOUNT"
 
 
+def test_a_digest_says_of_each_threshold_what_was_spent_and_which_command_lists_them() -> None:
+    crossed = [
+        fact(
+            "cost_threshold",
+            f"the project p{n} has cost $6.00 today: 60 % of the threshold of $10.00 a day",
+            name=f"p{n}",
+        )
+        for n in range(7)
+    ]
+    assert read(message_of(crossed[:2])) == (
+        "2 thresholds of costs\n"
+        "The project p0 has cost $6.00 today: 60 % of the threshold of $10.00 a day.\n"
+        "The project p1 has cost $6.00 today: 60 % of the threshold of $10.00 a day.\n"
+        "> gangline costs thresholds ls"
+    )
+    lines = message_of(crossed).lines
+    assert lines[0].startswith("The project p2 has cost") and len(lines) == 6
+    assert lines[-1] == "Thresholds of the costs, too: p0 and p1."
+    assert message_of([*crossed, *many("succeeded", 1)]).command == "gangline jobs ls"
+
+
 def test_a_digest_of_every_kind_has_a_bounded_length() -> None:
     everything = [each for kind in get_args(NoticeKind) for each in many(kind, 200, cost_lacks=("storage",))]
     message = message_of([replace(each, because="x" * 4000) for each in everything], budget=BUDGET)

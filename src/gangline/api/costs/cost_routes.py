@@ -81,9 +81,9 @@ class WantedThreshold:
 @of_many_lines.put("/costs/thresholds")
 def set_threshold(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedThreshold) -> ThresholdView:
     """Set the threshold of a project and a pool for each day or month, or change it. It gives notice, once for each share of it in each
-    day or month, and stops nothing. Needs an operator's key.
+    day or month, and stops nothing. Needs an operator's key. As long as `endpoints` of the answer is 0, nobody hears of it.
 
-    404 for a project or a pool that is not there, 422 for a zone that does not exist, and if nobody would get a notice.
+    404 for a project or a pool that is not there, 422 for a zone that does not exist, and if neither `project` nor `notify` is given.
     """
     wish = {field.name: getattr(wanted, field.name) for field in fields(thresholds.ThresholdWish)}
     return thresholds.keep_threshold(deployment, thresholds.ThresholdWish(**wish), now)

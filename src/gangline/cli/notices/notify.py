@@ -129,7 +129,14 @@ def list_kinds_command(output: OutputOption = Output.text) -> None:
 def change_endpoint_command(
     endpoint: EndpointArgument,
     name: Annotated[str | None, typer.Option(help="Give it this name.")] = None,
-    on: NoticeKindOption = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--on",
+            help="Send this kind of notice, and no other (repeat it for each; default: those as before). `gangline notify kinds` "
+            "lists them.",
+        ),
+    ] = None,
     every_minutes: IntervalOption = None,
     quiet: QuietOption = None,
     project: ProjectOption = None,

@@ -110,6 +110,9 @@ def costs_command(
         typer.echo(as_cost_lines(found), nl=False)
     else:
         _show(found)
+    if form in (CostsOutput.csv, CostsOutput.parquet):
+        for each in found.forecast:
+            say(forecast_words(each))
 
 
 def _form(output: CostsOutput | None, file: Path | None) -> CostsOutput:

@@ -1,5 +1,6 @@
 """`gangline costs thresholds`: amounts of money of whose crossing there is a notice."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,6 +91,7 @@ def set_threshold_command(
         print_json(found)
     else:
         out.print(_table([found]))
+        _say_unheard([found])
 
 
 @app.command("ls")
@@ -107,6 +109,7 @@ def list_thresholds_command(
         say("there is no threshold")
     else:
         out.print(_table(found))
+        _say_unheard(found)
         for each in found:
             for notice in each.notices:
                 out.print(printable(f"{format_time(notice.at_ms)}: {notice.because}"))
@@ -126,6 +129,15 @@ def remove_threshold_command(
     """Remove a threshold (for operators)."""
     make_client(server, token).costs.remove_threshold(threshold)
     say(f"{threshold} is no threshold any more")
+
+
+def _say_unheard(found: "Iterable[ThresholdView]") -> None:
+    """Say which projects' endpoints do not hear of thresholds: their notices wait."""
+    for project in sorted({each.notify for each in found if not each.endpoints}):
+        say(
+            f"nobody hears of thresholds in the project {project} yet, and notices wait: add an endpoint there "
+            f"(`gangline notify add CHANNEL ADDRESS --project {project}`), or let one receive cost_threshold, too"
+        )
 
 
 def _span(text: str) -> CostSpan:

@@ -19,8 +19,8 @@ TOO_EARLY = "there is no forecast: these costs are known for less than a day"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRates:
-    """What is known of costs, in micro-dollars: `lately` is what the last `observed_ms` cost, at most `LATELY_MS`, with what runs now;
-    `per_hour` is what running attempts, idle and starting nodes cost an hour now."""
+    """What is known of costs, in micro-dollars: `lately` is what the last `observed_ms` cost, with what runs now. That is the time since
+    the first cost, at most `LATELY_MS`. `per_hour` is what running attempts, idle and starting nodes cost an hour now."""
 
     lately: int
     observed_ms: int

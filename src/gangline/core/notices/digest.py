@@ -8,10 +8,20 @@ from gangline.core.money.cost import CostPart
 from gangline.core.notices.facts import NoticeBudget, NoticeFact, cost_sentence
 from gangline.core.notices.kinds import NoticeKind
 from gangline.core.notices.message import NoticeMessage, NoticePicture
-from gangline.core.notices.texts import URGENT, budget_message, listed_names, message_about, reason_of, shown_name
+from gangline.core.notices.texts import (
+    THRESHOLDS_COMMAND,
+    URGENT,
+    budget_message,
+    listed_names,
+    message_about,
+    reason_of,
+    sentence_of,
+    shown_name,
+)
 from gangline.core.words import listed
 
 FAILURES_EXPLAINED_MAX = 3
+THRESHOLDS_EXPLAINED_MAX = 5
 REASON_IN_DIGEST_MAX = 200
 COUNTS_IN_TITLE_MAX = 3
 
@@ -27,7 +37,7 @@ class _Counted:
 
 _COUNTED: Mapping[NoticeKind, _Counted] = {
     "over_budget": _Counted("job stopped at the budget", "jobs stopped at the budget", "Stopped at the budget"),
-    "cost_threshold": _Counted("threshold of costs", "thresholds of costs", "Thresholds of the costs"),
+    "cost_threshold": _Counted("threshold of costs", "thresholds of costs", "Thresholds of the costs, too"),
     "failed": _Counted("job failed", "jobs failed", "Failed, too"),
     "not_delivered": _Counted("delivery failed", "deliveries failed", "Not delivered"),
     "succeeded": _Counted("job succeeded", "jobs succeeded", "Succeeded"),
@@ -66,13 +76,14 @@ def message_of(
     of_budget = budget_message(budget, stopped) if budget is not None and stopped else None
     if of_budget is not None and kinds == {"over_budget"}:
         return of_budget
-    lines = [*_names(facts), *_failures(facts)]
+    lines = [*_names(facts), *_thresholds(facts), *_failures(facts)]
     if of_budget is not None:
         lines += [f"{of_budget.title}.", *of_budget.lines[1:]]
+    command = THRESHOLDS_COMMAND if kinds == {"cost_threshold"} else "gangline jobs ls"
     return NoticeMessage(
         title=_title(facts),
         lines=(*lines, *_cost(facts)),
-        command=of_budget.command if of_budget is not None else "gangline jobs ls",
+        command=command if of_budget is None else of_budget.command,
         urgent=any(kind in URGENT for kind in kinds),
     )
 
@@ -91,12 +102,22 @@ def _title(facts: Sequence[NoticeFact]) -> str:
 
 
 def _names(facts: Sequence[NoticeFact]) -> list[str]:
-    """Return a line for each kind but failures, which have lines of their own."""
+    """Return a line for each kind but those that have lines of their own."""
     lines: list[str] = []
     for kind, words in _COUNTED.items():
         names = [fact.job.name for fact in facts if fact.kind == kind]
-        if names and kind not in ("failed", "over_budget"):
+        if names and kind not in ("failed", "over_budget", "cost_threshold"):
             lines.append(f"{words.heading}: {listed_names(names)}.")
+    return lines
+
+
+def _thresholds(facts: Sequence[NoticeFact]) -> list[str]:
+    """Return a sentence about each of the newest crossings, and whose costs the others were."""
+    crossed = [fact for fact in facts if fact.kind == "cost_threshold"]
+    older, shown = crossed[:-THRESHOLDS_EXPLAINED_MAX], crossed[-THRESHOLDS_EXPLAINED_MAX:]
+    lines = [sentence_of(fact.because, REASON_IN_DIGEST_MAX) for fact in shown if fact.because]
+    if older:
+        lines.append(f"{_COUNTED['cost_threshold'].heading}: {listed_names([fact.job.name for fact in older])}.")
     return lines
 
 

@@ -124,10 +124,14 @@ def _reason(fact: NoticeFact) -> tuple[str, ...]:
     return (f"Reason: {reason}",) if reason else ()
 
 
-def _said(fact: NoticeFact) -> tuple[str, ...]:
+def sentence_of(because: str, most: int = REASON_SHOWN_MAX) -> str:
     """Return what an event says that is no reason. It begins with words of Gangline's own, so its first letter may become a capital."""
-    said = reason_of(fact.because)
-    return (said[:1].upper() + said[1:],) if said else ()
+    said = reason_of(because, most)
+    return said[:1].upper() + said[1:]
+
+
+def _said(fact: NoticeFact) -> tuple[str, ...]:
+    return (sentence_of(fact.because),)
 
 
 def _about_success(fact: NoticeFact) -> tuple[str, ...]:
@@ -162,6 +166,7 @@ def _folder_of(job: NoticeJob) -> str:
     return "-".join(words)[:40].strip("-") or "results"
 
 
+THRESHOLDS_COMMAND = "gangline costs thresholds ls"
 _FETCH = "gangline artifacts {job} --to {folder}"
 _SHOW = "gangline jobs show {job}"
 _FORMS: Mapping[NoticeKind, _Form] = {
@@ -190,5 +195,5 @@ _FORMS: Mapping[NoticeKind, _Form] = {
     ),
     "not_done": _Form("{name} ended before something was done", _said, _SHOW),
     "cleaned_up": _Form("Files of {name} were deleted", _said, _SHOW),
-    "cost_threshold": _Form("A threshold of the costs of {name}", _said, "gangline costs thresholds ls"),
+    "cost_threshold": _Form("A threshold of the costs of {name}", _said, THRESHOLDS_COMMAND),
 }

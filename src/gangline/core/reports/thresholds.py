@@ -22,7 +22,7 @@ class ThresholdView:
     It is of the costs of `project` (empty: of everything that the service costs) and of the nodes of `pool` (empty: of all). `spent_usd`
     is spent since `from_ms`, with what runs now, and `expected_usd` is expected until `until_ms` (null: there is no forecast yet). The
     endpoints of the project `notify` get a notice when `percents` of the amount are spent, and with `forecast` when more is expected;
-    `notices` are those of the current day or month.
+    `notices` are those of the current day or month. `endpoints` is how many hear of it now; with none, notices wait until one does.
     """
 
     id: str
@@ -34,6 +34,7 @@ class ThresholdView:
     forecast: bool
     zone: str
     notify: str
+    endpoints: int
     from_ms: int
     until_ms: int
     spent_usd: float

@@ -49,10 +49,14 @@ def sums_of_scopes(deployment: Deployment, project: str, now_ms: int) -> Sums:
     return sums
 
 
-def cost_rates(sums: Sums, project: str, pool: str, now_ms: int) -> CostRates:
-    """Return what a project and a pool cost lately, and cost an hour now."""
-    lately = sums(now_ms - LATELY_MS, project, pool)
-    observed_ms = 0 if lately.first_ms is None else now_ms - lately.first_ms
+def cost_rates(deployment: Deployment, sums: Sums, project: str, pool: str, now_ms: int) -> CostRates:
+    """Return what a project and a pool cost lately, and cost an hour now. What cost something before was observed ever since."""
+    since_ms = now_ms - LATELY_MS
+    lately = sums(since_ms, project, pool)
+    if deployment.store.load("cost_known", project=project, pool=pool, at=since_ms)[0]["known"]:
+        observed_ms = LATELY_MS
+    else:
+        observed_ms = 0 if lately.first_ms is None else now_ms - lately.first_ms
     return CostRates(lately=lately.micro_usd, observed_ms=observed_ms, per_hour=lately.per_hour)
 
 
@@ -61,7 +65,7 @@ def forecasts(deployment: Deployment, project: str | None, now_ms: int, zone: st
     as it is known at the last full minute: so an open page is not sent another one every few seconds."""
     now_ms -= now_ms % MINUTE_MS
     sums = sums_of_scopes(deployment, project or "", now_ms)
-    rates = cost_rates(sums, "", "", now_ms)
+    rates = cost_rates(deployment, sums, project or "", "", now_ms)
     found = list[CostForecast]()
     for per in COST_SPANS:
         from_ms, until_ms = current_span(per, now_ms, parse_zone(zone))

@@ -100,8 +100,8 @@ def drop_threshold(deployment: Deployment, threshold: str) -> None:
 
 
 def watch_thresholds(deployment: Deployment, now_ms: int) -> None:
-    """Record each threshold that is crossed, and add the notices of it. Another server that looks at the same time records nothing more: it
-    has no turn, and a crossing has one row."""
+    """Record each threshold that is crossed, and add the notices of it; one that no endpoint hears of waits. Another server that looks at
+    the same time records nothing more: it has no turn, and a crossing has one row."""
     sums = sums_of_scopes(deployment, "", now_ms)
     for row in deployment.store.load("cost_thresholds", project=""):
         now = _standing(deployment, row, sums, now_ms)
@@ -142,7 +142,7 @@ def _standing(deployment: Deployment, row: Row, sums: Sums, now_ms: int) -> _Sta
     )
     from_ms, until_ms = current_span(threshold.per, now_ms, parse_zone(row["zone"]))
     spent = sums(from_ms, threshold.project, threshold.pool).micro_usd
-    rates = cost_rates(sums, threshold.project, threshold.pool, now_ms)
+    rates = cost_rates(deployment, sums, threshold.project, threshold.pool, now_ms)
     expected = expect_costs(spent, rates, now_ms=now_ms, until_ms=until_ms)
     return _Standing(
         threshold=threshold,
@@ -166,6 +166,7 @@ def _view(deployment: Deployment, row: Row, sums: Sums, now_ms: int) -> Threshol
         forecast=now.threshold.forecast,
         zone=row["zone"],
         notify=row["notify"],
+        endpoints=row["endpoints"],
         from_ms=now.from_ms,
         until_ms=now.until_ms,
         spent_usd=now.spent / 1e6,

@@ -162,7 +162,7 @@ class CostCalls(Calls):
         project `notify` (default: `project`) get a notice: when `percents` of it are spent, and with `forecast` when more is expected.
 
         It replaces the threshold of the same project, pool and time. It stops nothing. Needs an operator's key. Raise `BadInput` for a
-        zone that does not exist and if nobody would get a notice, `NotFound` for an unknown project or pool.
+        zone that does not exist and without `project` and `notify`, `NotFound` for an unknown project or pool.
         """
         body = {"usd": usd, "per": per, "project": project, "pool": pool, "percents": percents, "forecast": forecast}
         body |= {"zone": zone, "notify": notify}

@@ -159,6 +159,12 @@ FROM (SELECT piece.node, piece.project, SUM({cost_of_piece}) AS micro_usd, MIN(p
       FROM {pieces_of_ledger} GROUP BY 1, 2) AS of_node LEFT JOIN node ON node.id = of_node.node
 GROUP BY 1, 2
 
+-- name: cost_known
+-- Return whether a project and a pool had cost something at a moment. The unary plus lets SQLite read an index that has all of it.
+SELECT CASE WHEN EXISTS (SELECT 1 FROM ledger WHERE +to_ms <= :at AND (:project = '' OR project = :project)
+                           AND (:pool = '' OR EXISTS (SELECT 1 FROM node WHERE node.id = ledger.node AND node.pool = :pool)))
+            THEN 1 ELSE 0 END AS known
+
 -- name: running_of_scopes
 -- Sum what the ledger does not have yet: what live attempts, free slots and nodes that start would cost from a moment on if they ended now, and
 -- what they cost an hour. `since` is at most `now`.

@@ -1,7 +1,10 @@
 -- Amounts of money of whose crossing there is a notice, and the crossings.
 
 -- name: cost_thresholds
-SELECT id, project, pool, per, micro_usd, percents, forecast, zone, notify, made_ms FROM cost_threshold
+-- `endpoints` is how many would get a notice now.
+SELECT id, project, pool, per, micro_usd, percents, forecast, zone, notify, made_ms,
+       (SELECT COUNT(*) FROM endpoint WHERE endpoint.project = cost_threshold.notify AND {hears_of_thresholds}) AS endpoints
+FROM cost_threshold
 WHERE :project = '' OR project = :project
 ORDER BY made_ms, id
 
@@ -22,11 +25,13 @@ WHERE threshold = :threshold AND from_ms = :from_ms AND limit_micro_usd = :limit
 ORDER BY at_ms, percent
 
 -- name: add_crossing
--- Record a crossing with the next number of the project that gets the notice, once, and only as long as the threshold is as it was read.
+-- Record a crossing with the next number of the project that gets the notice, once, and only as long as the threshold is as it was read and an endpoint
+-- gets the notice: until there is one, it waits.
 INSERT INTO cost_crossing (threshold, from_ms, limit_micro_usd, percent, forecast, at_ms, micro_usd, name, because, project, fact)
 SELECT cost_threshold.id, :from_ms, :limit, :percent, :forecast, :now, :micro_usd, :name, :because, project.id, project.facts + 1
 FROM cost_threshold JOIN project ON project.id = cost_threshold.notify
 WHERE cost_threshold.id = :threshold AND cost_threshold.micro_usd = :limit AND cost_threshold.notify = :notify
+  AND EXISTS (SELECT 1 FROM endpoint WHERE endpoint.project = cost_threshold.notify AND {hears_of_thresholds})
 ON CONFLICT (threshold, from_ms, limit_micro_usd, percent, forecast) DO NOTHING
 
 -- name: fan_out_crossing
@@ -35,8 +40,11 @@ INSERT INTO notice (endpoint, fact, job, state, due_ms)
 SELECT endpoint.id, cost_crossing.fact, NULL, 'waiting', :now
 FROM project JOIN cost_crossing ON cost_crossing.project = project.id AND cost_crossing.fact > project.facts
      JOIN endpoint ON endpoint.project = project.id
-WHERE project.id = :notify AND endpoint.state = 'active'
-  AND EXISTS (SELECT 1 FROM endpoint_event AS chosen WHERE chosen.endpoint = endpoint.id AND chosen.kind = 'cost threshold')
+WHERE project.id = :notify AND {hears_of_thresholds}
+
+-- part: hears_of_thresholds
+endpoint.state = 'active'
+AND EXISTS (SELECT 1 FROM endpoint_event AS chosen WHERE chosen.endpoint = endpoint.id AND chosen.kind = 'cost threshold')
 
 -- name: count_crossing
 UPDATE project SET facts = facts + 1 WHERE id = :notify

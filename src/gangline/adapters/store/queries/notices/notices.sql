@@ -68,13 +68,17 @@ UPDATE notice SET state = 'waiting', tries = 0, due_ms = :now, because = '', end
 -- name: replay_facts
 -- Send the facts that an endpoint receives again, or for the first time; return them.
 INSERT INTO notice (endpoint, fact, job, state, due_ms)
-SELECT endpoint.id, event.fact, event.job, 'waiting', :now
+SELECT endpoint.id AS endpoint, event.fact AS fact, event.job AS job, 'waiting' AS state, CAST(:now AS BIGINT) AS due_ms
 FROM endpoint JOIN event ON event.project = endpoint.project AND event.fact > :after AND event.at_ms >= :since_ms
      JOIN project ON project.id = endpoint.project AND event.fact <= project.facts
 WHERE endpoint.id = :endpoint AND endpoint.state = 'active'
   AND EXISTS (SELECT 1 FROM endpoint_event AS chosen
               WHERE chosen.endpoint = endpoint.id AND chosen.kind = event.kind AND chosen.state IN ('', event.state))
-ORDER BY event.fact LIMIT :most
+UNION ALL
+SELECT endpoint.id, crossing.fact, NULL, 'waiting', CAST(:now AS BIGINT)
+FROM endpoint JOIN cost_crossing AS crossing ON crossing.project = endpoint.project AND crossing.fact > :after AND crossing.at_ms >= :since_ms
+WHERE endpoint.id = :endpoint AND {hears_of_thresholds}
+ORDER BY fact LIMIT :most
 ON CONFLICT (endpoint, fact) DO UPDATE SET state = 'waiting', tries = 0, due_ms = excluded.due_ms, because = '', ended_ms = NULL
 RETURNING fact
 

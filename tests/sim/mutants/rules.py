@@ -687,6 +687,17 @@ RULES = [
         "node.missing + 1 >= LISTS_WITHOUT_MAX",
         "False",
     ),
+    rule(
+        "4: a bill whose end no list shows ends",
+        "service.fleet.fleet:_end_unseen",
+        "if to_ms is not None:",
+        "if False:",
+    ),
+    rule("4: not by two lists", "core.fleet.autoscale:unseen_end_ms", "lists < LISTS_WITHOUT_MAX or ", ""),
+    rule(
+        "4: nor before ten minutes", "core.fleet.autoscale:unseen_end_ms", " or now_ms - missing_since_ms < LOST_MS", ""
+    ),
+    rule("4: nor while its node is heard of", "bills_of_gone_nodes", " AND node.state = 'gone'", ""),
     rule("4: unless it is heard of", "core.fleet.autoscale:reconcile", " and _silent(node, now_ms, policy)", ""),
     rule(
         "4: an instance is known by its node",

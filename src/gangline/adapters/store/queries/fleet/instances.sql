@@ -27,6 +27,18 @@ SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
 ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
 
+-- name: bills_of_gone_nodes
+-- List the open bills of a pool's rentals whose nodes are gone, and when the last of these was.
+SELECT instance.id, instance.billed_from_ms,
+       COALESCE((SELECT MAX(member.meter_ms) FROM node AS member WHERE member.rental = node.id), node.meter_ms) AS gone_ms
+FROM instance JOIN node ON node.id = instance.node
+WHERE instance.billed_to_ms IS NULL AND node.pool = :pool AND node.state = 'gone'
+  AND NOT EXISTS (SELECT 1 FROM node AS later WHERE later.rental = node.id AND later.state <> 'gone')
+
+-- name: end_unseen
+-- End a bill by what we know ourselves. An end that a list has shown meanwhile stays.
+UPDATE instance SET billed_to_ms = :billed_to_ms WHERE id = :id AND billed_to_ms IS NULL
+
 -- name: add_unbilled
 -- Record a span that the provider does not bill. One that overlaps a known one is the same, as another server or a later look saw it.
 INSERT INTO unbilled (instance, from_ms, to_ms)

@@ -15,6 +15,7 @@ from gangline.service.recent import Recent
 from tests.contract.pools.kubernetes import FakeKubernetes, KubernetesProvider
 from tests.servers import served
 from tests.service.conftest import Service
+from tests.shop import LARGE, ShopPool, Till
 
 PRICE = 3.6
 
@@ -96,3 +97,19 @@ def test_the_bill_of_a_pod_whose_node_never_joined_ends_when_it_was_given_up(lab
     lab.look(60)
     bill = lab.bill()
     assert bill["settled"] == 1 and given_up_ms - 20_000 <= bill["billed_to_ms"] <= given_up_ms
+
+
+def test_another_pool_has_the_work_of_a_pod_that_waits_too_long_for_a_machine(lab: Lab) -> None:
+    lab.service.submit()
+    lab.look()
+    (name,) = lab.cluster.pods
+    till = Till(offers=[LARGE])
+    limits = PoolLimits(name="shop", nodes_min=0, nodes_max=1)
+    pools = {**lab.service.deployment.pools, "shop": RentedPool(limits, AtOnce(ShopPool(till)))}
+    lab.service.deployment = replace(lab.service.deployment, pools=pools)
+    lab.look(29)
+    assert [*lab.cluster.pods] == [name] and till.started == [], "it waits for ten minutes"
+    lab.look(4)
+    assert lab.cluster.pods == {} and till.started == ["large"]
+    (given_up,) = lab.service.look(f"SELECT state, lost, because FROM node WHERE id = '{name}'")
+    assert given_up == {"state": "gone", "lost": 0, "because": "after 10 minutes it still waits for a machine"}

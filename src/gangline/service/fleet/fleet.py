@@ -110,7 +110,9 @@ def _agree(
         ours.nodes.forget(pool.limits.name)
     _note_progress(deployment, nodes, instances)
     ends = {instance.id: instance.billed_to_ms for instance in instances}
-    rented_as = {node.id: node.instance for node in nodes}
+    ended = [instance for instance in instances if instance.billed_to_ms is not None]
+    never_ran = {instance.name for instance in ended if instance.billed_from_ms in (None, instance.billed_to_ms)}
+    rented_as = {node.id: node for node in nodes}
     seen_now = [seen_instance(instance) for instance in instances]
     actions = reconcile(nodes, seen_now, now_ms, deployment.policy)
     if actions:
@@ -123,8 +125,9 @@ def _agree(
                 if action.instance not in unless:
                     pool.driving.stop(action.instance)
             case GiveUp():
-                ended_ms = ends.get(rented_as[action.node] or "")
-                gone(deployment, action.node, action.because, now_ms, ended_ms=ended_ms, lost=True)
+                node = rented_as[action.node]
+                lost = node.rental not in never_ran  # else it had no machine that could be taken away
+                gone(deployment, node.id, action.because, now_ms, ended_ms=ends.get(node.instance or ""), lost=lost)
             case PlaceNode():
                 deployment.store.apply(
                     write("place_node", id=action.node, place=action.place, shown_machine=action.machine)

@@ -438,6 +438,17 @@ def a_bill_whose_end_is_seen_at_last_ends_then(bench: Bench) -> None:
 
 
 @probe()
+def a_node_that_never_had_a_machine_does_not_count_as_lost_to_its_offer(bench: Bench) -> None:
+    for seconds, lost in ((0, 0), (10, 1)):
+        node, instance = rent(bench)
+        bench.wait(seconds)
+        bench.provider.stop(instance)
+        bench.tend()
+        assert bench.look(f"SELECT lost FROM node WHERE id = '{node}' AND state = 'gone'") == [lost]
+        bench.wait(bench.policy.start_pause_s + 1)
+
+
+@probe()
 def what_other_pools_have_keeps_no_pool(bench: Bench) -> None:
     make_pool(bench, nodes_max=0)
     rent(bench)

@@ -693,6 +693,12 @@ RULES = [
         "if to_ms is not None:",
         "if False:",
     ),
+    rule(
+        "4: what never ran was not lost",
+        "service.fleet.fleet:_agree",
+        "lost = node.rental not in never_ran",
+        "lost = True",
+    ),
     rule("4: not by two lists", "core.fleet.autoscale:unseen_end_ms", "lists < LISTS_WITHOUT_MAX or ", ""),
     rule(
         "4: nor before ten minutes", "core.fleet.autoscale:unseen_end_ms", " or now_ms - missing_since_ms < LOST_MS", ""

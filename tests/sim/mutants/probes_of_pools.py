@@ -438,6 +438,31 @@ def a_bill_whose_end_is_seen_at_last_ends_then(bench: Bench) -> None:
 
 
 @probe()
+def an_end_that_is_seen_after_one_was_assumed_is_settled_anew_and_once(bench: Bench) -> None:
+    bench.submit()
+    bench.tend()
+    bench.wait(30)
+    [node] = bench.rented()
+    join(bench, "rented", node)
+    bench.tend()
+    found = bench.provider._instances.pop(bench.provider.instance_of(node))
+    nodes.gone(bench.deployment, node, "left", bench.now_ms)
+    for _ in range(3):
+        bench.wait(700)
+        bench.tend()
+    assumed_ms = bill_of(bench, node)
+    assert assumed_ms and bench.look(f"SELECT settled FROM instance WHERE node = '{node}'") == [1]
+    ended = replace(found, billed_to_ms=assumed_ms + 60_000)
+    bench.provider._instances[found.id] = ended
+    for _ in range(3):
+        bench.tend()
+        bench.wait(5)
+    of_node = f"FROM ledger WHERE node = '{node}'"
+    assert bench.look(f"SELECT SUM(micro_usd) {of_node}") == [bench.provider.invoice()[node]]
+    assert bench.look(f"SELECT COUNT(*) {of_node} AND cause = 'start-up'") == [1]
+
+
+@probe()
 def a_node_that_never_had_a_machine_does_not_count_as_lost_to_its_offer(bench: Bench) -> None:
     for seconds, lost in ((0, 0), (10, 1)):
         node, instance = rent(bench)

@@ -699,6 +699,8 @@ RULES = [
         "lost = node.rental not in never_ran",
         "lost = True",
     ),
+    rule("5: an end that is seen late is settled", "see_instance", "ELSE 0 END", "ELSE instance.settled END"),
+    rule("5: with one start-up", "service.money.bill:settlement", '[] if instance["has_start_up"] else ', ""),
     rule("4: not by two lists", "core.fleet.autoscale:unseen_end_ms", "lists < LISTS_WITHOUT_MAX or ", ""),
     rule(
         "4: nor before ten minutes", "core.fleet.autoscale:unseen_end_ms", " or now_ms - missing_since_ms < LOST_MS", ""
@@ -770,13 +772,13 @@ RULES = [
     rule(
         "5: what a provider bills is settled",
         "service.money.bill:settlement",
-        "for line in (start_up, correction)",
+        "for line in (*new, correction)",
         "for line in (start_up,)",
     ),
     rule(
         "5: a start-up has a name",
         "service.money.bill:settlement",
-        "for line in (start_up, correction)",
+        "for line in (*new, correction)",
         "for line in (correction,)",
     ),
     rule("5: other instances of a node are settled too", "service.fleet.fleet:settle", "(row, *others)", "(row,)"),

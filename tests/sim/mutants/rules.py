@@ -561,8 +561,8 @@ RULES = [
     rule(
         "5: what its provider took back was lost",
         "service.fleet.fleet:_agree",
-        "ended_ms=ended_ms, lost=True",
-        "ended_ms=ended_ms",
+        ", lost=lost",
+        "",
     ),
     rule("5: not what was to go", "service.fleet.nodes:gone", "if lost and not unwanted", "if lost"),
     rule(
@@ -656,8 +656,8 @@ RULES = [
     rule(
         "5: what has ended is not idle",
         "service.fleet.fleet:_agree",
-        "ended_ms=ended_ms,",
-        "ended_ms=None,",
+        ', ended_ms=ends.get(node.instance or "")',
+        "",
     ),
     rule(
         "5: the first step was when it was", "service.jobs.renew:_training_ms", " - round(beat.training_s * 1000)", ""
@@ -705,7 +705,7 @@ RULES = [
     rule(
         "4: nor before ten minutes", "core.fleet.autoscale:unseen_end_ms", " or now_ms - missing_since_ms < LOST_MS", ""
     ),
-    rule("4: nor while its node is heard of", "bills_of_gone_nodes", " AND node.state = 'gone'", ""),
+    rule("4: nor while its node is heard of", "bills_of_gone_nodes", "later.state <> 'gone'", "FALSE"),
     rule("4: unless it is heard of", "core.fleet.autoscale:reconcile", " and _silent(node, now_ms, policy)", ""),
     rule(
         "4: an instance is known by its node",

@@ -34,7 +34,7 @@ ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms,
 SELECT instance.id, instance.billed_from_ms,
        COALESCE((SELECT MAX(member.meter_ms) FROM node AS member WHERE member.rental = node.id), node.meter_ms) AS gone_ms
 FROM instance JOIN node ON node.id = instance.node
-WHERE instance.billed_to_ms IS NULL AND node.pool = :pool AND node.state = 'gone'
+WHERE instance.billed_to_ms IS NULL AND node.pool = :pool
   AND NOT EXISTS (SELECT 1 FROM node AS later WHERE later.rental = node.id AND later.state <> 'gone')
 
 -- name: end_unseen

@@ -47,3 +47,16 @@ def test_the_role_has_the_rights_that_are_used_and_no_more() -> None:
     rights = {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     used = {("pods", verb) for verb in ("create", "get", "list", "delete")} | {("pods/log", "get")}
     assert rights == used  # as the driver's requests are: tests/contract/pools/test_kubernetes_wire.py
+
+
+def test_the_home_of_a_worker_is_its_pods_own() -> None:
+    """Several Pods of one machine, each with some of its GPUs, cannot share one."""
+    homes = 0
+    for pod in of_kind("Pod"):
+        volumes = {each["name"]: each for each in pod["spec"].get("volumes", [])}
+        for container in pod["spec"].get("containers", []):
+            mounted = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
+            (home,) = (each["value"] for each in container["env"] if each["name"] == "GANGLINE_HOME")
+            assert "emptyDir" in mounted[home]
+            homes += 1
+    assert homes

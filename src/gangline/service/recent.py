@@ -52,7 +52,7 @@ class Recent:
         self._lock = Lock()
         self._offers: dict[str, Offers] = {}
         self._looks: dict[str, int] = {}
-        self._empty: dict[str, tuple[int, int]] = {}
+        self._missing: dict[str, tuple[int, int]] = {}
         self._taken: dict[tuple[str, int], int] = {}
         self._reaped_ms = -REAP_EVERY_MS
         self._lost_ms = -RIVALS_MS
@@ -158,17 +158,17 @@ class Recent:
             self._looks[pool] = number
             return True
 
-    def count_empty_lists(self, pool: str, began_ms: int, now_ms: int, *, empty: bool) -> tuple[int, int]:
-        """Return how many lists of the pool's provider in a row had nothing in them, and since when.
+    def count_lists_without(self, what: str, began_ms: int, now_ms: int, *, missing: bool) -> tuple[int, int]:
+        """Return how many lists of a provider in a row were without something, and since when.
 
         Those count that were asked for after the first was seen. This one was asked for at `began_ms`.
         """
-        if not empty:
-            self._empty.pop(pool, None)
+        if not missing:
+            self._missing.pop(what, None)
             return 0, now_ms
-        since_ms, lists = self._empty.get(pool, (now_ms, 0))
+        since_ms, lists = self._missing.get(what, (now_ms, 0))
         lists += began_ms >= since_ms
-        self._empty[pool] = since_ms, lists
+        self._missing[what] = since_ms, lists
         return lists, since_ms
 
     def _younger(self, now_ms: int) -> dict[tuple[str, int], int]:

@@ -38,15 +38,15 @@ spec:
   imagePullSecrets: [{name: registry}]
   nodeSelector: {cloud.google.com/gke-spot: "true"}
   tolerations:
-  - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+  - {operator: Exists}
   volumes:
-  - name: cache
-    hostPath: {path: /var/gangline}
+  - name: home
+    emptyDir: {sizeLimit: 50Gi}
   containers:
   - name: worker
     image: registry.example.org/worker:1
-    env: [{name: GANGLINE_HOME, value: /cache}]
-    volumeMounts: [{name: cache, mountPath: /cache}]
+    env: [{name: GANGLINE_HOME, value: /home}]
+    volumeMounts: [{name: home, mountPath: /home}]
     resources:
       limits: {memory: 48Gi}
       requests: {cpu: 8, ephemeral-storage: 50Gi}
@@ -75,6 +75,7 @@ def test_the_pod_of_a_node_is_one_that_runs_once_has_its_gpus_and_no_account(pro
     lost = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
     keys = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
     assert spec["tolerations"] == [{"key": key} | lost for key in keys]
+    assert spec["shareProcessNamespace"] is True, "a shell that is process 1 would not heed a SIGTERM"
     (volume,), (mount,) = spec["volumes"], worker["volumeMounts"]
     assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "2048Mi"}
     assert mount == {"name": volume["name"], "mountPath": "/dev/shm"}
@@ -110,8 +111,10 @@ def test_a_template_is_extended_and_what_it_says_stays(provider: KubernetesProvi
         "cloud.google.com/gke-spot": "true",
         "cloud.google.com/gke-accelerator": "nvidia-l4",
     }
-    assert spec["tolerations"][0]["key"] == "nvidia.com/gpu" and len(spec["tolerations"]) == 3
-    assert spec["volumes"][0]["name"] == "cache" and len(spec["volumes"]) == 2
+    assert [each.get("tolerationSeconds") for each in spec["tolerations"]] == [30, 30, None], (
+        "the first that fits counts"
+    )
+    assert spec["volumes"][0]["name"] == "home" and len(spec["volumes"]) == 2
     assert (worker["image"], worker["env"][0]["name"]) == ("registry.example.org/worker:1", "GANGLINE_HOME")
     assert worker["resources"] == {
         "limits": {"memory": "48Gi", "nvidia.com/gpu": "2"},
@@ -176,17 +179,50 @@ def test_what_a_pod_waits_for_is_told(provider: KubernetesProvider) -> None:
     assert (running.progress, running.billed_from_ms) == ("", bound.billed_from_ms)
 
 
-def test_while_a_pod_waits_long_for_a_machine_no_other_is_created(provider: KubernetesProvider) -> None:
+def test_a_pod_that_waits_too_long_for_a_machine_is_given_up_and_no_other_is_created_for_ten_minutes(
+    provider: KubernetesProvider,
+) -> None:
     ask(provider, "node-a")
-    provider.driver.list()
+    provider.cluster.cannot_schedule("node-a", "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
+    assert alive(provider, "node-a").progress and provider.has("node-a")
     provider.cluster.advance(11 * 60)
-    with pytest.raises(NoCapacity, match="a Pod of this pool has waited 11 minutes for a machine"):
+    refused = "a Pod of this pool found no machine in 10 minutes"
+    with pytest.raises(NoCapacity, match=refused):
         ask(provider, "node-b")
-    ask(provider, "node-a")  # it is there
-    provider.cluster.bind("node-a")
+    provider.driver.list()
+    assert provider.cluster.pods == {}
+    ended = found(provider, "node-a")
+    assert ended.ended == (
+        "after 11 minutes it still waits for a machine: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
+    )
+    assert ended.billed_from_ms == ended.billed_to_ms is not None
+    with pytest.raises(NoCapacity, match=refused):
+        ask(provider, "node-b")
+    provider.cluster.advance(601)
     provider.driver.list()
     ask(provider, "node-b")
-    assert set(provider.cluster.pods) == {"node-a", "node-b"}
+    assert set(provider.cluster.pods) == {"node-b"}
+
+
+def test_a_pod_that_has_a_machine_at_last_is_not_given_up(provider: KubernetesProvider) -> None:
+    for name in ("node-a", "node-b"):
+        ask(provider, name)
+    provider.cluster.bind("node-a")
+    provider.driver.list()
+    provider.cluster.advance(11 * 60)
+    provider.cluster.bind("node-b")
+    provider.driver.list()
+    assert provider.has("node-a") and provider.has("node-b")
+    provider.cluster.places = 3
+    ask(provider, "node-c")
+
+
+def test_a_pod_that_waits_too_long_and_may_not_be_deleted_is_listed_as_it_is(provider: KubernetesProvider) -> None:
+    ask(provider, "node-a")
+    provider.cluster.rights.discard("delete")
+    provider.cluster.advance(11 * 60)
+    for _ in range(2):
+        assert alive(provider, "node-a").progress == "waits for a machine"
 
 
 def test_a_pod_that_never_had_a_machine_is_gone_at_once_and_costs_nothing(provider: KubernetesProvider) -> None:

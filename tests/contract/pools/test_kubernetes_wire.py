@@ -227,6 +227,8 @@ def test_the_cluster_is_found_by_the_settings_by_kubeconfig_or_at_home(
     assert a_pool(KubernetesCluster(), HOME=str(home)).list() == []
     assert a_pool(KubernetesCluster(), HOME="/nowhere", KUBECONFIG=str(pods.kubeconfig)).list() == []
     assert a_pool(KubernetesCluster(context="fake"), KUBECONFIG=str(pods.kubeconfig)).list() == []
+    in_a_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert a_pool(KubernetesCluster(), KUBECONFIG=str(pods.kubeconfig), **in_a_pod).list() == []
 
 
 def test_a_pod_without_an_account_of_its_own_is_no_cluster(tmp_path: Path) -> None:

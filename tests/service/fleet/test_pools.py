@@ -364,7 +364,7 @@ def test_a_pool_that_was_removed_and_made_again_is_not_asked_by_the_driver_of_th
     look(service)
     first = service.till.opened[-1].id
     service.store.apply(write("set_pool_state", name="cloud-1", state="removing", now=service.now_ms))
-    service.store.apply(write("forget_pool", name="cloud-1", lost=0))
+    service.store.apply(write("forget_pool", name="cloud-1"))
     add(service)
     look(service)
     assert service.till.opened[-1].id not in ("", first)

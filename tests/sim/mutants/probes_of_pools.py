@@ -353,7 +353,7 @@ def a_pool_that_is_being_removed_is_not_resumed(bench: Bench) -> None:
 
 @probe(nodes_max=0)
 def a_pool_is_forgotten_once_it_is_to_be_removed_and_its_nodes_are_gone_and_paid(bench: Bench) -> None:
-    till, forget = make_pool(bench), write("forget_pool", name="more", lost=0)
+    till, forget = make_pool(bench), write("forget_pool", name="more")
     bench.store.apply(forget)
     assert pool_row(bench), "nobody asked for that"
     bench.submit()
@@ -375,19 +375,102 @@ def a_pool_is_forgotten_once_it_is_to_be_removed_and_its_nodes_are_gone_and_paid
     assert not bench.look("SELECT id FROM instance WHERE settled = 0")
 
 
-@probe(nodes_max=0)
-def a_pool_may_be_forgotten_though_the_end_of_an_instance_was_never_seen(bench: Bench) -> None:
-    make_pool(bench)
+def bill_of(bench: Bench, node: str) -> int | None:
+    return bench.look(f"SELECT billed_to_ms FROM instance WHERE node = '{node}'")[0]
+
+
+@probe(node_silent_s=3600)
+def a_bill_ends_with_its_node_if_no_list_shows_for_ten_minutes_what_became_of_it(bench: Bench) -> None:
+    lost, working = bench.rent(2)
+    hold = bench.claim(working).hold
+    bench.wait(60)
+    bench.tend()
+    gone_ms = bench.now_ms
+    nodes.gone(bench.deployment, lost, "left", gone_ms)
+    for node in (lost, working):
+        bench.provider.lose(bench.provider.instance_of(node))
+    for seconds in (1, 1, 1, 596):
+        bench.wait(seconds)
+        bench.beat(working, hold)
+        bench.tend()
+        assert bill_of(bench, lost) is None
+    bench.wait(2)
+    bench.beat(working, hold)
+    bench.tend()
+    assert bill_of(bench, lost) == gone_ms and not bench.look(
+        f"SELECT 1 FROM instance WHERE node = '{lost}' AND settled = 0"
+    )
+    assert bill_of(bench, working) is None, "its node is heard of"
+
+
+@probe()
+def a_bill_does_not_end_by_two_lists_however_much_later_they_are(bench: Bench) -> None:
+    node = bench.rent()[0]
+    bench.tend()
+    nodes.gone(bench.deployment, node, "left", bench.now_ms)
+    bench.provider.lose(bench.provider.instance_of(node))
+    for ends in (False, False, True):
+        bench.wait(700)
+        bench.tend()
+        assert (bill_of(bench, node) is not None) == ends
+
+
+@probe()
+def a_bill_whose_end_is_seen_at_last_ends_then(bench: Bench) -> None:
+    node = bench.rent()[0]
+    bench.tend()
+    instance = bench.provider.instance_of(node)
+    nodes.gone(bench.deployment, node, "left", bench.now_ms)
+    bench.provider.lose(instance)
+    for _ in range(2):
+        bench.wait(700)
+        bench.tend()
+    [bill], from_ms, to_ms = (
+        bench.look(f"SELECT id FROM instance WHERE node = '{node}'"),
+        bench.now_ms - 1000,
+        bench.now_ms,
+    )
+    seen = write("see_instance", id=bill, node=node, billed_from_ms=from_ms, billed_to_ms=to_ms)
+    bench.meanwhile("end_unseen", lambda: bench.store.apply(seen))
+    bench.wait(700)
+    bench.tend()
+    assert bill_of(bench, node) == to_ms
+
+
+@probe()
+def an_end_that_is_seen_after_one_was_assumed_is_settled_anew_and_once(bench: Bench) -> None:
     bench.submit()
     bench.tend()
+    bench.wait(30)
     [node] = bench.rented()
-    pools.set_pool_state(bench.deployment, "more", "removing", bench.now_ms)
+    join(bench, "rented", node)
+    bench.tend()
+    found = bench.provider._instances.pop(bench.provider.instance_of(node))
     nodes.gone(bench.deployment, node, "left", bench.now_ms)
-    for lost, ends_ms, stays in ((0, None, True), (1, bench.now_ms, True), (1, None, False)):
-        seen = write("see_instance", id="i", node=node, billed_from_ms=bench.now_ms - 1000, billed_to_ms=ends_ms)
-        bench.store.apply(seen)
-        bench.store.apply(write("forget_pool", name="more", lost=lost))
-        assert bool(pool_row(bench)) == stays, (lost, ends_ms)
+    for _ in range(3):
+        bench.wait(700)
+        bench.tend()
+    assumed_ms = bill_of(bench, node)
+    assert assumed_ms and bench.look(f"SELECT settled FROM instance WHERE node = '{node}'") == [1]
+    ended = replace(found, billed_to_ms=assumed_ms + 60_000)
+    bench.provider._instances[found.id] = ended
+    for _ in range(3):
+        bench.tend()
+        bench.wait(5)
+    of_node = f"FROM ledger WHERE node = '{node}'"
+    assert bench.look(f"SELECT SUM(micro_usd) {of_node}") == [bench.provider.invoice()[node]]
+    assert bench.look(f"SELECT COUNT(*) {of_node} AND cause = 'start-up'") == [1]
+
+
+@probe()
+def a_node_that_never_had_a_machine_does_not_count_as_lost_to_its_offer(bench: Bench) -> None:
+    for seconds, lost in ((0, 0), (10, 1)):
+        node, instance = rent(bench)
+        bench.wait(seconds)
+        bench.provider.stop(instance)
+        bench.tend()
+        assert bench.look(f"SELECT lost FROM node WHERE id = '{node}' AND state = 'gone'") == [lost]
+        bench.wait(bench.policy.start_pause_s + 1)
 
 
 @probe()

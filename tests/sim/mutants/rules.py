@@ -582,8 +582,8 @@ RULES = [
     rule(
         "5: what its provider took back was lost",
         "service.fleet.fleet:_agree",
-        "ended_ms=ended_ms, lost=True",
-        "ended_ms=ended_ms",
+        ", lost=lost",
+        "",
     ),
     rule("5: not what was to go", "service.fleet.nodes:gone", "if lost and not unwanted", "if lost"),
     rule(
@@ -677,8 +677,8 @@ RULES = [
     rule(
         "5: what has ended is not idle",
         "service.fleet.fleet:_agree",
-        "ended_ms=ended_ms,",
-        "ended_ms=None,",
+        ', ended_ms=ends.get(node.instance or "")',
+        "",
     ),
     rule(
         "5: the first step was when it was", "service.jobs.renew:_training_ms", " - round(beat.training_s * 1000)", ""
@@ -708,6 +708,25 @@ RULES = [
         "node.missing + 1 >= LISTS_WITHOUT_MAX",
         "False",
     ),
+    rule(
+        "4: a bill whose end no list shows ends",
+        "service.fleet.fleet:_end_unseen",
+        "if to_ms is not None:",
+        "if False:",
+    ),
+    rule(
+        "4: what never ran was not lost",
+        "service.fleet.fleet:_agree",
+        "lost = node.rental not in never_ran",
+        "lost = True",
+    ),
+    rule("5: an end that is seen late is settled", "see_instance", "ELSE 0 END", "ELSE instance.settled END"),
+    rule("5: with one start-up", "service.money.bill:settlement", '[] if instance["has_start_up"] else ', ""),
+    rule("4: not by two lists", "core.fleet.autoscale:unseen_end_ms", "lists < LISTS_WITHOUT_MAX or ", ""),
+    rule(
+        "4: nor before ten minutes", "core.fleet.autoscale:unseen_end_ms", " or now_ms - missing_since_ms < LOST_MS", ""
+    ),
+    rule("4: nor while its node is heard of", "bills_of_gone_nodes", "later.state <> 'gone'", "FALSE"),
     rule("4: unless it is heard of", "core.fleet.autoscale:reconcile", " and _silent(node, now_ms, policy)", ""),
     rule(
         "4: an instance is known by its node",
@@ -774,13 +793,13 @@ RULES = [
     rule(
         "5: what a provider bills is settled",
         "service.money.bill:settlement",
-        "for line in (start_up, correction)",
+        "for line in (*new, correction)",
         "for line in (start_up,)",
     ),
     rule(
         "5: a start-up has a name",
         "service.money.bill:settlement",
-        "for line in (start_up, correction)",
+        "for line in (*new, correction)",
         "for line in (correction,)",
     ),
     rule("5: other instances of a node are settled too", "service.fleet.fleet:settle", "(row, *others)", "(row,)"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gangline.core.fleet.autoscale import (
     LISTS_WITHOUT_MAX,
+    LOST_MS,
     MOVED,
     Adopt,
     Drain,
@@ -21,6 +22,7 @@ from gangline.core.fleet.autoscale import (
     StartNode,
     StopInstance,
     reconcile,
+    unseen_end_ms,
 )
 from gangline.core.fleet.choice import OfferFacts
 from gangline.core.fleet.needs import NodeShape, QueuedWork
@@ -317,3 +319,20 @@ def test_after_a_look_every_instance_belongs_to_one_node_or_is_stopped(
         kept = owners.get(instance.id) == instance.name
         assert instance.ended or kept or instance.id in stopped
     assert not {instance.id for instance in listed if instance.ended} & set(stopped)
+
+
+@pytest.mark.parametrize(
+    ("lists", "missing_ms", "billed_from_ms", "ends_ms"),
+    [
+        (LISTS_WITHOUT_MAX, LOST_MS, 1, 5),
+        (LISTS_WITHOUT_MAX, LOST_MS, 7, 7),
+        (LISTS_WITHOUT_MAX - 1, 9 * LOST_MS, 1, None),
+        (9 * LISTS_WITHOUT_MAX, LOST_MS - 1, 1, None),
+    ],
+)
+def test_an_instance_that_no_list_shows_any_more_is_billed_until_its_node_was_gone(
+    lists: int, missing_ms: int, billed_from_ms: int, ends_ms: int | None
+) -> None:
+    since_ms = NOW_MS - missing_ms
+    known = {"billed_from_ms": billed_from_ms, "node_gone_ms": 5, "missing_since_ms": since_ms, "now_ms": NOW_MS}
+    assert unseen_end_ms(lists=lists, **known) == ends_ms

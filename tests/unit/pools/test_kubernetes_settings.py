@@ -1,6 +1,10 @@
 """The settings of a cluster, of a pool on it and the owner's Pod template refuse what would break the driver's promises."""
 
+import os
+import signal
 import subprocess
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -81,6 +85,7 @@ def a_pod(**parts: Any) -> dict[str, Any]:
         (a_pod(metadata={"labels": {"gangline/pool": "x"}}), "must not have the label gangline/pool"),
         (a_pod(restartPolicy="Always"), "must not change spec.restartPolicy: for a node it is Never"),
         (a_pod(automountServiceAccountToken=True), "must not change spec.automountServiceAccountToken: for a node it is false"),
+        (a_pod(shareProcessNamespace=False), "must not change spec.shareProcessNamespace: for a node it is true"),
         (a_pod(terminationGracePeriodSeconds=5), "must not have spec.terminationGracePeriodSeconds"),
         (a_pod(nodeName="x"), "must not have spec.nodeName"),
         (a_pod(tolerations=[{"key": "node.kubernetes.io/unreachable"}]), "must not tolerate node.kubernetes.io/unreachable"),
@@ -103,7 +108,7 @@ def test_what_a_template_may_not_have_is_one_sentence(given: Any, said: str) -> 
     "given",
     [
         {"apiVersion": "v1", "kind": "Pod"},
-        a_pod(restartPolicy="Never", automountServiceAccountToken=False),
+        a_pod(restartPolicy="Never", automountServiceAccountToken=False, shareProcessNamespace=True),
         a_pod(initContainers=[{"name": "cache", "restartPolicy": "Always", "command": ["x"]}]),
         a_pod(worker={"image": "x", "securityContext": {"runAsUser": 1000}, "envFrom": []}),
     ],
@@ -141,3 +146,18 @@ def test_the_containers_program_is_a_script_of_the_shell() -> None:
     checked = subprocess.run(["/bin/sh", "-n"], input=START, text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "a token" not in START
+
+
+def test_the_containers_program_ends_at_once_when_its_pod_is_stopped_while_the_worker_is_fetched() -> None:
+    """With `shareProcessNamespace`, it is not the first process of its namespace, as it is not here."""
+    nowhere = {"PATH": "/usr/bin:/bin", "GANGLINE_SERVER": "http://127.0.0.1:1"}
+    program = ["/bin/sh", "-c", START, "sh"]
+    with subprocess.Popen(program, env=nowhere, stderr=subprocess.PIPE, start_new_session=True) as shell:
+        assert shell.stderr
+        while b"trying again in 10 s" not in shell.stderr.readline():
+            assert shell.poll() is None
+        began_s = time.monotonic()
+        shell.terminate()
+        assert shell.wait() == -signal.SIGTERM and time.monotonic() - began_s < 5
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)  # its sleep

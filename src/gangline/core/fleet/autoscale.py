@@ -115,6 +115,8 @@ class MoveNode:
 
 
 LISTS_WITHOUT_MAX = 3
+LOST_MS = 600_000
+"""The end of an instance that was in no list of its provider for this long will not be seen."""
 LEAVES_MS_MAX = 300_000
 """A provider moves a node to another machine within this time, or it is given up."""
 
@@ -188,6 +190,19 @@ def reconcile(
         elif node.instance not in listed and node.missing + 1 >= LISTS_WITHOUT_MAX and _silent(node, now_ms, policy):
             actions.append(GiveUp(node.id, f"missing from {node.missing + 1} lists of the provider"))
     return actions
+
+
+def unseen_end_ms(
+    *, billed_from_ms: int, node_gone_ms: int, lists: int, missing_since_ms: int, now_ms: int
+) -> int | None:
+    """Return until when an instance counts as billed whose nodes are gone, and which `lists` lists in a row were without, the first of them
+    at `missing_since_ms`; None while its end may still be seen.
+
+    Nobody knows more of it than when its last node was gone.
+    """
+    if lists < LISTS_WITHOUT_MAX or now_ms - missing_since_ms < LOST_MS:
+        return None
+    return max(billed_from_ms, node_gone_ms)
 
 
 def may_reallocate(node: Rented, instance: SeenInstance | None) -> bool:

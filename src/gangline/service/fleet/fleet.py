@@ -15,6 +15,7 @@ from gangline.core.fleet.autoscale import (
     Rented,
     StopInstance,
     reconcile,
+    unseen_end_ms,
 )
 from gangline.ports.pool import Instance
 from gangline.ports.store import guard, write
@@ -28,8 +29,6 @@ from gangline.service.fleet.terms import admitted, note_seen, refresh_pools
 from gangline.service.money import bill
 
 REMOVED = "its pool is being removed"
-LOST_MS = 600_000
-"""The end of an instance that was in no list of its provider for this long will not be seen."""
 log = logging.getLogger("gangline.fleet")
 
 
@@ -106,11 +105,14 @@ def _agree(
     """Reconcile the pool's nodes with the provider's instances. Those that could be moved are not stopped yet."""
     instances, nodes = look.instances, ours.nodes.of(pool.limits.name)
     _note_bills(deployment, instances, ours, now_ms)
+    _end_unseen(deployment, pool.limits.name, look, now_ms)
     if _count_missing(deployment, nodes, look):
         ours.nodes.forget(pool.limits.name)
     _note_progress(deployment, nodes, instances)
     ends = {instance.id: instance.billed_to_ms for instance in instances}
-    rented_as = {node.id: node.instance for node in nodes}
+    ended = [instance for instance in instances if instance.billed_to_ms is not None]
+    never_ran = {instance.name for instance in ended if instance.billed_from_ms in (None, instance.billed_to_ms)}
+    rented_as = {node.id: node for node in nodes}
     seen_now = [seen_instance(instance) for instance in instances]
     actions = reconcile(nodes, seen_now, now_ms, deployment.policy)
     if actions:
@@ -123,8 +125,9 @@ def _agree(
                 if action.instance not in unless:
                     pool.driving.stop(action.instance)
             case GiveUp():
-                ended_ms = ends.get(rented_as[action.node] or "")
-                gone(deployment, action.node, action.because, now_ms, ended_ms=ended_ms, lost=True)
+                node = rented_as[action.node]
+                lost = node.rental not in never_ran  # else it had no machine that could be taken away
+                gone(deployment, node.id, action.because, now_ms, ended_ms=ends.get(node.instance or ""), lost=lost)
             case PlaceNode():
                 deployment.store.apply(
                     write("place_node", id=action.node, place=action.place, shown_machine=action.machine)
@@ -164,20 +167,17 @@ def _drain_removed(deployment: Deployment, pool: RentedPool, now_ms: int) -> Non
         deployment.store.apply(drained)
         give_back(deployment, row["id"])
     if not deployment.store.load("unseen_rentals", pool=name):
-        deployment.store.apply(write("forget_pool", name=name, lost=0))
+        deployment.store.apply(write("forget_pool", name=name))
 
 
 def _forget_empty(deployment: Deployment, pool: RentedPool, ours: _Ours, look: Look, now_ms: int) -> None:
     """Forget a pool that is being removed if several lists in a row show that nothing is left of it: a request for a node that was given up
-    may still be on its way, and what it rents would be billed for ever if nobody looked any more.
-
-    An instance whose end was not seen, as its provider dropped it from the list first, is waited for longer.
-    """
+    may still be on its way, and what it rents would be billed for ever if nobody looked any more."""
     name, stays = pool.limits.name, pool.state != "removing"
     left = stays or bool(ours.nodes.of(name)) or any(each.billed_to_ms is None for each in look.instances)
-    lists, since_ms = deployment.recent.count_empty_lists(name, look.began_ms, now_ms, empty=not left)
+    lists, _ = deployment.recent.count_lists_without(name, look.began_ms, now_ms, missing=not left)
     if lists >= LISTS_WITHOUT_MAX:
-        deployment.store.apply(write("forget_pool", name=name, lost=int(now_ms - since_ms >= LOST_MS)))
+        deployment.store.apply(write("forget_pool", name=name))
 
 
 def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ours, now_ms: int) -> None:
@@ -194,6 +194,24 @@ def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ou
             seen = {"billed_from_ms": instance.billed_from_ms, "billed_to_ms": instance.billed_to_ms}
             deployment.store.apply(write("see_instance", id=bill_id, node=instance.name, **seen))
     _note_unbilled(deployment, {(bills[instance.id], *span) for instance in instances for span in instance.unbilled})
+
+
+def _end_unseen(deployment: Deployment, pool: str, look: Look, now_ms: int) -> None:
+    """End the bills of instances that their provider dropped from its list before anybody saw their end, once their nodes are gone."""
+    listed = {each for seen in look.instances for each in (seen.id, bill.bill_id(seen.name, seen.id))}
+    for row in deployment.store.load("bills_of_gone_nodes", pool=pool):
+        what, missing = f"{pool}/{row['id']}", row["id"] not in listed
+        lists, since_ms = deployment.recent.count_lists_without(what, look.began_ms, now_ms, missing=missing)
+        to_ms = unseen_end_ms(
+            billed_from_ms=row["billed_from_ms"],
+            node_gone_ms=row["gone_ms"],
+            lists=lists,
+            missing_since_ms=since_ms,
+            now_ms=now_ms,
+        )
+        if to_ms is not None:
+            deployment.store.apply(write("end_unseen", id=row["id"], billed_to_ms=to_ms))
+            log.warning("pool %s: nobody saw the end of %s, so its bill is an estimate", pool, row["id"])
 
 
 def _note_unbilled(deployment: Deployment, seen: Set[tuple[str, int, int]]) -> None:

@@ -197,7 +197,9 @@ def gone(
         node = load_node(deployment, node_id)
         if node.state == "gone":
             return
-        metered = [] if node.state == "starting" else bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
+        metered = bill.meter(node, max(until_ms, node.meter_ms), heard_ms=0)
+        if node.state == "starting":  # its instance's bill has this time
+            metered = metered[:1]
         unwanted = node.state in ("draining", "quarantined")
         why = node.because if unwanted else because
         counted = [write("count_lost", id=node_id)] if lost and not unwanted else []

@@ -107,16 +107,20 @@ def bill_of(deployment: Deployment, price_micro_usd_per_hour: int, instance: Row
 
 
 def settlement(instance: Row, known_micro_usd: int, due_micro_usd: int, node: str) -> list[Write]:
-    """Return the lines that make the ledger's total for a node, known so far, equal to what is due to the provider for its instances."""
+    """Return the lines that make the ledger's total for a node, known so far, equal to what is due to the provider for its instances.
+
+    One that is settled a second time has its start-up in the ledger.
+    """
     from_ms, to_ms = instance["billed_from_ms"], instance["billed_to_ms"]
     price, joined_ms = instance["price_micro_usd_per_hour"], to_ms
     own = (instance["instance"], bill_id(instance["node"], instance["instance"] or ""))
     if instance["joined_ms"] is not None and instance["id"] in own:
         joined_ms = min(max(instance["joined_ms"], from_ms), to_ms)
     start_up = time_line("start-up", price, from_ms, joined_ms)
-    rest = due_micro_usd - known_micro_usd - start_up.micro_usd
+    new = [] if instance["has_start_up"] else [start_up]
+    rest = due_micro_usd - known_micro_usd - sum(line.micro_usd for line in new)
     correction = LedgerLine(cause="correction", from_ms=to_ms, to_ms=to_ms, micro_usd=rest)
-    return [_add(line, node=node, attempt=instance["id"]) for line in (start_up, correction) if line.micro_usd]
+    return [_add(line, node=node, attempt=instance["id"]) for line in (*new, correction) if line.micro_usd]
 
 
 def load_purse(deployment: Deployment, project: str) -> Purse:

@@ -68,6 +68,10 @@ class Cloud:
         """Return the number of ended instances, each of which must be settled."""
         return sum(provider.billed() for provider in self.providers)
 
+    def ends_ms(self) -> int:
+        """Return the sum of the times at which they ended."""
+        return sum(provider.ends_ms() for provider in self.providers)
+
 
 def _pool(provider: SimProvider) -> RentedPool:
     fleet = provider.fleet

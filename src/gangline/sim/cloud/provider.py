@@ -162,6 +162,10 @@ class SimProvider:
         """Return the number of ended instances, each of which must be settled."""
         return sum(rented.to_ms is not None for rented in self.instances.values())
 
+    def ends_ms(self) -> int:
+        """Return the sum of the times at which they ended."""
+        return sum(rented.to_ms or 0 for rented in self.instances.values())
+
     def _perhaps_refuse(self) -> None:
         if self._faults.no_capacity_until_ms > self._world.now_ms:
             self._around.struck("no capacity")

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from gangline.adapters.pools.kubernetes.manifest import POOL_LABEL, pod_of
@@ -19,7 +19,7 @@ OLDEST = (1, 25)
 """The first version that checks the fields of a Pod strictly."""
 LOG_LINES, LOG_CHARACTERS = 200, 64 << 10
 REMOVED_MAX = 20
-"""How many Pods that ended long ago are deleted in one look."""
+"""How many Pods are deleted in one look."""
 log = logging.getLogger("gangline.fleet.kubernetes")
 
 
@@ -75,14 +75,18 @@ class KubernetesPool:
             self._api.delete(instance)
 
     def list(self) -> list[Instance]:
+        """Return all Pods. Those that had no machine for too long are deleted now, and so are those that ended long ago."""
         listed, now_ms = self._api.list(f"{POOL_LABEL}={self._mark}"), self._clock()
         instances = self._seen.note(listed, now_ms)
-        for name in self._seen.left(now_ms)[:REMOVED_MAX]:
+        waiting = self._waiting_too_long(now_ms)
+        for name in [*waiting, *self._seen.left(now_ms)][:REMOVED_MAX]:
             try:
                 self._api.delete(name)
             except GanglineError as error:
-                log.warning("Pod %s, which has ended, cannot be deleted: %s", name, error.message)
+                log.warning("Pod %s cannot be deleted: %s", name, error.message)
                 break
+            if name in waiting:
+                self._seen.give_up(name, now_ms)
         return instances
 
     def logs(self, instance: str) -> str:
@@ -120,12 +124,12 @@ class KubernetesPool:
                 raise
 
     def _check_room(self) -> None:
-        """Raise `NoCapacity` while a Pod waits too long for a machine: another would wait behind it, and another pool may have one."""
-        since_ms = self._seen.waits_since_ms()
-        if since_ms is not None:
-            minutes = (self._clock() - since_ms) / 60_000
-            if minutes > self._settings.queue_minutes_max:
-                raise NoCapacity(f"a Pod of this pool has waited {minutes:.0f} minutes for a machine")
+        """Raise `NoCapacity` if a Pod found no machine: another would wait in vain, too, and another pool may have one."""
+        if self._waiting_too_long(self._clock()) or self._seen.has_given_up():
+            raise NoCapacity(f"a Pod of this pool found no machine in {self._settings.queue_minutes_max:g} minutes")
+
+    def _waiting_too_long(self, now_ms: int) -> Sequence[str]:
+        return self._seen.waiting_since(now_ms - round(self._settings.queue_minutes_max * 60_000))
 
     def _is_ours(self, name: str) -> bool:
         """Return whether it is a Pod of this pool. Others of the namespace are never deleted."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from gangline.adapters.pools.fetching import FETCH_WORKER
 from gangline.adapters.pools.kubernetes.settings import IMAGE, KubernetesSettings
-from gangline.adapters.pools.kubernetes.template import CONTAINER, LOST, SHARED_MEMORY, SHM
+from gangline.adapters.pools.kubernetes.template import CONTAINER, FIXED, LOST, SHARED_MEMORY, SHM
 from gangline.core.errors import BadInput
 from gangline.ports.pool import Rental
 
@@ -13,9 +13,7 @@ POOL_LABEL, NODE_LABEL = "gangline/pool", "gangline/node"
 LOST_S = 30
 """How long a machine may be away before its Pods are given up. Kubernetes' own default is five minutes."""
 
-# The shell is the container's first process, which gets only the signals that it handles.
 START = f"""\
-trap 'exit 143' TERM
 if command -v gangline >/dev/null; then
   exec gangline worker "$@"
 fi
@@ -51,11 +49,11 @@ def _spec(spec: dict[str, Any], rental: Rental, settings: KubernetesSettings) ->
     both = selected | settings.labels
     memory = {"medium": "Memory", "sizeLimit": _gib(settings.shared_memory_gb)}
     return {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
+        **FIXED,
         "terminationGracePeriodSeconds": settings.grace_s,
         "containers": [_container(*(spec.get("containers") or [{}]), rental=rental, settings=settings)],
-        "tolerations": [*spec.get("tolerations", []), *(_toleration(key) for key in LOST)],
+        # First: the first toleration that fits says for how long, and one without a key fits all.
+        "tolerations": [*(_toleration(key) for key in LOST), *spec.get("tolerations", [])],
         "volumes": [*spec.get("volumes", []), {"name": SHARED_MEMORY, "emptyDir": memory}],
     } | ({"nodeSelector": both} if both else {})
 

@@ -16,9 +16,11 @@ LEFT_MS = 3_600_000
 
 @dataclass(slots=True)
 class _Known:
-    """A Pod as it was last seen. `gone_ms` is when its end was noticed, `to_ms` until when it is billed and `ended` why."""
+    """A Pod as it was last seen. `gone_ms` is when its end was noticed, `to_ms` until when it is billed and `ended` why. `given_up` says
+    that it had no machine for too long."""
 
     pod: KubernetesPod
+    given_up: str = ""
     ended: str = ""
     to_ms: int | None = None
     gone_ms: int | None = None
@@ -67,12 +69,29 @@ class SeenPods:
                 if known.pod.has_ended and known.to_ms is not None and now_ms - known.to_ms > LEFT_MS
             ]
 
-    def waits_since_ms(self) -> int | None:
-        """Return since when the first Pod waits for a machine; None if none does."""
+    def waiting_since(self, before_ms: int) -> list[str]:
+        """Return the Pods that were created before this and still wait for a machine."""
         with self._lock:
-            alive = [known.pod for known in self._known.values() if known.gone_ms is None]
-            waiting = [pod for pod in alive if not pod.spec.node_name and not pod.metadata.deletion_timestamp]
-            return min((pod.created_ms for pod in waiting), default=None)
+            return [
+                name
+                for name, known in self._known.items()
+                if known.gone_ms is None
+                and not known.pod.spec.node_name
+                and not known.pod.metadata.deletion_timestamp
+                and known.pod.created_ms < before_ms
+            ]
+
+    def give_up(self, name: str, now_ms: int) -> None:
+        """Note that a Pod was deleted as it had no machine for too long."""
+        with self._lock:
+            known = self._known[name]
+            minutes = (now_ms - known.pod.created_ms) / 60_000
+            known.given_up = f"after {minutes:.0f} minutes it still {pod_progress(known.pod, now_ms)}"
+
+    def has_given_up(self) -> bool:
+        """Return whether that was so lately."""
+        with self._lock:
+            return any(known.given_up for known in self._known.values())
 
     def _note_listed(self, pod: KubernetesPod, now_ms: int) -> None:
         known = self._known.setdefault(pod.name, _Known(pod))
@@ -80,17 +99,18 @@ class SeenPods:
         if not pod.has_ended:  # also if it was missing from a list and is back
             known.ended, known.to_ms, known.gone_ms = "", None, None
         elif known.gone_ms is None:
-            known.gone_ms, known.to_ms, known.ended = now_ms, pod.ended_ms, self._why(pod)
+            known.gone_ms, known.to_ms, known.ended = now_ms, pod.ended_ms, self._why(known)
 
     def _note_vanished(self, known: _Known, now_ms: int) -> None:
         """Note the end of a Pod that the cluster has no more: as of now, if it had a machine."""
         known.gone_ms = now_ms
         known.to_ms = max(now_ms, known.pod.bound_ms or now_ms)
-        known.ended = self._why(known.pod)
+        known.ended = self._why(known)
 
-    def _why(self, pod: KubernetesPod) -> str:
+    def _why(self, known: _Known) -> str:
+        pod = known.pod
         asked = pod.name in self._stopped and ended_as_asked(pod)
-        return STOPPED if asked else pod_ending(pod) or DELETED
+        return known.given_up or (STOPPED if asked else pod_ending(pod) or DELETED)
 
     def _forget(self, there: Iterable[str], now_ms: int) -> None:
         for name in set(self._known) - set(there):

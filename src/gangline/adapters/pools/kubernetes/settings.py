@@ -46,8 +46,8 @@ class KubernetesCluster:
     __pydantic_config__: ClassVar[Any] = STRICT
     kubeconfig: Annotated[
         Path | None,
-        "The file that says where the cluster is and who this server is there (default: the service account of the server's own Pod "
-        "if it runs in one, else the file that KUBECONFIG names, else ~/.kube/config).",
+        "The file that says where the cluster is and who this server is there (default: the file that KUBECONFIG names, else the "
+        "service account of the server's own Pod if it runs in one and no context is named, else ~/.kube/config).",
     ] = None
     context: Annotated[Context, "The context of that file (default: its current one)."] = ""
     namespace: Annotated[Namespace, "Pods are created in this namespace."] = "gangline"
@@ -114,7 +114,8 @@ class KubernetesSettings:
     ] = 180
     queue_minutes_max: Annotated[
         QueueMinutes,
-        "While a Pod of the pool has waited longer than this for a machine, no other is created: the offer counts as taken.",
+        "A Pod that has waited longer than this for a machine is deleted, and none is created in the next ten minutes: the offer counts "
+        "as taken.",
     ] = 10.0
 
     def __post_init__(self) -> None:

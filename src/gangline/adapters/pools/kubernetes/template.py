@@ -17,7 +17,12 @@ SHM = "/dev/shm"  # noqa: S108 - a mount point in a container
 TEMPLATE_BYTES_MAX = 1 << 20
 HINT = "docs/pools/kubernetes.md says what a template may have"
 NAMED_BY_US = ("name", "generateName", "namespace", "uid", "ownerReferences", "finalizers")
-FIXED: Mapping[str, Any] = {"restartPolicy": "Never", "automountServiceAccountToken": False}
+FIXED: Mapping[str, Any] = {
+    "restartPolicy": "Never",
+    "automountServiceAccountToken": False,
+    # Else the worker's installer is the first process of its namespace, which the kernel spares the SIGTERM of a stop.
+    "shareProcessNamespace": True,
+}
 """What a template may repeat, but not change."""
 SET_BY_US = ("nodeName", "terminationGracePeriodSeconds")
 PARTS: Mapping[str, type] = {
@@ -115,7 +120,7 @@ def _refused(pod: Mapping[str, Any]) -> Iterator[str]:
         if str(name).startswith(LABELS)
     )
     yield from (
-        f"must not change spec.{name}: for a node it is {str(value).lower() if value is False else value}"
+        f"must not change spec.{name}: for a node it is {str(value).lower() if isinstance(value, bool) else value}"
         for name, value in FIXED.items()
         if spec.get(name, value) != value
     )

@@ -25,7 +25,21 @@ SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 -- name: see_instance
 -- The id has the rental's name before the provider's own id, which another provider may give to another instance.
 INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
-ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms
+-- An end that is seen after one was assumed is the right one, and is settled anew.
+ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms,
+    settled = CASE WHEN instance.billed_to_ms = excluded.billed_to_ms THEN instance.settled ELSE 0 END
+
+-- name: bills_of_gone_nodes
+-- List the open bills of a pool's rentals whose nodes are gone, and when the last of these was.
+SELECT instance.id, instance.billed_from_ms,
+       COALESCE((SELECT MAX(member.meter_ms) FROM node AS member WHERE member.rental = node.id), node.meter_ms) AS gone_ms
+FROM instance JOIN node ON node.id = instance.node
+WHERE instance.billed_to_ms IS NULL AND node.pool = :pool
+  AND NOT EXISTS (SELECT 1 FROM node AS later WHERE later.rental = node.id AND later.state <> 'gone')
+
+-- name: end_unseen
+-- End a bill by what we know ourselves. An end that a list has shown meanwhile stays.
+UPDATE instance SET billed_to_ms = :billed_to_ms WHERE id = :id AND billed_to_ms IS NULL
 
 -- name: add_unbilled
 -- Record a span that the provider does not bill. One that overlaps a known one is the same, as another server or a later look saw it.
@@ -46,7 +60,9 @@ SELECT from_ms, to_ms FROM unbilled WHERE instance = :instance
 -- List instances of rentals whose nodes are gone, once all their instances have ended: then nothing more is billed. An instance has the
 -- name of its rental, which is that of the rental's first node.
 SELECT instance.id, instance.node, instance.billed_from_ms, instance.billed_to_ms,
-       node.joined_ms, node.price_micro_usd_per_hour, node.instance
+       node.joined_ms, node.price_micro_usd_per_hour, node.instance,
+       CASE WHEN EXISTS (SELECT 1 FROM ledger WHERE ledger.node = node.id AND ledger.cause = 'start-up' AND ledger.attempt = instance.id)
+            THEN 1 ELSE 0 END AS has_start_up
 FROM instance JOIN node ON node.id = instance.node
 WHERE instance.settled = 0 AND node.state = 'gone'
   AND NOT EXISTS (SELECT 1 FROM node AS later WHERE later.rental = node.id AND later.state <> 'gone')

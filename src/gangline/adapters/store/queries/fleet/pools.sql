@@ -40,13 +40,11 @@ UPDATE pool SET seen = :seen, seen_ms = COALESCE(:answered_ms, seen_ms) WHERE na
 SELECT name FROM pool WHERE changed_ms > :since LIMIT 1
 
 -- name: forget_pool
--- Forget a pool that is to be removed, once none of its nodes is left and every bill of its instances is settled. With `lost`, instances
--- whose end was never seen are not waited for.
+-- Forget a pool that is to be removed, once none of its nodes is left and every bill of its instances is settled.
 DELETE FROM pool
 WHERE name = :name AND state = 'removing'
   AND NOT EXISTS (SELECT 1 FROM node WHERE node.pool = pool.name AND node.rented = 1 AND node.state <> 'gone')
-  AND NOT EXISTS (SELECT 1 FROM instance JOIN node ON node.id = instance.node WHERE node.pool = pool.name AND instance.settled = 0
-                    AND (instance.billed_to_ms IS NOT NULL OR CAST(:lost AS INTEGER) = 0))
+  AND NOT EXISTS (SELECT 1 FROM instance JOIN node ON node.id = instance.node WHERE node.pool = pool.name AND instance.settled = 0)
 
 -- name: leases_of_pool
 SELECT lease.attempt, lease.node, attempt.job FROM lease JOIN attempt ON attempt.id = lease.attempt JOIN node ON node.id = lease.node

@@ -21,7 +21,7 @@ from gangline.ports.store import write
 
 WORD = re.compile(r"'(?:[^']|'')*'|[\w.:]+|\S")
 WRITE = re.compile(r"\b(?:INSERT INTO|UPDATE|DELETE FROM)\b")
-CLAUSE_ENDS = {"ORDER", "GROUP", "LIMIT", "RETURNING", "ON"}
+CLAUSE_ENDS = {"ORDER", "GROUP", "LIMIT", "RETURNING", "ON", "UNION"}
 EQUALITY = re.compile(r"(?:(\w+)\.)?(\w+) = ")
 TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\);", re.DOTALL)
 PRIMARY_COLUMN = re.compile(r"^    (\w+) .*\bPRIMARY KEY\b", re.MULTILINE)

@@ -33,7 +33,7 @@ def test_every_command_of_the_runbook_works_at_a_server(home: Home) -> None:
     said = home.run(OPERATE)
     assert '"status":"ok"' in said and '"ready":true' in said
     assert 'gangline_jobs{state="queued"} 0.0' in said and "gangline_build_info{" in said
-    assert "SUCCESS: 15 rules found" in said
+    assert "SUCCESS: 16 rules found" in said
 
 
 def test_the_guide_runs_every_block_of_the_page() -> None:

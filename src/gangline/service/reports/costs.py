@@ -7,6 +7,7 @@ from gangline.core.errors import BadInput
 from gangline.core.money.cost import DAY_MS, Cause, unknown_parts
 from gangline.core.reports.costs import CostKey, CostsView, cost_row, dollars_by_cause
 from gangline.core.reports.days import name_of_day, offset_spans, parse_zone
+from gangline.ports.store import Row, Store
 from gangline.service.deployment import Deployment
 from gangline.service.reports.forecast import forecasts
 
@@ -20,7 +21,6 @@ OF_NONE: Mapping[CostKey, str] = {
     "gpu": "no node",
 }
 """The labels of costs without a key: the time of nodes that belongs to nobody, and nodes that are not known any more."""
-STATEMENTS: Mapping[CostKey, str] = {"job": "costs_of_jobs", "user": "costs_of_users"}
 LAST_MS = 2**53
 """After every line of the ledger."""
 Costs = dict[Cause, int]
@@ -79,10 +79,18 @@ Rows = list[tuple[tuple[str, str], Costs]]
 """Of each row its key, its label, and its costs."""
 
 
+def _load_by(store: Store, by: CostKey, values: Mapping[str, str | int]) -> list[Row]:
+    if by == "job":
+        return store.load("costs_of_jobs", **values)
+    if by == "user":
+        return store.load("costs_of_users", **values)
+    return store.load("costs", **values)
+
+
 def _by_key(
     deployment: Deployment, of: Mapping[str, str], span: Mapping[str, int], by: CostKey, limit: int
 ) -> tuple[Rows, Costs | None, int]:
-    found = deployment.store.load(STATEMENTS.get(by, "costs"), **of, **span, by=by, limit=limit)
+    found = _load_by(deployment.store, by, {**of, **span, "by": by, "limit": limit})
     listed: dict[int, Costs] = defaultdict(dict)
     names = dict[int, tuple[str, str]]()
     for row in found:

@@ -33,7 +33,7 @@ from tests.service.conftest import POLICY, Service, a_service
 from tests.service.places.conftest import allow
 from tests.service.places.site import a_site
 from tests.service.places.test_imports import ask, fetch_all
-from tests.service.test_rules import a_contrast, fail, last_one, misbehave, quarantined, release, succeed
+from tests.service.test_rules import a_contrast, fail, last_one, misbehave, quarantined, release, rent, succeed
 
 Move = tuple[str, str, str]
 TABLES: Mapping[str, tuple[Mapping[Any, str], tuple[str, ...]]] = {
@@ -126,6 +126,12 @@ def a_machine_fails_its_trial(service: Service) -> None:
     misbehave(service, node)
 
 
+def a_machine_on_trial_is_rented(service: Service) -> None:
+    leave_pool(service.deployment, on_trial(service), service.now_ms)
+    rent(service, "node-rented", pool="cloud")
+    service.join("node-bad", node="node-rented")
+
+
 def providers_give_notice(service: Service) -> None:
     """To a node on trial, and to one in quarantine."""
     notice = Notice(because="Amazon will terminate this machine")
@@ -142,6 +148,7 @@ PLAYS = (
     nothing_can_be_made_of_it,
     a_machine_serves_its_quarantine,
     a_machine_fails_its_trial,
+    a_machine_on_trial_is_rented,
     providers_give_notice,
     last_one,
 )

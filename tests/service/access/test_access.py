@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gangline.adapters.store.sqlite import SqliteStore
 from gangline.adapters.store.statements import migrations
 from gangline.compose.access import keep_access, keep_sealing_keys, read_access
-from gangline.compose.server import _sign_in_path, let_in
+from gangline.compose.server import _sign_in_link, let_in
 from gangline.core.access import is_project_name
 from gangline.core.errors import Denied, Forbidden, UserError
 from gangline.core.files import is_safe_path
@@ -333,10 +333,10 @@ def test_an_operators_key_that_was_revoked_stops_no_start_and_the_log_says_where
 ) -> None:
     of = ServerProgram(home=tmp_path, operator_key="gl_operator_leaked" if given else "")
     access = let_in(service.deployment, keep_access(tmp_path, "http://now", operator_key=of.operator_key), of)
-    assert _sign_in_path(service.deployment, access).startswith("/sign-in?code=")
+    assert _sign_in_link(service.deployment, access).startswith("http://now/sign-in?code=")
     revoke(service, access.operator_key)
     assert let_in(service.deployment, access, of) == access
-    assert _sign_in_path(service.deployment, access) == ""
+    assert _sign_in_link(service.deployment, access) == "http://now"
     place = "GANGLINE_OPERATOR_KEY" if given else f"operator_key in {tmp_path}/access.json"
     assert caplog.messages == [f"{place}: this key was revoked; put another one there, and start the server again"]
 

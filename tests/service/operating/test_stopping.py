@@ -1,4 +1,4 @@
-"""A server that is told to stop is first not ready, then answers what it has begun, and leaves every lease as it is."""
+"""A server that gets SIGTERM is first not ready, then finishes the requests under way, and leaves every lease as it is."""
 
 import json
 import os

@@ -263,8 +263,13 @@ def pod_progress(pod: KubernetesPod, now_ms: int) -> str:
     return ""
 
 
+def one_line(said: str, most: int) -> str:
+    """Return a text of the cluster's as one line for people, with this many characters at most."""
+    return printable(" ".join(said.split()))[:most]
+
+
 def _with(words: str, said: str) -> str:
-    more = printable(" ".join(said.split()))[:SAID_MAX].rstrip(" .")
+    more = one_line(said, SAID_MAX).rstrip(" .")
     return f"{words}: {more}" if more else words
 
 

@@ -113,8 +113,8 @@ class KubernetesPool:
         """Raise what the API server would say to a Pod of this pool. A quota that is used up now is no fault of the pool."""
         version = self._api.version().numbers
         if version < OLDEST:
-            told, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
-            raise BadInput(f"the cluster has Kubernetes {told}", hint=f"{oldest} is the oldest that Gangline uses")
+            found, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST))
+            raise BadInput(f"the cluster has Kubernetes {found}", hint=f"{oldest} is the oldest that Gangline uses")
         try:
             self._api.create(self._pod(Rental(name="gangline-check", server="", token="")), only_check=True)
         except NoCapacity:

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gangline.core.display import printable
+from gangline.adapters.pools.kubernetes.answers import one_line
 from gangline.core.errors import BadInput, Denied, GanglineError, TooMany, Unreachable
 from gangline.ports.pool import NoCapacity
 
@@ -32,7 +32,7 @@ class PodRefusal:
         said = _read_json(body)
         if not isinstance(said, dict) or said.get("kind") != "Status":
             return PodRefusal(status=status, wait_s=wait_s)
-        message = printable(" ".join(str(said.get("message", "")).split()))[:DETAIL_MAX].rstrip(" .")
+        message = one_line(str(said.get("message", "")), DETAIL_MAX).rstrip(" .")
         return PodRefusal(
             status=status, reason=str(said.get("reason", "")) or "Unknown", message=message, wait_s=wait_s
         )

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import urllib3
 from kubernetes import client, config
 
-from gangline.adapters.pools.kubernetes.answers import ApiVersion, KubernetesPod, PodPage
+from gangline.adapters.pools.kubernetes.answers import ApiVersion, KubernetesPod, PodPage, one_line
 from gangline.adapters.pools.kubernetes.refusals import NOT_THERE, PodRefusal, why_refused_by_cluster
 from gangline.adapters.pools.kubernetes.settings import KubernetesCluster
 from gangline.core.display import printable
@@ -89,8 +89,8 @@ class KubernetesApi:
         try:
             return adapter(kind).validate_json(body)
         except ValidationError as error:
-            told = in_words(error.errors(), "the answer")[:DETAIL_MAX]
-            raise Unreachable(f"what Kubernetes says of {called} cannot be read: {printable(told)}") from None
+            wrong = in_words(error.errors(), "the answer")[:DETAIL_MAX]
+            raise Unreachable(f"what Kubernetes says of {called} cannot be read: {printable(wrong)}") from None
 
     def _send(
         self,
@@ -190,4 +190,4 @@ def _why(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.ProtocolError):
         return "the connection was closed without a whole answer"
     said = str(error.reason) if isinstance(error, client.ApiException) else str(error)
-    return printable(" ".join(said.split()))[:DETAIL_MAX] or type(error).__name__
+    return one_line(said, DETAIL_MAX) or type(error).__name__

@@ -25,7 +25,7 @@ SELECT id, node, billed_to_ms FROM instance WHERE billed_to_ms >= :since
 -- name: see_instance
 -- The id has the rental's name before the provider's own id, which another provider may give to another instance.
 INSERT INTO instance (id, node, billed_from_ms, billed_to_ms, settled) VALUES (:id, :node, :billed_from_ms, :billed_to_ms, 0)
--- An end that is seen after one was assumed is the right one, and is settled anew.
+-- An end that is seen after one was assumed is the right one, and is settled again.
 ON CONFLICT (id) DO UPDATE SET billed_to_ms = excluded.billed_to_ms,
     settled = CASE WHEN instance.billed_to_ms = excluded.billed_to_ms THEN instance.settled ELSE 0 END
 

@@ -1,4 +1,4 @@
-"""The commands of docs/images.md: the files that Docker gets exist in `deploy/`, and what follows an image's name is a command of Gangline's."""
+"""The commands of docs/images.md: the files that Docker gets exist in `deploy/`, and what follows the image is a command of Gangline."""
 
 import re
 import shlex

@@ -44,7 +44,9 @@ def alerts() -> list[dict[str, Any]]:
 def exported(tmp_path: Path) -> set[str]:
     """The names of all metrics that a server exports, those without a sample too."""
     with a_service(tmp_path, str(tmp_path / "db.sqlite"), LocalObjects(tmp_path / "store", "secret")) as service:
-        measured = expose(ProcessMetrics(), ServiceMetrics(service.deployment).measure(service.now_ms)).decode()
+        metrics = ServiceMetrics(service.deployment)
+        families = [*metrics.of_process(), *metrics.of_database(service.now_ms)]
+        measured = expose(ProcessMetrics(), families).decode()
     declared = re.findall(r"^# TYPE (\w+) (\w+)$", measured, re.MULTILINE)
     assert {kind for _, kind in declared} <= {"gauge", "counter", "histogram"}
     return {name for name, _ in declared} | {"gangline_ready"}

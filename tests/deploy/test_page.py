@@ -16,7 +16,7 @@ from tests.docs.snippets import commands, snippets, why_not_understood
 
 PAGE = ROOT / "docs" / "deploy.md"
 VERBS = {
-    "docker": {"build", "up", "exec", "logs", "stop", "run"},
+    "docker": {"build", "up", "exec", "logs", "stop", "run", "cp", "restart"},
     "kubectl": {"create", "apply", "rollout", "exec", "patch"},
 }
 OF_THE_READER = {
@@ -51,12 +51,14 @@ def test_every_command_of_gangline_is_understood() -> None:
 
 def test_compose_is_asked_for_services_and_profiles_that_are_there() -> None:
     for words in lines("docker"):
-        assert words[0] == "compose"
+        if words[0] != "compose":
+            assert words[0] == "push" or (ROOT / words[words.index("-f") + 1]).is_file(), words
+            continue
         verb = next(at for at, word in enumerate(words) if word in VERBS["docker"])
         if "--profile" in words:
             assert words[words.index("--profile") + 1] in COMPOSE["services"]["worker"]["profiles"]
         named = [word for word in words[verb + 1 :] if not word.startswith("-")]
-        if words[verb] in ("exec", "logs", "stop"):
+        if words[verb] in ("exec", "logs", "stop", "restart"):
             assert named[0] in COMPOSE["services"]
         if words[verb] == "up":
             assert {*named} <= COMPOSE["services"].keys()
@@ -74,7 +76,10 @@ def test_kubectl_applies_folders_and_makes_the_secrets_that_their_pods_name(tmp_
         assert next(word for word in words if word in VERBS["kubectl"])
         if "--kustomize" in words:
             applied.add(words[words.index("--kustomize") + 1])
-        if "secret" in words:
+        if "tls" in words:
+            (ingress,) = (each for each in manifests(FOLDER / "ingress" / "ingress.yaml"))
+            assert ingress["spec"]["tls"][0]["secretName"] == words[words.index("tls") + 1]
+        elif "secret" in words:
             pairs = [word.removeprefix("--from-file=").split("=") for word in words if word.startswith("--from-file=")]
             assert {path for _, path in pairs} <= {f"secrets/{name}" for name in made}
             assert {name for name, _ in pairs} <= known_variables()

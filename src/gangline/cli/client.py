@@ -16,9 +16,9 @@ def make_client(server: str | None, token: str | None, project: str | None = Non
 
 
 def is_on_this_machine(address: str) -> bool:
-    """Return whether a server's address is one that only its own machine reaches."""
+    """Return whether a server's address is one that only its own machine reaches, or that stands for all of its addresses."""
     host = urlsplit(address).hostname or ""
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback or ip_address(host).is_unspecified
     except ValueError:
         return False

@@ -18,19 +18,25 @@ PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The secrets of a server, kept in its home, readable by its owner alone. `operator_key` is empty in a home of 0.1:
-    the next start makes one."""
+    """The secrets of a server and where it is, kept in its home, readable by its owner alone. `url` is its address on its machine,
+    `public_url` the one in its settings, if there is one. `operator_key` is empty in a home of 0.1: the next start makes one."""
 
     url: str
     operator_key: str = field(repr=False)
     join_token: str = field(repr=False)
     signing_secret: str = field(repr=False)
+    public_url: str = ""
+
+    @property
+    def address(self) -> str:
+        """The server's address for other machines, as far as it is known."""
+        return self.public_url or self.url
 
 
 def read_access(home: Path) -> Access | None:
     path = home / ACCESS
     try:
-        found = {"operator_key": ""} | json.loads(path.read_text())
+        found = {"operator_key": "", "public_url": ""} | json.loads(path.read_text())
         return Access(**{name: as_secret(found[name], name) for name in Access.__slots__})
     except FileNotFoundError:
         return None
@@ -40,14 +46,15 @@ def read_access(home: Path) -> Access | None:
         raise UserError(f"{path} cannot be read: {error}", hint="remove it, and start the server again") from None
 
 
-def keep_access(home: Path, url: str, *, operator_key: str = "", join_token: str = "") -> Access:
-    """Keep the same secrets at every start, but those that the settings name; `url` is where the server is this time."""
+def keep_access(home: Path, url: str, *, public_url: str = "", operator_key: str = "", join_token: str = "") -> Access:
+    """Keep the same secrets at every start, but those that the settings name; the addresses are where the server is this time."""
     before = read_access(home)
     access = Access(
         url=url,
         operator_key=operator_key or (before and before.operator_key) or new_secret("operator"),
         join_token=join_token or (before.join_token if before else new_secret("join")),
         signing_secret=before.signing_secret if before else secrets.token_urlsafe(32),
+        public_url=public_url,
     )
     partial = home / f".{ACCESS}"
     partial.touch(PRIVATE)

@@ -30,6 +30,12 @@ class AsyncClient(AsyncApiClient):
         super().__init__(*_completed(server, token, project))
 
 
+def address_for_others(server: str) -> str:
+    """Return a server's address as other machines reach it: of a server of this machine, the one in its settings."""
+    local = read_access(read_settings().home)
+    return local.address if local and local.url == server else server
+
+
 def _completed(server: str | None, token: str | None, project: str | None) -> tuple[str, str, str | None]:
     settings = read_settings()
     local = read_access(settings.home)

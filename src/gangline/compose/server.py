@@ -68,12 +68,14 @@ def run_server(
     with locked(private_home(home)) as lock:
         listening = listen(of.host, of.port)
         here = f"http://{of.host}:{listening.getsockname()[1]}"
-        access = keep_access(home, here, operator_key=of.operator_key, join_token=of.join_token)
+        access = keep_access(
+            home, here, public_url=of.url.rstrip("/"), operator_key=of.operator_key, join_token=of.join_token
+        )
         lock.tell(url=access.url)
         local = _nodes_of_this_box(of, home / "nodes", nodes.nodes_max, access, settings.pool(nodes.name), cache_gb)
         drive = partial(OwnThread, limit_s=settings.policy.provider_answers_s)
         own = {nodes.name: RentedPool(nodes, drive(nodes.name, local), nodes_called="local")}
-        url = (of.url or access.url).rstrip("/")
+        url = access.address
         near = LocalPools(local, partial(_local_pool, settings, access, cache_gb))
         drivers = Drivers(make_entries(near.add), settings.providers, url=url, secrets=of.pool_secrets)
         renting = Renting(own, drivers, drive)
@@ -86,7 +88,7 @@ def run_server(
                 served,
                 settings.limits,
                 package=InstalledPackage(home / "wheels"),
-                url=of.url.rstrip("/"),
+                url=access.public_url,
                 metrics_token=of.metrics_token,
             )
             add_page(
@@ -183,7 +185,7 @@ def let_in(deployment: "Deployment", access: Access, of: ServerProgram) -> Acces
             log.warning("GANGLINE_JOIN_TOKEN: %s; put another one there, and start the server again", why)
             return access
         log.warning("join_token in %s: %s; there is another one now", file, why)
-        access = keep_access(of.home, access.url, join_token=new_secret("join"))
+        access = keep_access(of.home, access.url, public_url=access.public_url, join_token=new_secret("join"))
         ensure_secret(deployment, access.join_token, "join", now_ms=now_ms)
     return access
 
@@ -207,8 +209,8 @@ def _sign_in_link(deployment: "Deployment", access: Access) -> str:
     try:
         operator = recognize(deployment, access.operator_key, "operator", now_ms)
     except Denied:
-        return access.url
-    return access.url + make_code(deployment, operator, None, now_ms).path
+        return access.address
+    return access.address + make_code(deployment, operator, None, now_ms).path
 
 
 def _refuse_two_folders(deployment: "Deployment") -> None:

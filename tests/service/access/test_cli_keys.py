@@ -3,9 +3,11 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from gangline.compose.access import keep_access
 from tests.conftest import Typed
 from tests.service.conftest import OPERATOR, Service
 from tests.service.served import Served, serving
@@ -32,9 +34,25 @@ def test_a_new_key_comes_with_what_its_holder_types(
 
 
 def test_an_address_that_others_reach_is_said_as_it_is(served: Served, typed: Typed) -> None:
-    address = f"http://0.0.0.0:{served.port}"  # stands for a name of the network
+    address = f"http://127.1:{served.port}"  # stands for a name of the network: it is no IP address as they are written
     _, _, said = typed("keys", "add", "alice", "--server", address)
     assert f"alice types:\n  export GANGLINE_SERVER={address}\n" in said
+
+
+@pytest.mark.parametrize(
+    ("public_url", "address"),
+    [("https://gangline.example.org/g", "https://gangline.example.org/g"), ("", "http://HOST:{port}")],
+)
+def test_on_the_servers_machine_the_address_is_that_of_its_settings(
+    served: Served, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, public_url: str, address: str
+) -> None:
+    keep_access(tmp_path, f"http://0.0.0.0:{served.port}", public_url=public_url, operator_key=OPERATOR)
+    monkeypatch.delenv("GANGLINE_SERVER")
+    monkeypatch.delenv("GANGLINE_TOKEN")
+    monkeypatch.setenv("GANGLINE_HOME", str(tmp_path))
+    _, _, said = typed("keys", "add", "alice")
+    assert f"  export GANGLINE_SERVER={address.format(port=served.port)}\n" in said
+    assert typed("open", "--link")[1].startswith(f"{public_url or f'http://0.0.0.0:{served.port}'}/sign-in?code=")
 
 
 def test_the_key_that_a_server_makes_by_itself_has_a_name_that_reads_well_as_an_owner(

@@ -59,7 +59,7 @@ def test_jobs_nodes_attempts_and_money_are_those_of_the_database(service: Servic
 def test_several_servers_count_the_same_of_what_is_in_the_database(service: Service) -> None:
     node = service.join()
     first, second = ServiceMetrics(service.deployment), ServiceMetrics(service.deployment)
-    first.measure(service.now_ms)  # one that counted everything long ago, and one that begins
+    first.of_database(service.now_ms)  # one that counted everything long ago, and one that begins
     for _ in range(3):
         service.submit()
         assigned = service.claim(node)
@@ -67,7 +67,7 @@ def test_several_servers_count_the_same_of_what_is_in_the_database(service: Serv
         finish(service.deployment, node, assigned.hold, result(service, node, assigned.hold), service.now_ms)
     kept = "gangline_object_store_bytes"  # for ten minutes, as said there
     one, other = (
-        [each for each in metrics.measure(service.now_ms) if each.name != kept] for metrics in (first, second)
+        [each for each in metrics.of_database(service.now_ms) if each.name != kept] for metrics in (first, second)
     )
     assert one == other
 
@@ -75,11 +75,11 @@ def test_several_servers_count_the_same_of_what_is_in_the_database(service: Serv
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_bill_that_comes_late_is_counted_within_an_hour(service: Service) -> None:
     metrics = ServiceMetrics(service.deployment)
-    metrics.measure(service.now_ms)
+    metrics.of_database(service.now_ms)
     late = "INSERT INTO ledger VALUES ('n', '', 'start-up', 1, 2001, '', '', 7000000)"
 
     def dollars() -> float:
-        found = next(each for each in metrics.measure(service.now_ms) if each.name == "gangline_cost_usd_total")
+        found = next(each for each in metrics.of_database(service.now_ms) if each.name == "gangline_cost_usd_total")
         return sum(found.samples.values())
 
     service.execute(late)
@@ -185,10 +185,16 @@ def test_no_label_names_a_job_a_node_or_a_user(service: Service) -> None:
     assert [name for name in (job, node, "a-machine-of-mine", OPERATOR) if name in text] == []
 
 
-def test_without_its_database_the_metrics_are_a_problem(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_database_the_metrics_of_the_process_say_so(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise Unreachable("the database does not answer")
 
     own = TestClient(make_app(service.deployment, None, metrics_token=TOKEN))
     monkeypatch.setattr(service.store, "load", refuse)
-    assert own.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 503
+    answer = own.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    found = parse(answer.text)
+    assert (answer.status_code, value(found, "ready", check="database")) == (200, 0)
+    assert value(found, "database_errors_total") is not None
+    assert value(found, "leases") is None, "a gauge that nobody counted is not there, rather than old"

@@ -9,11 +9,12 @@ from fastapi.responses import JSONResponse
 
 from gangline.api.lanes import Lane, LaneRoute, Later, OperationsRoute
 from gangline.api.operating.exposition import CONTENT_TYPE, ProcessMetrics, expose
-from gangline.api.who import Now, ThisDeployment, bearer, deployment_of
+from gangline.api.who import ThisDeployment, bearer, deployment_of
 from gangline.core.errors import Unreachable
-from gangline.core.operating.families import family_of_readiness
+from gangline.core.operating.families import MeasuredFamily, family_of_readiness
 from gangline.core.operating.readiness import Health, ReadinessView
 from gangline.service.access.access import identify
+from gangline.service.deployment import Deployment
 from gangline.service.operating.measure import ServiceMetrics
 from gangline.service.operating.ready import Readiness
 from gangline.version import VERSION
@@ -88,12 +89,25 @@ async def _service(request: Request) -> ServiceMetrics:
 @scrapes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(
     _: Annotated[None, Depends(_scraper)],
-    now: Now,
+    deployment: ThisDeployment,
     process: Annotated[ProcessMetrics, Depends(_process)],
     service: Annotated[ServiceMetrics, Depends(_service)],
     readiness: Annotated[Readiness, Depends(_readiness)],
 ) -> Response:
     """Return the metrics of the service and of this process in Prometheus's text format. Needs `metrics_token` of the server's settings, or
-    an operator's key."""
-    families = [*service.measure(now), family_of_readiness(readiness.check())]
+    an operator's key.
+
+    While the database does not answer, only the metrics of the process are there.
+    """
+    ready = readiness.check()
+    families = [*_counted(deployment, service, ready), *service.of_process(), family_of_readiness(ready)]
     return Response(expose(process, families), media_type=CONTENT_TYPE)
+
+
+def _counted(deployment: Deployment, service: ServiceMetrics, ready: ReadinessView) -> list[MeasuredFamily]:
+    if not all(check.ok for check in ready.checks if check.name == "database"):
+        return []
+    try:
+        return service.of_database(deployment.store.now_ms())
+    except Unreachable:
+        return []

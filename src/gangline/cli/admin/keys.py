@@ -57,6 +57,8 @@ def add_key_command(
     """Make a key. It is printed only once, because the server keeps only its hash."""
     if role not in KEY_ROLES:
         raise BadInput(f"a key cannot have the role {role}", hint=f"choose one of {', '.join(KEY_ROLES)}")
+    from gangline.compose.client import address_for_others
+
     client = make_client(server, token, project)
     made = client.keys.add(name, role, lasts_s=days and days * DAY_S)
     if output is Output.json:
@@ -64,7 +66,9 @@ def add_key_command(
         return
     say(f"{made.key.id} makes {name} {role} of {made.key.project or 'everything'}; the key is shown only this once:")
     out.print(made.secret)
-    for line in _what_to_type(name, client.server, made.secret if sys.stdout.isatty() else "THE-KEY"):
+    for line in _what_to_type(
+        name, address_for_others(client.server), made.secret if sys.stdout.isatty() else "THE-KEY"
+    ):
         say(line)
 
 

@@ -116,10 +116,10 @@ def announce(access: Access, make_link: Callable[[], str], *, output: Output, lo
         return
     if log_format == "json" or not sys.stderr.isatty():
         log.setLevel(logging.INFO)
-        log.info("Gangline serves at %s", access.url)
+        log.info("Gangline serves at %s", access.address)
         return
-    say(f"Gangline serves at {access.url} (API: {access.url}/docs). Ctrl-C stops it.")
+    say(f"Gangline serves at {access.address} (API: {access.address}/docs). Ctrl-C stops it.")
     say(f"its page, once, within five minutes: {make_link()}   (later: gangline open)")
-    say(f"to join a node, run   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.url}")
+    say(f"to join a node, run   GANGLINE_TOKEN={access.join_token} gangline worker --server {access.address}")
     say("to make a key for a user on another machine, run   gangline keys add NAME")
-    say(f"the user then sets GANGLINE_SERVER={access.url} GANGLINE_TOKEN=…")
+    say(f"the user then sets GANGLINE_SERVER={access.address} GANGLINE_TOKEN=…")

@@ -17,9 +17,12 @@ def open_command(
     output: OutputOption = Output.text,
 ) -> None:
     """Open the page of the server in a browser, signed in with the key of this command. The link works once, for five minutes."""
+    from gangline.compose.client import address_for_others
+
     client = make_client(server, token, project)
     made = client.keys.sign_in()
-    address = client.server.rstrip("/") + made.path
+    page = address_for_others(client.server).rstrip("/")
+    address = page + made.path
     if output is Output.json:
         print_json({"url": address, "expires_ms": made.expires_ms})
         return
@@ -27,4 +30,4 @@ def open_command(
         say("open this link in a browser; it signs in once, within five minutes:")
         out.print(address, soft_wrap=True)
         return
-    say(f"the page of {client.server} is open in your browser")
+    say(f"the page of {page} is open in your browser")

@@ -71,8 +71,16 @@ class ServiceMetrics:
         self.totals = Kept(RECOUNT_S, lambda now_ms: count_totals(store, 0, now_ms))
         self.stored = Kept(STORED_S, lambda _: store.load("stored_bytes"))
 
-    def measure(self, now_ms: int) -> list[MeasuredFamily]:
-        """Return every family. Raise `Unreachable` if the database does not answer."""
+    def of_process(self) -> list[MeasuredFamily]:
+        """Return the families that need no database."""
+        failures = self._deployment.store.failures
+        return [
+            *_pools(self._deployment),
+            counter("database_errors", "Statements of this process that the database did not answer.", failures),
+        ]
+
+    def of_database(self, now_ms: int) -> list[MeasuredFamily]:
+        """Return the other families. Raise `Unreachable` if the database does not answer."""
         deployment, store = self._deployment, self._deployment.store
         counted = self.totals.get(now_ms)
         return [
@@ -81,14 +89,12 @@ class ServiceMetrics:
             *_leases(store, now_ms),
             *families_of_totals(counted + count_totals(store, counted.until_ms, LATEST_MS)),
             *_service(store, now_ms),
-            *_pools(deployment),
             gauge(
                 "object_store_bytes",
                 "Bytes in the object store by kind, as the database knows them; at most ten minutes old.",
                 {(row["kind"],): row["bytes"] for row in self.stored.get(now_ms)},
                 "kind",
             ),
-            counter("database_errors", "Statements of this process that the database did not answer.", store.failures),
         ]
 
 

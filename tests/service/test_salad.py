@@ -10,7 +10,7 @@ from fastapi import Response
 from gangline.core.fleet.autoscale import PoolLimits
 from gangline.service.deployment import RentedPool
 from gangline.service.driving import AtOnce
-from tests.contract.pools.salad import FakeSalad, SaladProvider, web_page
+from tests.contract.pools.salad import MARK, FakeSalad, SaladProvider, web_page
 from tests.servers import served
 from tests.service.conftest import Service
 from tests.service.test_http import problem
@@ -58,7 +58,7 @@ def test_a_node_that_salad_moves_is_fenced_and_its_job_resumes_on_the_next(servi
     look(service, cloud)
     group, environment = start_of(cloud)
     assert environment["GANGLINE_SERVER"] == "https://gangline.example.org"
-    assert group == f"gl-{environment['GANGLINE_NODE']}"
+    assert group == f"gl-{environment['GANGLINE_NODE']}-{MARK}"
     first = join(service, cloud).json()
     look(service, cloud)
     assert service.claim(first["node"]).job == job

@@ -24,18 +24,22 @@ from gangline.ports.pool import Pool, PoolOrder
 
 SECRET = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 VARIABLE = "GANGLINE_POOL_"
+SALAD_MARK_MAX = 12
+"""How much of a pool's id is in the names of Salad's groups: with all of it they would be too long. Its end is what is random in it."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104 - refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedPool:
-    """What a driver is made of: the row's name, id and settings, what this server's settings say of the provider, and the secret."""
+    """What a driver is made of: the row's name, id and settings, what this server's settings say of the provider, the secret, and the
+    address of this server."""
 
     name: str
     id: str
     settings: Any
     provider: Any
     secret: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +153,7 @@ class Drivers:
                 f"a pool of {order.driver} needs a secret",
                 hint=f"--secret NAME; the server finds it in {VARIABLE}NAME, or in the file NAME of its folder of secrets",
             )
-        known = {"settings": settings, "provider": provider, "secret": secret}
+        known = {"settings": settings, "provider": provider, "secret": secret, "server": self.url}
         return entry.make(OpenedPool(name=order.name, id=order.id, **known))
 
     def _provider(self, order: PoolOrder) -> dict[str, Any]:
@@ -200,6 +204,7 @@ def _make_salad(opened: OpenedPool) -> Pool:
         from gangline.adapters.pools.salad.driver import SaladPool
     of: SaladPoolSettings = opened.settings
     where = {"organization": of.organization, "project": of.project, "endpoint": opened.provider.endpoint}
+    where |= {"mark": (opened.id or opened.name)[-SALAD_MARK_MAX:], "server": opened.server}
     return SaladPool(**where, keys=opened.provider.keys, key=opened.secret, settings=of)
 
 

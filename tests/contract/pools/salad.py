@@ -30,9 +30,10 @@ from salad_cloud_sdk.models import (
 
 from gangline.adapters.pools.salad.driver import SaladPool
 from gangline.adapters.pools.salad.settings import KEYS, SaladSettings
-from tests.contract.pools.suite import PLACES, Fault
+from tests.contract.pools.suite import PLACES, Fault, rental
 
 ORGANIZATION, PROJECT, KEY = "acme", "dogs", "salad_cloud_user_secret"
+MARK, SERVER = "p1", rental("any").server
 GROUPS = f"/organizations/{ORGANIZATION}/projects/{PROJECT}/containers"
 RTX_4090, RTX_3060, RADEON = (str(uuid.UUID(int=number)) for number in (4090, 3060, 7900))
 NOBODY = str(uuid.UUID(int=0))
@@ -67,6 +68,8 @@ class FakeSalad:
         self.printed: dict[str, list[str]] = {}
         self.created: list[dict[str, Any]] = []
         self.requests: list[str] = []
+        self.removal_looks = 1
+        """How many lists still show a group that was removed."""
         self.answers: dict[str, Response] = {}
         """What a request is answered in place of what it should be."""
         self.fault: Fault | None = None
@@ -204,7 +207,9 @@ class FakeSalad:
         self.now_ms += LOOK_MS
         listed = self._snapshot if self.fault is Fault.STALE else self._listing()
         for group in [name for name, each in self.groups.items() if each.get("going")]:
-            self.end(group)
+            self.groups[group]["going"] -= 1
+            if not self.groups[group]["going"]:
+                self.end(group)
         return JSONResponse({"items": listed})
 
     async def _create(self, request: Request) -> Response:
@@ -226,7 +231,7 @@ class FakeSalad:
         if group not in self.groups:
             return nothing()
         if self.fault is not Fault.DEAF:
-            self.groups[group]["going"] = True
+            self.groups[group].setdefault("going", self.removal_looks)
             self.groups[group]["current_state"]["status"] = "stopped"
             for number in range(len(self.instances[group])):
                 self.change(group, number, state="stopping")
@@ -300,8 +305,11 @@ class FakeSalad:
 class SaladProvider:
     """The stand-in as the contract's suite wants it, with a driver of it."""
 
-    def __init__(self, cloud: FakeSalad, url: str, settings: SaladSettings | None = None, keys: str = KEYS) -> None:
+    def __init__(
+        self, cloud: FakeSalad, url: str, settings: SaladSettings | None = None, keys: str = KEYS, mark: str = MARK
+    ) -> None:
         self.cloud = cloud
+        self._mark = mark
         self._keys = keys
         self._url = url
         self._settings = settings or SaladSettings()
@@ -312,6 +320,8 @@ class SaladProvider:
             organization=ORGANIZATION,
             project=PROJECT,
             key=KEY,
+            mark=self._mark,
+            server=SERVER,
             endpoint=self._url,
             keys=self._keys,
             settings=self._settings,
@@ -322,13 +332,13 @@ class SaladProvider:
         return self.cloud.suffers(fault)
 
     def run(self, name: str) -> None:
-        self.cloud.run(f"gl-{name}")
+        self.cloud.run(group_of(name))
 
     def kill(self, name: str) -> None:
-        self.cloud.place_anew(f"gl-{name}", "Instance Interrupted (Node Offline)", "downloading")
+        self.cloud.place_anew(group_of(name), "Instance Interrupted (Node Offline)", "downloading")
 
     def end_by_hand(self, name: str) -> None:
-        self.cloud.end(f"gl-{name}")
+        self.cloud.end(group_of(name))
 
     def rent_by_hand(self, name: str) -> str:
         resources = {"cpu": 1, "memory": 1024}
@@ -345,6 +355,10 @@ class SaladProvider:
 
     def has(self, instance: str) -> bool:
         return instance in self.cloud.groups and not self.cloud.groups[instance].get("going")
+
+
+def group_of(name: str) -> str:
+    return f"gl-{name}-{MARK}"
 
 
 def gpu_class(of: str, name: str, prices: Mapping[str, str], **more: Any) -> dict[str, Any]:

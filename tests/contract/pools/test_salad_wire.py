@@ -7,7 +7,7 @@ from gangline.adapters.pools.salad import driver
 from gangline.adapters.pools.salad.driver import SaladPool
 from gangline.core.errors import BadInput, Denied, GanglineError, NotFound, TooMany, Unreachable
 from gangline.ports.pool import NoCapacity
-from tests.contract.pools.salad import GROUPS, KEY, FakeSalad, SaladProvider, problem, web_page
+from tests.contract.pools.salad import GROUPS, KEY, MARK, FakeSalad, SaladProvider, problem, web_page
 from tests.contract.pools.suite import rental, start
 
 LOOK, CREATE = f"GET {GROUPS}", f"POST {GROUPS}"
@@ -86,7 +86,7 @@ def test_a_clock_that_is_set_back_keeps_no_node_from_being_asked_for(
     for _ in range(12):
         provider.driver.list()
     cloud.advance(-24 * 3600)
-    cloud.place_anew("gl-node-a", "Instance Interrupted (Priority)", "running")
+    cloud.place_anew("gl-node-a-p1", "Instance Interrupted (Priority)", "running")
     assert provider.driver.list()[0].place not in ("", before.place)
 
 
@@ -128,7 +128,7 @@ def test_too_many_requests_in_the_middle_of_a_look_leave_what_is_known(
 def test_another_organization_project_or_key_is_said_by_every_first_question(
     url: str, names: dict[str, str], kind: type[GanglineError]
 ) -> None:
-    pool = SaladPool(**{"organization": "acme", "project": "dogs", "key": KEY, "endpoint": url} | names)
+    pool = SaladPool(**{"organization": "acme", "project": "dogs", "mark": MARK, "key": KEY, "endpoint": url} | names)
     with pytest.raises(kind) as error:
         pool.list()
     assert error.value.hint and KEY not in error.value.message
@@ -148,12 +148,15 @@ def test_another_organization_project_or_key_is_said_by_every_first_question(
 )
 def test_what_cannot_be_right_is_refused_before_anything_is_asked(names: dict[str, str], said: str) -> None:
     with pytest.raises(BadInput) as error:
-        SaladPool(**{"organization": "acme", "project": "dogs", "key": KEY, "endpoint": "http://127.0.0.1:9"} | names)
+        SaladPool(
+            **{"organization": "acme", "project": "dogs", "mark": MARK, "key": KEY, "endpoint": "http://127.0.0.1:9"}
+            | names
+        )
     assert said in error.value.message
 
 
 def test_a_provider_that_is_away_names_its_host_and_not_the_key() -> None:
-    pool = SaladPool(organization="acme", project="dogs", key=KEY, endpoint="http://127.0.0.1:9")
+    pool = SaladPool(organization="acme", project="dogs", mark=MARK, key=KEY, endpoint="http://127.0.0.1:9")
     with pytest.raises(Unreachable, match=r"^Salad \(127\.0\.0\.1\) does not answer: ") as error:
         pool.list()
     assert KEY not in error.value.message

@@ -639,6 +639,27 @@ def test_a_pool_with_an_instance_that_its_provider_dropped_without_an_end_is_for
     assert service.look(spent) == [before] and before["spent"] > 0, "it costs what its node was known to"
 
 
+def test_a_bill_ends_although_the_provider_shows_the_instance_as_ended_but_not_since_when_it_was_billed(
+    service: Service,
+) -> None:
+    add(service)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    look(service)
+    service.wait(100)
+    (known,) = service.till.instances.values()
+    service.till.instances[known.id] = replace(known, billed_from_ms=None, billed_to_ms=service.now_ms)
+    service.ask("DELETE", "/v1/pools/cloud-1")
+    for _ in range(40):
+        service.wait(20)
+        look(service)
+    (bill,) = service.look(f"SELECT billed_to_ms, settled FROM instance WHERE node = '{node}'")
+    assert bill["billed_to_ms"] is not None and bill["settled"] == 1
+    problem(service.ask("GET", "/v1/pools/cloud-1"), 404, "not-found")
+
+
 # Secrets and providers
 
 

@@ -416,6 +416,20 @@ def a_bill_does_not_end_by_two_lists_however_much_later_they_are(bench: Bench) -
 
 
 @probe()
+def a_bill_ends_whose_instance_is_shown_as_ended_but_not_since_when_it_was_billed(bench: Bench) -> None:
+    node = bench.rent()[0]
+    bench.tend()
+    instance = bench.provider.instance_of(node)
+    nodes.gone(bench.deployment, node, "left", bench.now_ms)
+    known = bench.provider._instances[instance]
+    bench.provider._instances[instance] = replace(known, billed_from_ms=None, billed_to_ms=bench.now_ms)
+    for ends in (False, False, True):
+        bench.wait(700)
+        bench.tend()
+        assert (bill_of(bench, node) is not None) == ends
+
+
+@probe()
 def a_bill_whose_end_is_seen_at_last_ends_then(bench: Bench) -> None:
     node = bench.rent()[0]
     bench.tend()

@@ -715,6 +715,12 @@ RULES = [
         "if False:",
     ),
     rule(
+        "4: nor one whose beginning no list shows",
+        "service.fleet.fleet:_end_unseen",
+        "each.billed_to_ms is None or each.billed_from_ms is not None",
+        "True",
+    ),
+    rule(
         "4: what never ran was not lost",
         "service.fleet.fleet:_agree",
         "lost = node.rental not in never_ran",

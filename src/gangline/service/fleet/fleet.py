@@ -197,8 +197,12 @@ def _note_bills(deployment: Deployment, instances: Sequence[Instance], ours: _Ou
 
 
 def _end_unseen(deployment: Deployment, pool: str, look: Look, now_ms: int) -> None:
-    """End the bills of instances that their provider dropped from its list before anybody saw their end, once their nodes are gone."""
-    listed = {each for seen in look.instances for each in (seen.id, bill.bill_id(seen.name, seen.id))}
+    """End the bills of instances that their provider dropped from its list before anybody saw their end, once their nodes are gone.
+
+    One that it shows as ended, but not since when it was billed, counts as dropped: its bill would have no end.
+    """
+    shown = [each for each in look.instances if each.billed_to_ms is None or each.billed_from_ms is not None]
+    listed = {each for seen in shown for each in (seen.id, bill.bill_id(seen.name, seen.id))}
     for row in deployment.store.load("bills_of_gone_nodes", pool=pool):
         what, missing = f"{pool}/{row['id']}", row["id"] not in listed
         lists, since_ms = deployment.recent.count_lists_without(what, look.began_ms, now_ms, missing=missing)

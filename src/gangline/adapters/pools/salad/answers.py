@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 class StatusCounts:
     """How many instances of a group are in which state. Those that download an image count as being created."""
 
-    allocating_count: int = 0
-    creating_count: int = 0
-    running_count: int = 0
-    stopping_count: int = 0
+    allocating_count: int
+    creating_count: int
+    running_count: int
+    stopping_count: int
 
     @property
     def total(self) -> int:
@@ -21,14 +21,22 @@ class StatusCounts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
     status: str
+    instance_status_counts: StatusCounts
     description: str | None = None
-    instance_status_counts: StatusCounts = field(default_factory=StatusCounts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupContainer:
+    """What a group runs. Its environment has the secrets of a node."""
+
+    environment_variables: dict[str, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerGroup:
     name: str
     current_state: GroupState
+    container: GroupContainer = field(default_factory=GroupContainer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from time import time_ns
 from typing import Any
 
 from gangline.adapters.pools.salad.answers import (
+    ContainerGroup,
     ContainerGroups,
     FreeGpus,
     GpuClasses,
@@ -21,7 +22,14 @@ from gangline.adapters.pools.salad.answers import (
 )
 from gangline.adapters.pools.salad.identity import SaladIdentity
 from gangline.adapters.pools.salad.offers import SaladOffer, offers_of
-from gangline.adapters.pools.salad.request import NAME, availability, creation, group_name, rental_name
+from gangline.adapters.pools.salad.request import (
+    NAME,
+    availability,
+    creation,
+    group_name,
+    rental_name,
+    rental_without_mark,
+)
 from gangline.adapters.pools.salad.settings import ENDPOINT, KEYS, SaladSettings
 from gangline.adapters.pools.salad.tracking import (
     AskEvents,
@@ -38,6 +46,8 @@ from gangline.ports.pool import Instance, MachineIdentity, NoCapacity, Offer, Re
 
 REQUESTS_MAX = 240 // 2
 """Questions are asked within half of the requests that Salad allows in a minute: other servers may have the same key."""
+ENDS_MAX = 240 * 3 // 4
+"""Whether a group that was stopped is gone is asked within more: until that is known, the list shows it as running."""
 REALLOCATIONS_MAX = 10 // 2
 CLASSES_MS, FREE_MS = 600_000, 60_000
 """How old the classes with their prices may be, and the number of free machines of a class."""
@@ -45,11 +55,14 @@ LOOK_MS_MAX, FAILURES_MAX = 10_000, 1
 LOGS_MS, LOG_LINES, EVENTS_MAX = 24 * 3_600_000, 100, 20
 REFUSED = frozenset({400, 403, 404, 409, 422})
 ABSENT = frozenset({404})
+NOT_NOW = frozenset({400, 409})
+"""How a request to remove a group may be refused that is being removed, or created. Later looks show what became of it."""
 log = logging.getLogger("gangline.fleet.salad")
 
 
 class SaladPool:
-    """Rents container groups of one replica in a project of an organization. Several threads may call it.
+    """Rents container groups of one replica in a project of an organization. Several threads may call it. `mark` ends the names of its
+    groups: no other pool or server may have the same one. Groups without any mark are its own if their nodes join this `server`.
 
     `clock` returns the time in milliseconds. The driver remembers what it saw, to ask for little; another one of the same project finds all
     that runs, and does not list what ended before.
@@ -61,6 +74,8 @@ class SaladPool:
         organization: str,
         project: str,
         key: str,
+        mark: str,
+        server: str = "",
         settings: SaladSettings | None = None,
         endpoint: str = ENDPOINT,
         keys: str = KEYS,
@@ -73,6 +88,7 @@ class SaladPool:
                     hint="a name has lower-case letters, digits and hyphens, as in the portal's address",
                 )
         self._settings = settings or SaladSettings()
+        self._mark, self._server = mark, server
         self._project = project
         self._organization = f"/organizations/{organization}"
         self._groups = f"{self._organization}/projects/{project}/containers"
@@ -100,7 +116,7 @@ class SaladPool:
         return [each.offer for each in known if self._free_now(each) != 0]
 
     def start(self, offer: str, rental: Rental) -> None:
-        group = group_name(self._settings.prefix, rental.name)
+        group = group_name(self._settings.prefix, self._mark, rental.name)
         wanted = next((each for each in self._known_offers() if each.offer.id == offer), None)
         if wanted is None:
             raise NoCapacity(f"Salad has no offer {offer}")
@@ -113,17 +129,18 @@ class SaladPool:
             raise self._why_refused(answer)
 
     def stop(self, instance: str) -> None:
-        if not rental_name(self._settings.prefix, instance):
+        if not self._is_ours(instance):
             return
         with self._lock:
-            self._tracking.note_stop(instance)
-        self._wire.send("DELETE", f"{self._groups}/{instance}", allowed=ABSENT)
+            is_due = self._tracking.note_stop(instance, self._clock())
+        if is_due:
+            self._remove(instance)
 
     def list(self) -> list[Instance]:
         """Look once: one request for all groups, and questions about single ones as far as the quota goes."""
         with self._looking:
             listed = self._wire.ask(ContainerGroups, "GET", self._groups).items
-            named = [(rental_name(self._settings.prefix, each.name), each) for each in listed]
+            named = [(self._rental(each), each) for each in listed]
             with self._lock:
                 self._tracking.see([(name, each) for name, each in named if name], self._clock())
                 questions = self._tracking.questions(self._clock())
@@ -133,14 +150,14 @@ class SaladPool:
 
     def logs(self, instance: str) -> str:
         """Return the last events that Salad recorded about a group, and then the last lines that its container printed."""
-        if not rental_name(self._settings.prefix, instance):
+        if not self._is_ours(instance):
             raise NotFound(f"the pool has no instance {printable(instance)}")
         events = sorted(self._events(instance), key=lambda each: each.event_time)[-EVENTS_MAX:]
         said = [f"{each.event_time[:19]} Salad: {each.event_name}" for each in events]
         return "\n".join([*said, *(_line(each) for each in self._printed(instance))])
 
     def reallocate(self, instance: str, because: str) -> None:
-        if not rental_name(self._settings.prefix, instance):
+        if not self._is_ours(instance):
             raise NotFound(f"the pool has no instance {printable(instance)}")
         now_ms = self._clock()
         while self._reallocated_ms and now_ms - self._reallocated_ms[0] >= 60_000:
@@ -169,12 +186,31 @@ class SaladPool:
     def learn_to_identify(self) -> None:
         self._identity.fetch()
 
+    def _rental(self, group: ContainerGroup) -> str:
+        prefix = self._settings.prefix
+        return rental_name(prefix, self._mark, group.name) or rental_without_mark(prefix, self._server, group)
+
+    def _is_ours(self, group: str) -> bool:
+        with self._lock:
+            return bool(rental_name(self._settings.prefix, self._mark, group)) or self._tracking.knows(group)
+
+    def _remove(self, group: str) -> None:
+        """Ask for a group's removal. Whether that succeeds is seen at the next looks."""
+        answer = self._wire.send("DELETE", f"{self._groups}/{group}", allowed=ABSENT | NOT_NOW)
+        if answer.status in NOT_NOW:
+            log.warning("group %s: Salad does not remove it (HTTP %d): %s", group, answer.status, answer.detail)
+        with self._lock:
+            self._tracking.note_removed(group, self._clock())
+
     def _ask_all(self, questions: "list[GroupQuestion]") -> None:
         """Ask as much as the quota, the time of a look and Salad's answers allow. What is not asked now stays as it was known."""
         until_ms, failures = self._clock() + LOOK_MS_MAX, 0
         for question in questions:
-            if not self._may_ask() or self._clock() > until_ms or failures > FAILURES_MAX:
+            if self._clock() > until_ms or failures > FAILURES_MAX:
                 return
+            ends = isinstance(question, AskGroup) and question.stopped
+            if self._wire.sent_last_minute() >= (ENDS_MAX if ends else REQUESTS_MAX):
+                continue
             try:
                 moved = self._ask(question)
                 if moved is not None and self._may_ask():
@@ -202,9 +238,7 @@ class SaladPool:
                 with self._lock:
                     self._tracking.note_group(group, exists, self._clock())
             case RemoveGroup(group):
-                self._wire.send("DELETE", path, allowed=ABSENT)
-                with self._lock:
-                    self._tracking.note_removed(group, self._clock())
+                self._remove(group)
         return None
 
     def _may_ask(self) -> bool:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from gangline.adapters.pools.fetching import FETCH_WORKER
+from gangline.adapters.pools.salad.answers import ContainerGroup
 from gangline.adapters.pools.salad.metadata import METADATA
 from gangline.adapters.pools.salad.offers import GB, MB, SaladOffer
 from gangline.adapters.pools.salad.settings import SaladSettings
@@ -19,10 +20,10 @@ VALUE_MAX = 1000
 START = 'export GANGLINE_PLACE="${SALAD_INSTANCE_ID:-}"\n' + FETCH_WORKER
 
 
-def group_name(prefix: str, rental: str) -> str:
-    """Return the name of a rental's group. Raises `BadInput` where Salad's rules do not allow it."""
-    name = f"{prefix}-{rental}"
-    if not NAME.fullmatch(name):
+def group_name(prefix: str, mark: str, rental: str) -> str:
+    """Return the name of a rental's group in the pool of this mark. Raises `BadInput` where Salad's rules do not allow it."""
+    name = f"{prefix}-{rental}-{mark}"
+    if not NAME.fullmatch(rental) or not NAME.fullmatch(name):
         raise BadInput(
             f"Salad allows no container group {name}",
             hint="a name has lower-case letters, digits and hyphens, 63 at most",
@@ -30,9 +31,18 @@ def group_name(prefix: str, rental: str) -> str:
     return name
 
 
-def rental_name(prefix: str, group: str) -> str:
-    """Return the name of the rental whose group this is; empty if it is none of this pool."""
-    return group.removeprefix(f"{prefix}-") if group.startswith(f"{prefix}-") and NAME.fullmatch(group) else ""
+def rental_name(prefix: str, mark: str, group: str) -> str:
+    """Return the name of the rental whose group this is; empty if it is none of the pool of this mark."""
+    rental = group.removeprefix(f"{prefix}-").removesuffix(f"-{mark}")
+    return rental if group == f"{prefix}-{rental}-{mark}" and NAME.fullmatch(rental) else ""
+
+
+def rental_without_mark(prefix: str, server: str, group: ContainerGroup) -> str:
+    """Return the name of the rental whose group this is, as release 0.2 named it; empty if its node does not join this server."""
+    given = group.container.environment_variables or {}
+    rental = group.name.removeprefix(f"{prefix}-")
+    called = group.name == f"{prefix}-{rental}" and given.get("GANGLINE_NODE") == rental
+    return rental if called and given.get("GANGLINE_SERVER") == server else ""
 
 
 def creation(group: str, rental: Rental, offer: SaladOffer, settings: SaladSettings) -> dict[str, Any]:

@@ -61,8 +61,7 @@ class SaladSettings:
     ] = ()
     prefix: Annotated[
         GroupPrefix,
-        "The names of the pool's container groups begin with this word and a hyphen. Give each Gangline server that shares a "
-        "project of Salad another one: groups of this prefix that the server does not know are deleted.",
+        "The names of the pool's container groups begin with this word and a hyphen.",
     ] = "gl"
     prove_machines: Annotated[
         Annotated[bool, Exact()],

@@ -20,11 +20,14 @@ from gangline.core.display import printable
 from gangline.ports.pool import Instance
 
 ENDED_KEPT_MS = 600_000
+REMOVAL_MS = 60_000
+"""How long after a request to remove a group the next one is sent while the list still shows it."""
 SAID_MAX = 300
 STOPPED_MS = 300_000
 """How long a group may be stopped that never had an instance: on its way to the first one it passes through that state, too."""
 STARTING_MS, RUNNING_MS = 15_000, 60_000
 """How old the instances of a group may be while it starts, and when it runs."""
+NO_INSTANCES = StatusCounts(allocating_count=0, creating_count=0, running_count=0, stopping_count=0)
 ENDED_STATUSES = frozenset({"stopped", "failed", "succeeded"})
 MOVED = "Salad moved it to another machine"
 CAUSES = (
@@ -45,9 +48,10 @@ class AskInstances:
 
 @dataclass(frozen=True, slots=True)
 class AskGroup:
-    """The question whether a group that is not listed exists."""
+    """The question whether a group that is not listed exists. `stopped`: we have asked for its removal."""
 
     group: str
+    stopped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,11 @@ class Gap:
 @dataclass(slots=True, kw_only=True)
 class Tracked:
     """A group. `place` is the instance that it has, and `last_place` the last that it had. `ran_ms` is when it was last seen running, on
-    the instance `ran_on`; `gaps` are when it did not since the first time. `stopped_ms` is since when it is stopped."""
+    the instance `ran_on`; `gaps` are when it did not since the first time. `stopped_ms` is since when it is stopped, `gone_ms` when its end
+    was noticed, and `ended_looks` in how many lists it was to be seen."""
 
     name: str
-    counts: StatusCounts = field(default_factory=StatusCounts)
+    counts: StatusCounts = NO_INSTANCES
     status: str = ""
     asked_ms: int | None = None
     changed: bool = True
@@ -95,6 +100,8 @@ class Tracked:
     progress: str = ""
     from_ms: int | None = None
     to_ms: int | None = None
+    gone_ms: int | None = None
+    ended_looks: int = 0
     ran_ms: int | None = None
     ran_on: str = ""
     gaps: list[Gap] = field(default_factory=list)
@@ -119,18 +126,21 @@ class GroupTracker:
             _see(self._groups.setdefault(group, Tracked(name=name)), said, now_ms)
         for group, known in list(self._groups.items()):
             known.listed = group in listed
-            if known.to_ms is not None and not known.listed and now_ms - known.to_ms > ENDED_KEPT_MS:
+            if known.gone_ms is not None and not known.listed and now_ms - known.gone_ms > ENDED_KEPT_MS:
                 del self._groups[group]
 
     def questions(self, now_ms: int) -> list[GroupQuestion]:
         """Return what to ask, the most urgent first: what has changed, what starts, and then what was not asked for the longest."""
         urgent, due = list[GroupQuestion](), list[tuple[int, int, str]]()
         for group, known in self._groups.items():
-            if known.to_ms is not None:
-                if known.listed and (known.removed_ms is None or now_ms - known.removed_ms >= RUNNING_MS):
-                    urgent.append(RemoveGroup(group))
+            # One list may be wrong about a group that was not stopped here.
+            is_to_go = known.stopped or known.ended_looks > 1
+            if known.listed and is_to_go and _is_removal_due(known, now_ms):
+                urgent.append(RemoveGroup(group))
+            elif known.to_ms is not None:
+                continue
             elif not known.listed:
-                urgent.append(AskGroup(group))
+                urgent.append(AskGroup(group, known.stopped))
             elif known.counts.total and (rank := _rank(known, now_ms)) is not None:
                 due.append((rank, known.asked_ms or 0, group))
         return [*urgent, *(AskInstances(group) for _, _, group in sorted(due))]
@@ -190,13 +200,19 @@ class GroupTracker:
         if group in self._groups:
             self._groups[group].asked_ms = now_ms
 
-    def note_stop(self, group: str) -> None:
-        if group in self._groups:
-            self._groups[group].stopped = True
+    def note_stop(self, group: str, now_ms: int) -> bool:
+        """Take that a node is to end. Return whether its removal is to be requested now."""
+        if group not in self._groups:
+            return True
+        self._groups[group].stopped = True
+        return _is_removal_due(self._groups[group], now_ms)
 
     def note_ban(self, group: str, because: str) -> None:
         if group in self._groups:
             self._groups[group].ban = because
+
+    def knows(self, group: str) -> bool:
+        return group in self._groups
 
     def place_of(self, group: str) -> str:
         return self._groups[group].place if group in self._groups else ""
@@ -233,11 +249,13 @@ def _see(known: Tracked, said: ContainerGroup, now_ms: int) -> None:
     known.had_instances |= counts.total > 0
     known.stopped_ms = (known.stopped_ms or now_ms) if state.status == "stopped" else None
     if _has_ended(known, now_ms):
+        known.ended_looks += 1
         if known.to_ms is None:
             _end(known, _ended(known, state.status, description), now_ms, ran=ran)
         return
     # A list that was late may have said that it had ended.
-    known.to_ms, known.ended, known.removed_ms = None, "", None
+    known.to_ms, known.gone_ms, known.ended, known.ended_looks = None, None, "", 0
+    known.removed_ms = known.removed_ms if known.stopped else None
     if not counts.total:
         known.place = ""
     if not counts.creating_count and not counts.running_count:
@@ -271,7 +289,12 @@ def _end(known: Tracked, because: str, now_ms: int, *, ran: bool = False) -> Non
     """End a group. Salad bills while it runs: until now, or until it was last seen running."""
     running = ran or known.counts.running_count > 0
     known.to_ms = now_ms if running or known.ran_ms is None else known.ran_ms
-    known.ended, known.place = because, ""
+    known.gone_ms, known.ended, known.place = now_ms, because, ""
+
+
+def _is_removal_due(known: Tracked, now_ms: int) -> bool:
+    """Return whether to ask for a removal now: for the first time, or as the list still shows the group after a while."""
+    return known.removed_ms is None or (known.listed and not 0 <= now_ms - known.removed_ms < REMOVAL_MS)
 
 
 def _waiting(status: str, description: str, counts: StatusCounts) -> str:
@@ -282,6 +305,8 @@ def _waiting(status: str, description: str, counts: StatusCounts) -> str:
 
 def _rank(known: Tracked, now_ms: int) -> int | None:
     """Return how urgent it is to ask for the instances of a group, the smallest first; None if there is no need."""
+    if known.stopped and (known.from_ms is not None or not known.counts.running_count):
+        return None  # where it is matters no more, but when it began to be billed
     age_ms = now_ms - known.asked_ms if known.asked_ms is not None else -1
     if known.changed or age_ms < 0:  # never asked, or the clock was set back
         return 0

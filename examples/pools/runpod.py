@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -29,13 +30,13 @@ CLOUD = "SECURE"
 TRUST = 0
 IMAGE = "runpod/pytorch:1.0.3-cu1281-torch291-ubuntu2404"
 DISK_GB = 60
-PREFIX = "gangline-"
-"""Pods whose names begin with this belong to the pool: another pool or server in the same account needs another prefix."""
 
 # End of the settings
 
 NO_CAPACITY, DENIED, MISCONFIGURED = 75, 77, 78
 TIMEOUT_S = 50
+PREFIX = "gangline-"
+"""Pods whose names begin with this and the id of the pool belong to the pool."""
 WORKER = """
 if command -v curl >/dev/null; then curl -fsSL "$GANGLINE_SERVER/worker.sh"
 else python3 -c 'import os, urllib.request as web; print(web.urlopen(os.environ["GANGLINE_SERVER"] + "/worker.sh").read().decode())'
@@ -58,13 +59,14 @@ def offers() -> list[dict[str, Any]]:
     ]
 
 
-def start(offer: str, name: str, environment: dict[str, str]) -> None:
+def start(pool: str, offer: str, name: str, environment: dict[str, str]) -> None:
     if offer not in GPUS:
         fail(NO_CAPACITY, f"{offer} is not among the GPUs of this program")
-    if any(pod["name"] == PREFIX + name for pod in pods()):
+    called = prefix(pool) + name
+    if any(pod["name"] == called for pod in pods(pool)):
         return
     runpodctl(
-        *("pod", "create", "--name", PREFIX + name, "--image", IMAGE, "--gpu-id", offer, "--gpu-count", str(GPU_COUNT)),
+        *("pod", "create", "--name", called, "--image", IMAGE, "--gpu-id", offer, "--gpu-count", str(GPU_COUNT)),
         *("--cloud-type", CLOUD, "--container-disk-in-gb", str(DISK_GB), "--env", json.dumps(environment)),
         *("--docker-args", shlex.join(["bash", "-c", WORKER.strip()])),
     )
@@ -74,23 +76,27 @@ def stop(pod: str) -> None:
     runpodctl("pod", "delete", pod, gone_is_fine=True)
 
 
-def listing() -> list[dict[str, Any]]:
-    return [listed(pod) for pod in pods()]
+def listing(pool: str) -> list[dict[str, Any]]:
+    """List the pods. One that RunPod has stopped is deleted, since its disk would cost on."""
+    there = pods(pool)
+    with suppress(SystemExit):  # the list is right all the same, and the next one deletes again
+        for pod in there:
+            if pod["desiredStatus"] == "EXITED":
+                stop(pod["id"])
+    return [listed(pod, prefix(pool)) for pod in there]
 
 
-def listed(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return a pod for the list. One that RunPod has stopped is deleted, since its disk would cost on."""
+def listed(pod: dict[str, Any], before: str) -> dict[str, Any]:
+    """Return a pod for the list. `before` stands before the node's name in the pod's."""
     shown: dict[str, Any] = {
         "id": pod["id"],
-        "name": pod["name"].removeprefix(PREFIX),
+        "name": pod["name"].removeprefix(before),
         "billed_from_ms": unix_ms(pod.get("createdAt")),
     }
     status = pod["desiredStatus"]
     if status == "RUNNING":
         return shown
-    if status != "TERMINATED":
-        stop(pod["id"])
-    return shown | {"ended": f"RunPod shows it as {status}"}
+    return shown | {"ended" if status in ("EXITED", "TERMINATED") else "progress": f"RunPod shows it as {status}"}
 
 
 def logs(pod: str) -> None:
@@ -101,8 +107,13 @@ def logs(pod: str) -> None:
             print(line)
 
 
-def pods() -> list[dict[str, Any]]:
-    return [pod for pod in runpodctl("pod", "list", "--all") or [] if pod["name"].startswith(PREFIX)]
+def pods(pool: str) -> list[dict[str, Any]]:
+    return [pod for pod in runpodctl("pod", "list", "--all") or [] if pod["name"].startswith(prefix(pool))]
+
+
+def prefix(pool: str) -> str:
+    """Return how the names of a pool's pods begin: the id of a pool is no other pool's, on any server."""
+    return f"{PREFIX}{pool}-"
 
 
 def unix_ms(created: str | None) -> int | None:
@@ -166,11 +177,11 @@ def main() -> None:
         case ["offers"]:
             print(json.dumps(offers()))
         case ["start"]:
-            start(request["offer"], request["name"], request["environment"])
+            start(request["pool"], request["offer"], request["name"], request["environment"])
         case ["stop"]:
             stop(request["id"])
         case ["list"]:
-            print(json.dumps(listing()))
+            print(json.dumps(listing(request["pool"])))
         case ["logs"]:
             logs(request["id"])
         case _:

@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 # Settings
@@ -24,13 +25,13 @@ OFFERS_MAX = 20
 TRUST = 0
 IMAGE = "pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime"
 DISK_GB = 60
-PREFIX = "gangline-"
-"""Instances whose labels begin with this belong to the pool: another pool or server in the same account needs another prefix."""
 
 # End of the settings
 
 NO_CAPACITY, DENIED, MISCONFIGURED = 75, 77, 78
 TIMEOUT_S = 50
+PREFIX = "gangline-"
+"""Instances whose labels begin with this and the id of the pool belong to the pool."""
 WORKER = """
 if command -v curl >/dev/null; then curl -fsSL "$GANGLINE_SERVER/worker.sh"
 else python3 -c 'import os, urllib.request as web; print(web.urlopen(os.environ["GANGLINE_SERVER"] + "/worker.sh").read().decode())'
@@ -76,15 +77,16 @@ def gpu_name(name: str) -> str:
     )
 
 
-def start(offer: str, name: str, environment: dict[str, str]) -> None:
-    if any(instance["label"] == PREFIX + name for instance in instances()):
+def start(pool: str, offer: str, name: str, environment: dict[str, str]) -> None:
+    label = prefix(pool) + name
+    if any(instance["label"] == label for instance in instances(pool)):
         return
     machine, _, bid = offer.partition("@")
     if not machine.isdecimal():
         fail(NO_CAPACITY, f"Vast has no offer {offer}")
     variables = " ".join(f"-e {key}={value}" for key, value in environment.items())
     answer = vastai(
-        *("create", "instance", machine, "--image", IMAGE, "--disk", str(DISK_GB), "--label", PREFIX + name),
+        *("create", "instance", machine, "--image", IMAGE, "--disk", str(DISK_GB), "--label", label),
         *("--env", variables, "--cancel-unavail", *(["--bid_price", bid] if bid else [])),
         *("--raw", "--entrypoint", "bash", "--args", "-c", WORKER.strip()),  # all after --args is the container's
     )
@@ -96,20 +98,29 @@ def stop(instance: str) -> None:
     vastai("destroy", "instance", instance, answers=False)
 
 
-def listing() -> list[dict[str, Any]]:
-    return [listed(instance) for instance in instances()]
+def listing(pool: str) -> list[dict[str, Any]]:
+    """List the instances. One that was stopped, as when it is outbid, is destroyed, since its disk would cost on."""
+    there = instances(pool)
+    with suppress(SystemExit):  # the list is right all the same, and the next one destroys again
+        for instance in there:
+            if was_stopped(instance):
+                stop(str(instance["id"]))
+    return [listed(instance, prefix(pool)) for instance in there]
 
 
-def listed(instance: dict[str, Any]) -> dict[str, Any]:
-    """Return an instance for the list. One that was stopped, as when it is outbid, is destroyed, since its disk would cost on."""
+def was_stopped(instance: dict[str, Any]) -> bool:
+    return instance.get("actual_status") == "exited" or instance.get("intended_status") == "stopped"
+
+
+def listed(instance: dict[str, Any], before: str) -> dict[str, Any]:
+    """Return an instance for the list. `before` stands before the node's name in its label."""
     status, said = instance.get("actual_status") or "created", (instance.get("status_msg") or "").strip()
     shown: dict[str, Any] = {
         "id": str(instance["id"]),
-        "name": instance["label"].removeprefix(PREFIX),
+        "name": instance["label"].removeprefix(before),
         "billed_from_ms": round(instance["start_date"] * 1000) if instance.get("start_date") else None,
     }
-    if status == "exited" or instance.get("intended_status") == "stopped":
-        stop(str(instance["id"]))
+    if was_stopped(instance):
         return shown | {"ended": f"Vast stopped it{': ' * bool(said)}{one_line(said)}"}
     return shown if status == "running" else shown | {"progress": one_line(f"{status} {said}")}
 
@@ -118,8 +129,13 @@ def one_line(text: str) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:500]
 
 
-def instances() -> list[dict[str, Any]]:
-    return [each for each in vastai("show", "instances") if (each.get("label") or "").startswith(PREFIX)]
+def instances(pool: str) -> list[dict[str, Any]]:
+    return [each for each in vastai("show", "instances") if (each.get("label") or "").startswith(prefix(pool))]
+
+
+def prefix(pool: str) -> str:
+    """Return how the labels of a pool's instances begin: the id of a pool is no other pool's, on any server."""
+    return f"{PREFIX}{pool}-"
 
 
 def logs(instance: str) -> None:
@@ -183,11 +199,11 @@ def main() -> None:
         case ["offers"]:
             print(json.dumps(offers()))
         case ["start"]:
-            start(request["offer"], request["name"], request["environment"])
+            start(request["pool"], request["offer"], request["name"], request["environment"])
         case ["stop"]:
             stop(request["id"])
         case ["list"]:
-            print(json.dumps(listing()))
+            print(json.dumps(listing(request["pool"])))
         case ["logs"]:
             logs(request["id"])
         case _:

@@ -76,10 +76,7 @@ def test_kubectl_applies_folders_and_makes_the_secrets_that_their_pods_name(tmp_
         assert next(word for word in words if word in VERBS["kubectl"])
         if "--kustomize" in words:
             applied.add(words[words.index("--kustomize") + 1])
-        if "tls" in words:
-            (ingress,) = (each for each in manifests(FOLDER / "ingress" / "ingress.yaml"))
-            assert ingress["spec"]["tls"][0]["secretName"] == words[words.index("tls") + 1]
-        elif "secret" in words:
+        if "generic" in words:
             pairs = [word.removeprefix("--from-file=").split("=") for word in words if word.startswith("--from-file=")]
             assert {path for _, path in pairs} <= {f"secrets/{name}" for name in made}
             assert {name for name, _ in pairs} <= known_variables()
@@ -98,6 +95,12 @@ def test_kubectl_applies_folders_and_makes_the_secrets_that_their_pods_name(tmp_
                 assert all(reference["key"] in names for names in secrets[reference["name"]])
                 wanted.add(reference["name"])
     assert secrets.keys() == wanted
+
+
+def test_the_certificate_has_the_name_that_the_ingress_takes() -> None:
+    (ingress,) = manifests(FOLDER / "ingress" / "ingress.yaml")
+    (made,) = (words for words in lines("kubectl") if "tls" in words)
+    assert ingress["spec"]["tls"][0]["secretName"] == made[made.index("tls") + 1]
 
 
 @pytest.mark.parametrize("folder", OVERLAYS)

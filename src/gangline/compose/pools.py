@@ -232,7 +232,7 @@ def _make_kubernetes(opened: OpenedPool) -> Pool:
 def _make_command(opened: OpenedPool) -> Pool:
     from gangline.adapters.pools.command import CommandPool
 
-    return CommandPool(settings=opened.provider, surroundings=os.environ)
+    return CommandPool(settings=opened.provider, mark=opened.id or opened.name, surroundings=os.environ)
 
 
 def _listed(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

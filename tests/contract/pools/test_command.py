@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gangline.adapters.pools import command
-from gangline.adapters.pools.command import CommandPool, CommandSettings
+from gangline.adapters.pools.command import ENDED_KEPT_S, STOP_AGAIN_S, CommandPool, CommandSettings
+from gangline.compose.pools import OpenedPool, make_entries
 from gangline.core.errors import BadInput, Denied, NotFound, Unreachable
 from gangline.core.parsing import InvalidSpec, parse_as
-from gangline.ports.pool import NoCapacity, Offer, Rental, WithLogs
+from gangline.ports.pool import NoCapacity, Offer, Pool, Rental, WithLogs
 from tests.conftest import ROOT
 from tests.contract.pools.suite import (
     PLACES,
@@ -36,6 +36,7 @@ from tests.contract.pools.suite import (
 )
 from tests.docs.pages import FENCE
 
+POOL = "pool-0199a1b2c3d4e5f6a7b"
 PROGRAM = f"""#!{sys.executable} -IS
 import json, os, pathlib, sys, time
 verb, folder = sys.argv[1], pathlib.Path(sys.argv[0]).parent
@@ -90,11 +91,12 @@ class Programs:
             **{verb: (str(self.program), verb) for verb in ("offers", "start", "stop", "list", "logs")},
             environment=("A_KEY",),
         )
+        self.now_s = 0.0
         self.driver = self.restarted()
 
     def restarted(self) -> CommandPool:
         surroundings = {"PATH": "/usr/bin", "HOME": "/nowhere", "A_KEY": "abc", "A_SECRET": "of the server"}
-        return CommandPool(settings=self.settings, surroundings=surroundings)
+        return CommandPool(settings=self.settings, mark=POOL, surroundings=surroundings, clock=lambda: self.now_s)
 
     def replaced(self, verb: str, text: str) -> CommandPool:
         """Return a driver with another program for one of the five, a script for a shell."""
@@ -102,7 +104,9 @@ class Programs:
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o700)
         return CommandPool(
-            settings=replace(self.settings, **{verb: (str(program),)}), surroundings={"PATH": "/usr/bin:/bin"}
+            settings=replace(self.settings, **{verb: (str(program),)}),
+            mark=POOL,
+            surroundings={"PATH": "/usr/bin:/bin"},
         )
 
     def read(self) -> list[dict[str, Any]]:
@@ -143,6 +147,8 @@ class Programs:
         (self.folder / "fault").write_text(fault.name)
         yield
         (self.folder / "fault").unlink()
+        if fault is Fault.DEAF:  # what was not heard is not repeated before
+            self.now_s += STOP_AGAIN_S
 
 
 @pytest.fixture
@@ -161,7 +167,13 @@ def test_a_program_gets_its_request_on_stdin_and_few_variables(provider: Program
     instance = start(provider, "node-a")
     request, environment, words = provider.asked("start")
     joins = {"GANGLINE_SERVER": "http://nowhere", "GANGLINE_TOKEN": "a secret", "GANGLINE_NODE": "node-a"}
-    assert request == {"offer": "small", "name": "node-a", "server": "http://nowhere", "environment": joins}
+    assert request == {
+        "pool": POOL,
+        "offer": "small",
+        "name": "node-a",
+        "server": "http://nowhere",
+        "environment": joins,
+    }
     assert {name: environment[name] for name in environment if name != "LC_CTYPE"} == {
         "PATH": "/usr/bin",
         "HOME": "/nowhere",
@@ -169,7 +181,41 @@ def test_a_program_gets_its_request_on_stdin_and_few_variables(provider: Program
     }
     assert words == []
     provider.driver.stop(instance.id)
-    assert provider.asked("stop")[0] == {"id": instance.id} and provider.asked("list")[0] == {}
+    assert provider.asked("stop")[0] == {"pool": POOL, "id": instance.id}
+    assert provider.asked("list")[0] == {"pool": POOL} == provider.asked("offers")[0]
+
+
+def test_programs_get_the_id_of_their_pool_or_the_name_of_one_that_is_not_made_yet(provider: Programs) -> None:
+    make = make_entries(_no_nodes_here)["command"].make
+    for known, told in (("pool-1", "pool-1"), ("", "rented")):
+        make(OpenedPool(name="rented", id=known, settings=None, provider=provider.settings, secret="")).list()
+        assert provider.asked("list")[0] == {"pool": told}
+
+
+def _no_nodes_here(opened: OpenedPool) -> Pool:
+    raise AssertionError(f"{opened.name} is no pool of this machine")
+
+
+def test_a_node_that_is_still_listed_is_stopped_again_after_a_minute(provider: Programs) -> None:
+    instance = start(provider, "node-a")
+    with provider.suffers(Fault.DEAF):
+        provider.driver.stop(instance.id)
+        (provider.folder / "asked-stop").unlink()
+        for _ in range(3):
+            assert alive(provider, "node-a")
+            provider.driver.stop(instance.id)
+        assert not (provider.folder / "asked-stop").exists()
+        provider.now_s += STOP_AGAIN_S
+        provider.driver.stop(instance.id)
+        assert provider.asked("stop")[0]["id"] == instance.id
+
+
+def test_a_stop_that_failed_is_tried_again_at_once(provider: Programs) -> None:
+    instance = start(provider, "node-a")
+    with provider.suffers(Fault.AWAY), pytest.raises(Unreachable):
+        provider.driver.stop(instance.id)
+    provider.driver.stop(instance.id)
+    assert found(provider, "node-a").ended == "it was stopped"
 
 
 def test_what_an_offer_leaves_out_has_its_default_and_an_unknown_price(provider: Programs) -> None:
@@ -274,7 +320,9 @@ def test_how_a_program_fails_is_one_sentence(provider: Programs, text: str, kind
 
 def test_a_program_that_never_ends_is_killed(provider: Programs) -> None:
     words = ("/bin/sh", "-c", f"echo $$ >{provider.folder}/pid; exec sleep 1000")
-    driver = CommandPool(settings=replace(provider.settings, list=words, timeout_s=0.5), surroundings={"PATH": "/bin"})
+    driver = CommandPool(
+        settings=replace(provider.settings, list=words, timeout_s=0.5), mark=POOL, surroundings={"PATH": "/bin"}
+    )
     with pytest.raises(Unreachable, match=r"did not end within 0.5 s and was stopped"):
         driver.list()
     with pytest.raises(ProcessLookupError):
@@ -283,7 +331,7 @@ def test_a_program_that_never_ends_is_killed(provider: Programs) -> None:
 
 def test_which_of_the_programs_failed_is_said_where_they_begin_with_the_same_word(provider: Programs) -> None:
     python = dict.fromkeys(("offers", "start", "stop", "list", "logs"), (sys.executable, "-c", "print(1 / 0)"))
-    driver = CommandPool(settings=replace(provider.settings, **python), surroundings={})
+    driver = CommandPool(settings=replace(provider.settings, **python), mark=POOL, surroundings={})
     failed = "ended with exit code 1: ZeroDivisionError: division by zero"
     for verb, call in (("offers", driver.offers), ("list", driver.list), ("logs", lambda: driver.logs("a"))):
         with pytest.raises(Unreachable) as error:
@@ -292,7 +340,7 @@ def test_which_of_the_programs_failed_is_said_where_they_begin_with_the_same_wor
 
 
 def test_a_program_that_is_not_there_is_named(provider: Programs) -> None:
-    driver = CommandPool(settings=replace(provider.settings, offers=("/nowhere/offers",)), surroundings={})
+    driver = CommandPool(settings=replace(provider.settings, offers=("/nowhere/offers",)), mark=POOL, surroundings={})
     with pytest.raises(BadInput, match="the program /nowhere/offers was not found"):
         driver.offers()
 
@@ -316,16 +364,14 @@ def test_what_is_missing_although_nobody_stopped_it_is_only_missing(provider: Pr
     assert provider.driver.list() == [instance]
 
 
-def test_what_has_ended_stays_in_the_list_for_a_while_though_the_provider_drops_it(
-    provider: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_has_ended_stays_in_the_list_for_a_while_though_the_provider_drops_it(provider: Programs) -> None:
     start(provider, "node-a")
     provider.kill("node-a")
     ended = found(provider, "node-a")
     assert ended.ended == "its machine failed" and ended.billed_to_ms is not None
     provider.write([])
     assert provider.driver.list() == [ended]
-    monkeypatch.setattr(command, "ENDED_KEPT_S", -1)
+    provider.now_s += ENDED_KEPT_S + 1
     provider.driver.list()
     assert provider.driver.list() == []
 
@@ -344,7 +390,7 @@ def test_logs_are_what_the_program_printed(provider: Programs) -> None:
 
 
 def test_a_pool_without_a_program_for_logs_says_so(provider: Programs) -> None:
-    driver = CommandPool(settings=replace(provider.settings, logs=None), surroundings={})
+    driver = CommandPool(settings=replace(provider.settings, logs=None), mark=POOL, surroundings={})
     with pytest.raises(NotFound, match="no program for logs"):
         driver.logs("i-0")
 
@@ -361,7 +407,7 @@ def test_the_program_of_the_page_is_a_pool(tmp_path: Path) -> None:
     nodes.mkdir()
     program.write_text(text.replace("/srv/nodes", str(nodes)))
     words = {verb: (sys.executable, "-IS", str(program), verb) for verb in ("offers", "start", "stop", "list")}
-    driver = CommandPool(settings=CommandSettings(**words), surroundings={})
+    driver = CommandPool(settings=CommandSettings(**words), mark=POOL, surroundings={})
     (offer,) = driver.offers()
     for number in range(4):
         driver.start(offer.id, rental(f"node-{number}"))

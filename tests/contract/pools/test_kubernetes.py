@@ -12,6 +12,7 @@ from gangline.core.errors import BadInput, NotFound, Unreachable
 from gangline.ports.pool import Instance, NoCapacity, Rental, WithLogs
 from tests.contract.pools.kubernetes import MACHINE, PODS, KubernetesProvider
 from tests.contract.pools.suite import (
+    Fault,
     HandSuite,
     ListSuite,
     LostAnswerSuite,
@@ -245,6 +246,15 @@ def test_a_pod_that_is_being_deleted_runs_and_is_billed_until_its_machine_says_s
     assert (ending.ended, ending.billed_to_ms, ending.progress) == ("", None, "Kubernetes is ending it")
     ended = found(provider, "node-a")
     assert (ended.ended, ended.billed_to_ms) == ("it was stopped", provider.cluster.now_ms)
+
+
+def test_a_pod_that_is_being_deleted_is_not_deleted_again(provider: KubernetesProvider) -> None:
+    start(provider, "node-a")
+    with provider.suffers(Fault.DEAF):  # its machine takes its time
+        for _ in range(3):
+            provider.driver.stop("node-a")
+            assert alive(provider, "node-a")
+    assert [each for each in provider.cluster.requests if each.startswith("DELETE")] == [f"DELETE {PODS}/node-a"]
 
 
 def test_a_pod_whose_machine_is_lost_runs_until_the_machine_is_known_to_be_gone(provider: KubernetesProvider) -> None:

@@ -218,6 +218,29 @@ def test_credentials_that_are_renewed_are_used_without_a_restart(
     assert driver.list() == []
 
 
+def test_a_kubeconfig_that_leads_to_another_cluster_later_ends_no_node(
+    pods: KubernetesProvider, tmp_path: Path
+) -> None:
+    path = tmp_path / "switched"
+    path.write_text(pods.kubeconfig.read_text())
+    driver = a_pool(KubernetesCluster(kubeconfig=path))
+    driver.start(driver.offers()[0].id, rental("node-a"))
+    pods.run("node-a")
+    (there,) = driver.list()
+    pods.cluster.answers[f"GET {PODS}"] = refusal(401, "Unauthorized", "Unauthorized")
+    with pytest.raises(Denied):
+        driver.list()
+    pods.cluster.answers.clear()
+    host = json.loads(path.read_text())["clusters"][0]["cluster"]["server"].removeprefix("http://")
+    path.write_text(path.read_text().replace("127.0.0.1", "localhost"))  # where no Pod of this pool might be
+    said = f"the kubeconfig led to {host}, and now leads to {host.replace('127.0.0.1', 'localhost')}"
+    for _ in range(2):
+        with pytest.raises(BadInput, match=f"^{said}$"):
+            driver.list()
+    path.write_text(pods.kubeconfig.read_text())
+    assert driver.list() == [there]
+
+
 def test_the_cluster_is_found_by_the_settings_by_kubeconfig_or_at_home(
     pods: KubernetesProvider, tmp_path: Path
 ) -> None:

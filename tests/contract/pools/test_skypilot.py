@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fastapi import Response
@@ -204,6 +205,23 @@ def test_a_launch_that_fails_at_once_leaves_nothing_and_says_why(
     said = r"^SkyPilot found no machine: RunPod \(CA\) — .*: Failed to acquire resources in all zones in CA$"
     with pytest.raises(NoCapacity, match=said):
         ask(provider, "node-a")
+    assert [body["cluster_name"] for path, body in cloud.bodies if path == "/down"] == ["gl-node-a-p1"]
+
+
+def test_what_a_launch_that_failed_at_once_has_left_is_removed_by_one_request(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(made: dict[str, Any], body: dict[str, Any]) -> None:
+        cloud.provision("gl-node-a-p1")
+        cloud.fail_launch("gl-node-a-p1", "CommandError", "Failed to set up the runtime.", leaves="INIT")
+
+    monkeypatch.setattr(cloud, "_do_launch", fails)
+    with pytest.raises(BadInput):
+        ask(provider, "node-a")
+    left = found(provider, "node-a")
+    assert left.progress == "its launch failed: Failed to set up the runtime; it is being removed"
+    provider.driver.stop(left.id)
+    until(has_ended(provider, "node-a"))
     assert [body["cluster_name"] for path, body in cloud.bodies if path == "/down"] == ["gl-node-a-p1"]
 
 

@@ -553,6 +553,10 @@ def test_jobs_of_strange_names_beside_ours_are_skipped(provider: ACluster) -> No
 def test_a_job_that_slurm_drops_from_its_list_has_ended_and_one_that_comes_back_has_not(provider: ACluster) -> None:
     instance = start(provider, "node-a")
     with provider.replaced("squeue", "exit 0"):
+        assert provider.driver.list() == [instance]  # its database, which may be away, has no word of an end
+    assert provider.driver.list() == [instance]
+    with provider.replaced("squeue", "exit 0"):
+        assert provider.driver.list() == [instance]
         (ended,) = provider.driver.list()
         assert (ended.id, ended.ended, ended.billed_from_ms) == (
             instance.id,
@@ -567,6 +571,7 @@ def test_a_job_that_ended_long_ago_is_forgotten(provider: ACluster, monkeypatch:
     start(provider, "node-a")
     monkeypatch.setattr(seen, "ENDED_KEPT_S", -1)
     with provider.replaced("squeue", "exit 0"):
+        assert names(provider.driver) == ["node-a"]
         assert provider.driver.list() == []
 
 

@@ -39,7 +39,7 @@ verb(pod, "create", name=str, image=str, gpu_id=str, gpu_count=int, cloud_type=s
 verb(pod, "delete").add_argument("pod")
 verb(pod, "logs", tail=int).add_argument("pod")
 asked = words.parse_args()
-if (folder / "fails").exists():
+if (folder / "fails").exists() and (folder / "verb").read_text() in ("", asked.verb):
     fail((folder / "fails").read_text())
 match asked.noun, asked.verb:
     case "gpu", "list":
@@ -96,7 +96,7 @@ verb("destroy instance").add_argument("id", type=int)
 verb("logs", tail=str).add_argument("id", type=int)
 given = sys.argv[1:]
 asked = words.parse_args(given if given[0] == "logs" else [" ".join(given[:2]), *given[2:]])
-if (folder / "fails").exists():
+if (folder / "fails").exists() and (folder / "verb").read_text() in ("", given[0]):
     fail(*json.loads((folder / "fails").read_text()))
 match asked.verb:
     case "search offers":
@@ -125,6 +125,7 @@ match asked.verb:
     case "logs":
         print("no CUDA here")
 """
+POOL = "pool-1"
 VERBS = ("offers", "start", "stop", "list", "logs")
 
 
@@ -141,8 +142,11 @@ class ACli:
         self.template = folder / template
         self.template.write_text((ROOT / "examples" / "pools" / template).read_text())
         self.edit(*edits)
+        self.driver = self.made_for(POOL)
+
+    def made_for(self, pool: str) -> CommandPool:
         settings = CommandSettings(**{verb: (sys.executable, "-IS", str(self.template), verb) for verb in VERBS})
-        self.driver = CommandPool(settings=settings, surroundings={"PATH": str(folder)})
+        return CommandPool(settings=settings, mark=pool, surroundings={"PATH": str(self.folder)})
 
     def edit(self, *edits: tuple[str, str]) -> None:
         """Change settings as an operator does in a copy."""
@@ -158,8 +162,8 @@ class ACli:
     def change(self, name: str, **changed: object) -> None:
         key = "name" if "pods" in self.state.name else "label"
         nodes: list[dict[str, Any]] = json.loads(self.state.read_text())
-        assert any(node[key] == f"gangline-{name}" for node in nodes)
-        changes = [node | changed if node[key] == f"gangline-{name}" else node for node in nodes]
+        assert any(node[key] == f"gangline-{POOL}-{name}" for node in nodes)
+        changes = [node | changed if node[key] == f"gangline-{POOL}-{name}" else node for node in nodes]
         self.state.write_text(json.dumps(changes))
 
     def kill(self, name: str) -> None:
@@ -175,8 +179,10 @@ class ACli:
     def created(self) -> list[Any]:
         return json.loads((self.folder / "created").read_text())
 
-    def fail(self, said: str) -> None:
+    def fail(self, said: str, verb: str = "") -> None:
+        """Let every request fail, or those of one verb of the CLI."""
         (self.folder / "fails").write_text(said)
+        (self.folder / "verb").write_text(verb)
 
 
 @pytest.fixture
@@ -267,6 +273,53 @@ def test_an_instance_of_vast_says_how_far_it_is(vast: ACli) -> None:
     assert found(vast, "node-a").progress == "loading Pulling [1mlayer 3"
 
 
+@pytest.mark.parametrize(
+    ("template", "verb", "said"),
+    [
+        ("runpod", "delete", "api error: 429 Too Many Requests"),
+        ("vast", "destroy", '[429, "API requests too frequent"]'),
+    ],
+)
+def test_a_deletion_that_fails_is_tried_again_by_the_next_list(
+    request: pytest.FixtureRequest, template: str, verb: str, said: str
+) -> None:
+    provider: ACli = request.getfixturevalue(template)
+    running = start(provider, "node-b")
+    start(provider, "node-a")
+    provider.kill("node-a")
+    before = provider.state.read_text()
+    provider.fail(said, verb)
+    assert found(provider, "node-a").ended and alive(provider, "node-b") == running
+    assert provider.state.read_text() == before
+    (provider.folder / "fails").unlink()
+    assert alive(provider, "node-b") == running
+    assert provider.state.read_text() != before
+
+
+@pytest.mark.parametrize("template", ["runpod", "vast"])
+def test_pools_of_one_account_neither_list_nor_delete_each_others_nodes(
+    request: pytest.FixtureRequest, template: str
+) -> None:
+    provider: ACli = request.getfixturevalue(template)
+    start(provider, "node-a")
+    other = provider.made_for("pool-2")
+    assert other.list() == []
+    other.start(other.offers()[0].id, rental("node-a"))
+    assert names(provider.driver) == ["node-a"] == names(other)
+    provider.kill("node-a")
+    before = provider.state.read_text()
+    assert names(other) == ["node-a"]
+    assert provider.state.read_text() == before
+
+
+@pytest.mark.parametrize("status", ["CREATED", "RESTARTING", "PAUSED"])
+def test_a_pod_that_runpod_has_neither_ended_nor_runs_says_how_far_it_is(runpod: ACli, status: str) -> None:
+    start(runpod, "node-a")
+    runpod.change("node-a", desiredStatus=status)
+    assert alive(runpod, "node-a").progress == f"RunPod shows it as {status}"
+    assert [pod["desiredStatus"] for pod in json.loads(runpod.state.read_text())] == [status]
+
+
 def test_what_others_rented_in_the_same_account_is_left_alone(runpod: ACli) -> None:
     runpod.state.write_text(json.dumps([{"id": "x", "name": "my-own-work", "desiredStatus": "EXITED"}]))
     start(runpod, "node-a")
@@ -336,4 +389,4 @@ def test_a_word_that_is_not_known_is_refused(request: pytest.FixtureRequest, tem
     provider: ACli = request.getfixturevalue(template)
     settings = CommandSettings(**{verb: (sys.executable, "-IS", str(provider.template), "lists") for verb in VERBS})
     with pytest.raises(BadInput, match="run this with one word: offers, start, stop, list or logs"):
-        CommandPool(settings=settings, surroundings={}).list()
+        CommandPool(settings=settings, mark=POOL, surroundings={}).list()

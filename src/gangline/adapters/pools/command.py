@@ -5,7 +5,7 @@ docs/pools/command.md says how to write one.
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Annotated, Any, ClassVar, Literal
@@ -26,6 +26,8 @@ OUTPUT_BYTES_MAX = 8 << 20
 ENTRIES_MAX = 20_000
 LOG_CHARACTERS_MAX = 64 << 10
 ENDED_KEPT_S = 600
+STOP_AGAIN_S = 60
+"""How long after a node was stopped it is stopped again if it is still listed as running."""
 STOPPED = "it was stopped"
 ENDED = "it ended"
 
@@ -91,7 +93,7 @@ PrintedInstances = Annotated[tuple[PrintedInstance, ...], MaxLen(ENTRIES_MAX)]
 
 @dataclass(slots=True)
 class _Seen:
-    """An instance as it was last listed. `gone_s` is when its end was noticed, of the monotonic clock."""
+    """An instance as it was last listed. `gone_s` is when its end was noticed."""
 
     instance: Instance
     gone_s: float | None = None
@@ -102,17 +104,27 @@ class _Memory:
     seen: dict[str, _Seen] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     """Names that a program has rented, until a list shows them."""
-    stopped: set[str] = field(default_factory=set)
+    stopped_s: dict[str, float] = field(default_factory=dict)
+    """When the program last stopped an instance."""
 
 
 class CommandPool:
-    """Runs the programs of the settings, with the variables of `surroundings` that the settings name. Several threads may call it.
+    """Runs the programs of the settings, with the variables of `surroundings` that the settings name. Several threads may call it. Programs
+    get `mark`, by which they know the pool's nodes: no other pool or server may have the same one.
 
-    It remembers ends: a provider may drop a node from its list at once, and its bill would be an estimate.
+    It remembers ends: a provider may drop a node from its list at once, and its bill would be an estimate. `clock` returns seconds, and
+    never goes back.
     """
 
-    def __init__(self, *, settings: CommandSettings, surroundings: Mapping[str, str]) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        *,
+        settings: CommandSettings,
+        mark: str,
+        surroundings: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings, self._mark, self._clock = settings, mark, clock
         self._environment = choose_variables(surroundings, settings.environment)
         self._memory, self._lock, self._starting = _Memory(), Lock(), Lock()
 
@@ -146,11 +158,15 @@ class CommandPool:
                 self._memory.started.add(rental.name)
 
     def stop(self, instance: str) -> None:
+        with self._lock:
+            stopped_s = self._memory.stopped_s.get(instance)
+        if stopped_s is not None and self._clock() - stopped_s < STOP_AGAIN_S:
+            return
         if not self._is_running(instance) and instance not in {each.id for each in self.list() if not each.ended}:
             return
         self._run("stop", {"id": instance})
         with self._lock:
-            self._memory.stopped.add(instance)
+            self._memory.stopped_s[instance] = self._clock()
 
     def list(self) -> list[Instance]:
         printed: tuple[PrintedInstance, ...] = self._parsed("list", PrintedInstances)
@@ -180,7 +196,7 @@ class CommandPool:
 
     def _noted(self, printed: "Sequence[PrintedInstance]") -> "list[Instance]":
         """Note what is listed now. Return it, with what has ended lately."""
-        now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now_s, now_ms = self._clock(), time.time_ns() // 1_000_000
         memory, there = self._memory, {each.id: each for each in printed}
         for each in printed:
             memory.started.discard(each.name)
@@ -196,12 +212,12 @@ class CommandPool:
         for identity, seen in list(memory.seen.items()):
             if identity in there:
                 continue
-            if seen.gone_s is None and identity in memory.stopped:
+            if seen.gone_s is None and identity in memory.stopped_s:
                 seen.instance = _closed(seen.instance, STOPPED, now_ms)
                 seen.gone_s = now_s
             elif seen.gone_s is not None and now_s - seen.gone_s > ENDED_KEPT_S:
                 del memory.seen[identity]
-                memory.stopped.discard(identity)
+                memory.stopped_s.pop(identity, None)
         # What is missing although nobody stopped it is not listed: a program may print too little, and the service looks several times.
         return [seen.instance for identity, seen in memory.seen.items() if identity in there or seen.gone_s is not None]
 
@@ -232,7 +248,7 @@ class CommandPool:
             words,
             environment=self._environment,
             timeout_s=self._settings.timeout_s,
-            given=json.dumps(request).encode(),
+            given=json.dumps({"pool": self._mark, **request}).encode(),
             called=called,
             output_bytes_max=OUTPUT_BYTES_MAX,
         )

@@ -70,8 +70,9 @@ class KubernetesPool:
 
     def stop(self, instance: str) -> None:
         """Delete a Pod, which has the time of its grace. It is listed as running until its machine says that it has ended."""
-        if re.fullmatch(NAME, instance) and self._is_ours(instance):
-            self._seen.stop(instance)  # first: a request whose answer is lost may have been carried out
+        if not re.fullmatch(NAME, instance) or not self._is_ours(instance):
+            return
+        if not self._seen.stop(instance):  # noted first: a request whose answer is lost may have been carried out
             self._api.delete(instance)
 
     def list(self) -> list[Instance]:

@@ -39,9 +39,11 @@ class SeenPods:
         with self._lock:
             self._created.add(name)
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str) -> bool:
+        """Note that a Pod is to end. Return whether the cluster has listed it as being deleted."""
         with self._lock:
             self._stopped.add(name)
+            return name in self._known and bool(self._known[name].pod.metadata.deletion_timestamp)
 
     def has(self, name: str) -> bool:
         with self._lock:

@@ -33,13 +33,15 @@ Answered = TypeVar("Answered")
 
 class KubernetesApi:
     """Sends requests about Pods of one namespace. The cluster's file is read at the first of them, and again after one whose credentials
-    were refused: they may be renewed by then."""
+    were refused: they may be renewed by then. Another cluster in it is refused, which would list none of this one's Pods."""
 
     def __init__(self, cluster: KubernetesCluster, surroundings: Mapping[str, str]) -> None:
         self._cluster, self._surroundings = cluster, surroundings
         self._pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
         self._lock = Lock()
         self._client: client.ApiClient | None = None
+        self._first = ""
+        """The address of the API server that was asked first."""
 
     def version(self) -> ApiVersion:
         return self._parsed(ApiVersion, self._send("GET", "/version"), "its version")
@@ -151,7 +153,14 @@ class KubernetesApi:
     def _connected(self) -> client.ApiClient:
         with self._lock:
             if self._client is None:
-                self._client = client.ApiClient(self._configured())
+                configured = self._configured()
+                self._first = self._first or configured.host
+                if configured.host != self._first:
+                    raise BadInput(
+                        f"the kubeconfig led to {_address(self._first)}, and now leads to {_address(configured.host)}",
+                        hint="name the pool's own context of that file as context; if its cluster has a new address, restart the server",
+                    )
+                self._client = client.ApiClient(configured)
                 self._client.user_agent = "gangline"
             return self._client
 
@@ -174,12 +183,15 @@ class KubernetesApi:
         return found
 
     def _host(self) -> str:
-        host = self._connected().configuration.host
-        return printable(urlsplit(host).netloc or host)
+        return _address(self._connected().configuration.host)
 
 
 class _Expired(Exception):
     """The rest of a list is no longer known to the API server."""
+
+
+def _address(host: str) -> str:
+    return printable(urlsplit(host).netloc or host)
 
 
 def _why(error: Exception) -> str:

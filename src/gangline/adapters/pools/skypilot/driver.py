@@ -97,7 +97,7 @@ class SkyPilotPool:
             self._wire.outcome("launch", request, wait_s=self._launch_wait_s)
         except SkyPilotFailure as failure:
             with self._lock:
-                self._tracking.forget_start(cluster, request)
+                self._tracking.note_refusal(cluster, request, failure.said)
             with suppress(Unreachable):  # the next look finds what is left, too
                 self._remove(cluster)
             raise _why_not(failure) from None

@@ -97,10 +97,11 @@ class ClusterTracker:
         """Take that a launch was requested."""
         self._clusters[cluster] = TrackedCluster(name=name, offer=offer, launch=request, starts=True)
 
-    def forget_start(self, cluster: str, request: str) -> None:
-        """Take that a launch failed at once: who asked for it knows. What it left is found by the next look."""
+    def note_refusal(self, cluster: str, request: str, said: str) -> None:
+        """Take that a launch failed at once: who asked for it knows. What it left is shown once it is listed."""
         if cluster in self._clusters and self._clusters[cluster].launch == request:
-            del self._clusters[cluster]
+            known = self._clusters[cluster]
+            known.starts, known.launched, known.failed = False, False, said
 
     def see(
         self,
@@ -185,7 +186,7 @@ class ClusterTracker:
                 progress="" if known.to_ms is not None else _progress(known),
             )
             for cluster, known in self._clusters.items()
-            if known.listed or known.to_ms is not None or not known.launched
+            if _is_shown(known)
         ]
 
 
@@ -238,6 +239,13 @@ def _is_to_go(known: TrackedCluster) -> bool:
 
 def _is_removal_due(known: TrackedCluster, now_ms: int) -> bool:
     return known.removed_ms is None or now_ms - known.removed_ms >= REMOVAL_MS
+
+
+def _is_shown(known: TrackedCluster) -> bool:
+    """Return whether a cluster is shown: not if it is only missing from a list, nor if its launch failed at once and left nothing."""
+    if known.listed or known.to_ms is not None or known.launched is None:
+        return True
+    return not known.launched and bool(known.cluster_hash)
 
 
 def _end(known: TrackedCluster, because: str, to_ms: int, now_ms: int) -> None:

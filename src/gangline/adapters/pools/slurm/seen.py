@@ -16,9 +16,11 @@ SAYS_NO_MORE = frozenset({"COMPLETED", "FAILED"})
 
 @dataclass(slots=True)
 class _Known:
-    """A job as it was last seen. `gone_s` is when its end was noticed, of the monotonic clock, and `ended` why."""
+    """A job as it was last seen. `gone_s` is when its end was noticed, of the monotonic clock, and `ended` why. `missing` says that the
+    last list was without it, and that the database had no word of it."""
 
     job: SlurmJob
+    missing: bool = False
     ended: str = ""
     gone_s: float | None = None
 
@@ -80,15 +82,17 @@ class SeenJobs:
 
     def _note_listed(self, job: SlurmJob, exit_words: str, now_s: float) -> None:
         known = self._known.setdefault(job.id, _Known(job))
-        known.job = job
+        known.job, known.missing = job, False
         if not job.has_ended:  # also if it was missing from a list and is back
             known.gone_s, known.ended = None, ""
         elif known.gone_s is None:
             known.gone_s, known.ended = now_s, self._why(job, exit_words)
 
     def _note_vanished(self, known: _Known, recorded: SlurmJob | None, now_s: float, now_ms: int) -> None:
-        """Note the end of a job that Slurm has dropped: as its database has it, else as of now."""
-        if recorded and not recorded.has_ended:
+        """Note the end of a job that Slurm has dropped: as its database has it, else as of now. Without a word of the database, which may
+        not answer, one list is not enough."""
+        known.missing, before = recorded is None, known.missing
+        if (recorded and not recorded.has_ended) or (known.missing and not before):
             return
         job = known.job
         to_ms = (recorded.to_ms if recorded else None) or now_ms

@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import suppress
+import time
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -36,6 +36,7 @@ DISK_GB = 60
 NO_CAPACITY, DENIED, MISCONFIGURED = 75, 77, 78
 TIMEOUT_S = 50
 PREFIX = "gangline-"
+DELETING_S = 5  # a list begins no deletion later than this, as one may take most of `timeout_s`
 """Pods whose names begin with this and the id of the pool belong to the pool."""
 WORKER = """
 if command -v curl >/dev/null; then curl -fsSL "$GANGLINE_SERVER/worker.sh"
@@ -77,13 +78,18 @@ def stop(pod: str) -> None:
 
 
 def listing(pool: str) -> list[dict[str, Any]]:
-    """List the pods. One that RunPod has stopped is deleted, since its disk would cost on."""
-    there = pods(pool)
-    with suppress(SystemExit):  # the list is right all the same, and the next one deletes again
-        for pod in there:
-            if pod["desiredStatus"] == "EXITED":
+    """List the pods. One that RunPod has stopped is deleted, since its disk would cost on. If that fails, it is listed as one that runs:
+    the server then stops it, and shows why that fails."""
+    began_s, shown = time.monotonic(), list[dict[str, Any]]()
+    for pod in pods(pool):
+        each = listed(pod, prefix(pool))
+        if pod["desiredStatus"] == "EXITED" and time.monotonic() - began_s < DELETING_S:
+            try:
                 stop(pod["id"])
-    return [listed(pod, prefix(pool)) for pod in there]
+            except SystemExit:
+                each["progress"] = f"{each.pop('ended')}, and it cannot be deleted"
+        shown.append(each)
+    return shown
 
 
 def listed(pod: dict[str, Any], before: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import sys
-from contextlib import suppress
+import time
 from typing import Any, NoReturn
 
 # Settings
@@ -31,6 +31,7 @@ DISK_GB = 60
 NO_CAPACITY, DENIED, MISCONFIGURED = 75, 77, 78
 TIMEOUT_S = 50
 PREFIX = "gangline-"
+DELETING_S = 5  # a list begins no deletion later than this, as one may take most of `timeout_s`
 """Instances whose labels begin with this and the id of the pool belong to the pool."""
 WORKER = """
 if command -v curl >/dev/null; then curl -fsSL "$GANGLINE_SERVER/worker.sh"
@@ -99,13 +100,18 @@ def stop(instance: str) -> None:
 
 
 def listing(pool: str) -> list[dict[str, Any]]:
-    """List the instances. One that was stopped, as when it is outbid, is destroyed, since its disk would cost on."""
-    there = instances(pool)
-    with suppress(SystemExit):  # the list is right all the same, and the next one destroys again
-        for instance in there:
-            if was_stopped(instance):
+    """List the instances. One that was stopped, as when it is outbid, is destroyed, since its disk would cost on. If that fails, it is listed
+    as one that runs: the server then stops it, and shows why that fails."""
+    began_s, shown = time.monotonic(), list[dict[str, Any]]()
+    for instance in instances(pool):
+        each = listed(instance, prefix(pool))
+        if was_stopped(instance) and time.monotonic() - began_s < DELETING_S:
+            try:
                 stop(str(instance["id"]))
-    return [listed(instance, prefix(pool)) for instance in there]
+            except SystemExit:
+                each["progress"] = f"{each.pop('ended')}, and it cannot be destroyed"[:500]
+        shown.append(each)
+    return shown
 
 
 def was_stopped(instance: dict[str, Any]) -> bool:

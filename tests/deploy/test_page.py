@@ -16,7 +16,7 @@ from tests.docs.snippets import commands, snippets, why_not_understood
 
 PAGE = ROOT / "docs" / "deploy.md"
 VERBS = {
-    "docker": {"build", "up", "exec", "logs", "stop", "run", "cp", "restart"},
+    "docker": {"build", "up", "exec", "logs", "stop", "run", "start", "restart", "ps"},
     "kubectl": {"create", "apply", "rollout", "exec", "patch"},
 }
 OF_THE_READER = {
@@ -52,13 +52,13 @@ def test_every_command_of_gangline_is_understood() -> None:
 def test_compose_is_asked_for_services_and_profiles_that_are_there() -> None:
     for words in lines("docker"):
         if words[0] != "compose":
-            assert words[0] == "push" or (ROOT / words[words.index("-f") + 1]).is_file(), words
+            assert words[0] in ("push", "run") or (ROOT / words[words.index("-f") + 1]).is_file(), words
             continue
         verb = next(at for at, word in enumerate(words) if word in VERBS["docker"])
         if "--profile" in words:
             assert words[words.index("--profile") + 1] in COMPOSE["services"]["worker"]["profiles"]
         named = [word for word in words[verb + 1 :] if not word.startswith("-")]
-        if words[verb] in ("exec", "logs", "stop", "restart"):
+        if words[verb] in ("exec", "logs", "stop", "start", "restart"):
             assert named[0] in COMPOSE["services"]
         if words[verb] == "up":
             assert {*named} <= COMPOSE["services"].keys()

@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from gangline.core.files import PART_BYTES
+from gangline.core.files import PART_BYTES, absolute_url
 from gangline.tls import trusted
 from tests.browser.chromium import CHROMIUM, SWITCHES
 from tests.conftest import BASE, SUBJECT
@@ -31,6 +32,7 @@ UPLOAD_BYTES = 320 * 2**20
 GROWTH_MAX = 64 * 2**20
 """Measured with 320 MiB: Caddy 2 MB, the server 20 MB."""
 AT_ONCE_S = 5.0
+SLOW_S, SLOW_PIECES = 80, 20
 BATCH = 400
 
 
@@ -130,6 +132,27 @@ def test_a_large_upload_passes_and_nobody_holds_it_in_memory(proxied: Proxied, t
         assert client.files.upload([large], tmp_path)[0].bytes == UPLOAD_BYTES
     grown = [peak_bytes(each) - was for each, was in zip((proxied.caddy, proxied.server), before, strict=True)]
     assert max(grown) < GROWTH_MAX, grown
+
+
+@pytest.mark.nightly
+def test_an_upload_over_a_slow_line_passes(proxied: Proxied) -> None:
+    """One request that lasts longer than any connection may be idle, 75 s at the server."""
+    content = b"of a slow line " * 2**16
+    file = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), "parts": []}
+
+    def slowly() -> Iterator[bytes]:
+        for at in range(0, len(content), len(content) // SLOW_PIECES):
+            yield content[at : at + len(content) // SLOW_PIECES]
+            Event().wait(SLOW_S / SLOW_PIECES)
+
+    with httpx.Client(verify=trusted(), headers={"Authorization": f"Bearer {proxied.token}"}) as http:
+        (part,) = http.post(f"{proxied.url}/v1/blobs", json=file).json()["grant"]["parts"]
+        headers = {**part["headers"], "Content-Length": str(len(content))}
+        began_s = time.monotonic()
+        url = absolute_url(proxied.url, part["url"])
+        assert httpx.put(url, content=slowly(), headers=headers, verify=trusted(), timeout=30).is_success
+        assert time.monotonic() - began_s > SLOW_S
+        assert http.post(f"{proxied.url}/v1/blobs", json=file).json()["present"]
 
 
 @pytest.mark.nightly

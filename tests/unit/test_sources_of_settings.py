@@ -354,6 +354,12 @@ def test_an_address_whose_path_is_not_plain_is_refused(monkeypatch: pytest.Monke
         read_server_settings()
 
 
+def test_a_host_outside_ascii_is_refused_as_no_header_can_carry_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANGLINE_URL", "https://müller.example")
+    with pytest.raises(BadInput, match="GANGLINE_URL has a host with letters outside ASCII; write it as DNS has it"):
+        read_server_settings()
+
+
 def test_a_worker_joins_with_the_bases_of_the_cache_that_it_only_reads(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

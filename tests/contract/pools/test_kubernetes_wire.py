@@ -241,6 +241,18 @@ def test_a_kubeconfig_that_leads_to_another_cluster_later_ends_no_node(
     assert driver.list() == [there]
 
 
+def test_a_kubeconfig_that_never_led_to_a_cluster_may_be_corrected(pods: KubernetesProvider, tmp_path: Path) -> None:
+    path = tmp_path / "corrected"
+    path.write_text(pods.kubeconfig.read_text().replace("127.0.0.1", "localhost"))
+    driver = a_pool(KubernetesCluster(kubeconfig=path))
+    pods.cluster.answers[f"GET {PODS}"] = refusal(401, "Unauthorized", "Unauthorized")
+    with pytest.raises(Denied):
+        driver.list()
+    pods.cluster.answers.clear()
+    path.write_text(pods.kubeconfig.read_text())
+    assert driver.list() == []
+
+
 def test_the_cluster_is_found_by_the_settings_by_kubeconfig_or_at_home(
     pods: KubernetesProvider, tmp_path: Path
 ) -> None:

@@ -475,7 +475,7 @@ def test_whether_a_node_that_was_stopped_is_gone_is_asked_beyond_half_of_the_quo
     assert listed == {"node-a": "it was stopped", "node-b": ""}
 
 
-def test_a_removal_is_not_asked_for_again_while_the_group_is_not_listed(
+def test_a_removal_is_asked_for_again_each_minute_also_while_no_list_has_the_group(
     provider: SaladProvider, cloud: FakeSalad
 ) -> None:
     instance = start(provider, "node-a").id
@@ -485,9 +485,19 @@ def test_a_removal_is_not_asked_for_again_while_the_group_is_not_listed(
         cloud.advance(60)
         provider.driver.list()
         provider.driver.stop(instance)
-    assert len(deletions(cloud)) == 2, "the list showed it once more after a minute"
+    assert len(deletions(cloud)) == 4
     cloud.answers.clear()
     assert found(provider, "node-a").ended == "it was stopped"
+
+
+def test_removals_that_fail_keep_nothing_else_from_being_asked(provider: SaladProvider, cloud: FakeSalad) -> None:
+    many(cloud, 2)
+    for instance in provider.driver.list():
+        cloud.answers[f"DELETE {GROUPS}/{instance.id}"] = web_page(502)
+        with pytest.raises(Unreachable):
+            provider.driver.stop(instance.id)
+    many(cloud, 3)
+    assert alive(provider, "node-2").billed_from_ms is not None
 
 
 def test_a_removal_that_salad_refuses_as_one_is_under_way_fails_nothing(

@@ -289,7 +289,11 @@ def test_a_deletion_that_fails_is_tried_again_by_the_next_list(
     provider.kill("node-a")
     before = provider.state.read_text()
     provider.fail(said, verb)
-    assert found(provider, "node-a").ended and alive(provider, "node-b") == running
+    shown = alive(provider, "node-a")
+    assert shown.progress.endswith(f", and it cannot be {verb}{'d' if verb == 'delete' else 'ed'}")
+    assert alive(provider, "node-b") == running
+    with pytest.raises(Unreachable):
+        provider.driver.stop(shown.id)
     assert provider.state.read_text() == before
     (provider.folder / "fails").unlink()
     assert alive(provider, "node-b") == running

@@ -50,6 +50,8 @@ def _why_no_key(text: str) -> str:
 def _why_no_url(text: str) -> str:
     parts = urlsplit(text)
     place = parts.hostname and not parts.query and not parts.fragment and PLAIN_PATH.fullmatch(parts.path)
+    if parts.hostname and not parts.hostname.isascii():
+        return "has a host with letters outside ASCII; write it as DNS has it, such as xn--mller-kva.example"
     good = parts.scheme in ("http", "https") and place
     return "" if good else "is not an address such as https://gangline.example.org"
 

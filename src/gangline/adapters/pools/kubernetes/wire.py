@@ -148,14 +148,16 @@ class KubernetesApi:
             raise Unreachable(f"the Kubernetes API at {self._host()} does not answer: {_why(error)}") from None
         if len(content) > BYTES_MAX:
             raise Unreachable(f"an answer of Kubernetes has more than {BYTES_MAX // 1_000_000} MB")
+        if 200 <= answer.status < 300:
+            with self._lock:
+                self._first = self._first or api.configuration.host
         return answer.status, answer.headers, content
 
     def _connected(self) -> client.ApiClient:
         with self._lock:
             if self._client is None:
                 configured = self._configured()
-                self._first = self._first or configured.host
-                if configured.host != self._first:
+                if configured.host != (self._first or configured.host):
                     raise BadInput(
                         f"the kubeconfig led to {_address(self._first)}, and now leads to {_address(configured.host)}",
                         hint="name the pool's own context of that file as context; if its cluster has a new address, restart the server",

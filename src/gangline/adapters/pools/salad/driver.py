@@ -151,6 +151,8 @@ class SaladPool:
     def logs(self, instance: str) -> str:
         """Return the last events that Salad recorded about a group, and then the last lines that its container printed."""
         if not self._is_ours(instance):
+            self.list()  # nodes of release 0.2 are known by what a list says of them
+        if not self._is_ours(instance):
             raise NotFound(f"the pool has no instance {printable(instance)}")
         events = sorted(self._events(instance), key=lambda each: each.event_time)[-EVENTS_MAX:]
         said = [f"{each.event_time[:19]} Salad: {each.event_name}" for each in events]

@@ -61,7 +61,8 @@ class SaladSettings:
     ] = ()
     prefix: Annotated[
         GroupPrefix,
-        "The names of the pool's container groups begin with this word and a hyphen.",
+        "The names of the pool's container groups begin with this word and a hyphen. A server of release 0.2 that works in the same "
+        "project needs another prefix: it deletes the groups that begin with its own.",
     ] = "gl"
     prove_machines: Annotated[
         Annotated[bool, Exact()],

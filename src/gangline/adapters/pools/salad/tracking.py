@@ -21,7 +21,7 @@ from gangline.ports.pool import Instance
 
 ENDED_KEPT_MS = 600_000
 REMOVAL_MS = 60_000
-"""How long after a request to remove a group the next one is sent while the list still shows it."""
+"""How long after a request to remove a group the next one is sent while it is still there."""
 SAID_MAX = 300
 STOPPED_MS = 300_000
 """How long a group may be stopped that never had an instance: on its way to the first one it passes through that state, too."""
@@ -130,20 +130,22 @@ class GroupTracker:
                 del self._groups[group]
 
     def questions(self, now_ms: int) -> list[GroupQuestion]:
-        """Return what to ask, the most urgent first: what has changed, what starts, and then what was not asked for the longest."""
-        urgent, due = list[GroupQuestion](), list[tuple[int, int, str]]()
+        """Return what to ask, the most urgent first: what is not listed, what has changed, what starts, and what was not asked for the
+        longest. Removals come last: one that always fails must keep nothing else from being asked."""
+        absent, due, removals = list[tuple[int, AskGroup]](), list[tuple[int, int, str]](), list[RemoveGroup]()
         for group, known in self._groups.items():
             # One list may be wrong about a group that was not stopped here.
             is_to_go = known.stopped or known.ended_looks > 1
             if known.listed and is_to_go and _is_removal_due(known, now_ms):
-                urgent.append(RemoveGroup(group))
+                removals.append(RemoveGroup(group))
             elif known.to_ms is not None:
                 continue
             elif not known.listed:
-                urgent.append(AskGroup(group, known.stopped))
+                absent.append((known.asked_ms or 0, AskGroup(group, known.stopped)))
             elif known.counts.total and (rank := _rank(known, now_ms)) is not None:
                 due.append((rank, known.asked_ms or 0, group))
-        return [*urgent, *(AskInstances(group) for _, _, group in sorted(due))]
+        absent.sort(key=lambda each: each[0])
+        return [*(ask for _, ask in absent), *(AskInstances(group) for _, _, group in sorted(due)), *removals]
 
     def note_instances(self, group: str, found: ReplicaInstances, now_ms: int) -> AskEvents | None:
         """Take the instances of a group. Return the question why it moved if it did."""
@@ -293,8 +295,8 @@ def _end(known: Tracked, because: str, now_ms: int, *, ran: bool = False) -> Non
 
 
 def _is_removal_due(known: Tracked, now_ms: int) -> bool:
-    """Return whether to ask for a removal now: for the first time, or as the list still shows the group after a while."""
-    return known.removed_ms is None or (known.listed and not 0 <= now_ms - known.removed_ms < REMOVAL_MS)
+    """Return whether to ask for a removal now: for the first time, or as the group is still there after a while."""
+    return known.removed_ms is None or not 0 <= now_ms - known.removed_ms < REMOVAL_MS
 
 
 def _waiting(status: str, description: str, counts: StatusCounts) -> str:

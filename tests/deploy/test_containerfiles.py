@@ -64,10 +64,15 @@ def test_the_wheel_is_built_by_what_the_tests_had_and_that_setting_is_in_no_imag
     *earlier, last = stages(path)
     (building,) = (each for each in earlier if "COPY . ." in each)
     pinned = building[building.index("COPY . .") + 1]
-    names = ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")  # pip reads the first one up to 25.2, and the second from 25.3 on
+    names = (
+        "PIP_CONSTRAINT",
+        "PIP_BUILD_CONSTRAINT",
+    )  # pip reads the first one up to 25.2, and the second from 25.3 on
     assert pinned == "ENV " + " ".join(f"{name}=/src/constraints.txt" for name in names)
     assert "WORKDIR /src" in building
-    assert "PIP_" not in " ".join(last) and not any(each[0].split()[1] == building[0].split()[-1] for each in (*earlier, last))
+    assert "PIP_" not in " ".join(last) and not any(
+        each[0].split()[1] == building[0].split()[-1] for each in (*earlier, last)
+    )
     (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     assert f"\n{backend.partition('>')[0]}==" in (ROOT / "constraints.txt").read_text()
 

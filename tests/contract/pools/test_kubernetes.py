@@ -187,7 +187,7 @@ def test_a_pod_of_somebody_else_that_has_the_name_of_a_node_is_not_taken_for_it(
         provider.rent_by_hand("node-a")
     else:
         provider.restarted(mark="pool-2").start("pod", rental("node-a"))
-    with pytest.raises(BadInput, match="^the namespace has a Pod node-a that is not of this pool$"):
+    with pytest.raises(BadInput, match=r"^the namespace has a Pod node-a that is not of this pool$"):
         ask(provider, "node-a")
     assert provider.driver.list() == []
     provider.driver.stop("node-a")

@@ -82,7 +82,7 @@ def test_a_newer_server_that_no_longer_knows_this_drivers_version_is_one_sentenc
     before, offer = start(provider, "node-a"), provider.driver.offers()[0].id
     cloud.api_version, known = "70", cloud.api_version
     too_old = refusal(400, error="version_mismatch", message="Your SkyPilot client version is too old: 0.14.1")
-    cloud.answers |= {path: too_old for path in ("/status", "/api/status", "/launch")}
+    cloud.answers |= dict.fromkeys(("/status", "/api/status", "/launch"), too_old)
     said = r"has version 70 of its API \(.*\), and this driver needs 62 \(0\.14\.1\)$"
     for call in (provider.driver.list, lambda: provider.driver.start(offer, rental("node-b"))):
         with pytest.raises(Unreachable, match=said) as error:

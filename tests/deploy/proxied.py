@@ -1,7 +1,9 @@
-"""A server below a path behind Debian's Caddy, with the Caddyfile of `deploy/`: TLS of its own authority, on ports that are free."""
+"""A server below a path behind this machine's Caddy, with the Caddyfile of `deploy/`: TLS of its own authority, on ports that are free."""
 
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,12 +12,29 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from gangline.compose.client import Client
 from tests.conftest import ROOT
 from tests.waiting import until
 
 PATH = "/gangline"
 PEAK = "VmHWM:"
+WITH_REQUEST_BUFFERS = (2, 6, 4)
+"""The first version of Caddy that has them, in place of `buffer_requests`."""
+OF_COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]["caddy"]["environment"]
+NEWER_BUFFERS = {name: OF_COMPOSE[name] for name in ("BUFFERING", "BODIES", "BATCHES")}
+
+
+def caddy_version() -> tuple[int, ...]:
+    """Return the version of this machine's Caddy, empty if it has none."""
+    program = shutil.which("caddy")
+    if program is None:
+        return ()
+    said = subprocess.run([program, "version"], capture_output=True, text=True, check=True).stdout
+    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", said)
+    assert found, said
+    return tuple(map(int, found.groups()))
 
 
 def free_port() -> int:
@@ -62,6 +81,7 @@ class Proxied:
 
     def start_caddy(self, **environment: str) -> "subprocess.Popen[str]":
         """Return it once it has its certificate."""
+        environment |= NEWER_BUFFERS if caddy_version() >= WITH_REQUEST_BUFFERS else {}
         environment |= {
             "SITE_ADDRESS": "localhost",
             "SITE_PATH": PATH,

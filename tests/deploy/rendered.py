@@ -57,9 +57,9 @@ def merged(target: Any, patch: Any, within: str = "") -> Any:
         return both
     key = MERGED_BY.get(within)
     if key and isinstance(target, list):
-        patches = {each[key]: each for each in patch}
-        kept = [merged(each, patches.pop(each[key], {})) for each in target]
-        return [*patches.values(), *kept]
+        before = {each[key]: each for each in target}
+        patched = [merged(before.pop(each[key], None), each) for each in patch]
+        return [*patched, *before.values()]
     return deepcopy(patch)
 
 

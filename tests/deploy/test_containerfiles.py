@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sysconfig
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,14 @@ def instructions(path: Path) -> list[str]:
     return re.sub(r"\s*\\\n\s*", " ", "\n".join(lines)).splitlines()
 
 
-def last_stage(path: Path) -> list[str]:
+def stages(path: Path) -> list[list[str]]:
     words = instructions(path)
-    return words[max(number for number, each in enumerate(words) if each.startswith("FROM ")) :]
+    begins = [number for number, each in enumerate(words) if each.startswith("FROM ")]
+    return [words[begin:end] for begin, end in zip(begins, [*begins[1:], len(words)], strict=True)]
+
+
+def last_stage(path: Path) -> list[str]:
+    return stages(path)[-1]
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])
@@ -51,6 +57,24 @@ def test_all_packages_have_the_versions_that_the_tests_had(path: Path) -> None:
     for each in installs:
         assert all("constraints.txt" in call for call in each.split(" && ") if " install " in call and "pip" in call)
         assert "--no-cache-dir" in each
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])
+def test_the_wheel_is_built_by_what_the_tests_had_and_that_setting_is_in_no_image(path: Path) -> None:
+    *earlier, last = stages(path)
+    (building,) = (each for each in earlier if "COPY . ." in each)
+    pinned = building[building.index("COPY . .") + 1]
+    names = (
+        "PIP_CONSTRAINT",
+        "PIP_BUILD_CONSTRAINT",
+    )  # pip reads the first one up to 25.2, and the second from 25.3 on
+    assert pinned == "ENV " + " ".join(f"{name}=/src/constraints.txt" for name in names)
+    assert "WORKDIR /src" in building
+    assert "PIP_" not in " ".join(last) and not any(
+        each[0].split()[1] == building[0].split()[-1] for each in (*earlier, last)
+    )
+    (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert f"\n{backend.partition('>')[0]}==" in (ROOT / "constraints.txt").read_text()
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.suffix[1:] for path in FILES])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from gangline.core.server.merging import find_overrides, list_settings, merge_se
 from gangline.core.server.programs import DEFAULT_PORT, SECRETS_OF_BUCKETS
 from gangline.core.server.settings import ServerSettings, WorkerSettings, merge_file
 from tests.conftest import ROOT
-from tests.deploy.rendered import FOLDER, OVERLAYS, Manifest, containers, manifests, rendered
+from tests.deploy.proxied import NEWER_BUFFERS, WITH_REQUEST_BUFFERS, caddy_version
+from tests.deploy.rendered import FOLDER, OVERLAYS, Manifest, containers, manifests, name_of, rendered
 from tests.docs.snippets import why_not_understood
 
 DEPLOY = ROOT / "deploy"
@@ -28,7 +30,12 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 EXPOSURE_MAX = {"gangline-server.service": 20, "gangline-worker.service": 40}
 """In tenths, of `systemd-analyze security`; 96 is a unit that says nothing."""
+IS_NEWER = caddy_version() >= WITH_REQUEST_BUFFERS
 KUBERNETES = ("1.28.0", kubernetes_validate.latest_version())
+BUFFERS = (
+    pytest.param({}, marks=pytest.mark.skipif(IS_NEWER, reason="of Caddy before 2.6.4"), id="older"),
+    pytest.param(NEWER_BUFFERS, marks=pytest.mark.skipif(not IS_NEWER, reason="of Caddy from 2.6.4"), id="newer"),
+)
 OF_OTHERS = {*S3_OPTIONS, "FORWARDED_ALLOW_IPS"}
 """Variables that libraries read: boto's, and uvicorn's."""
 
@@ -273,6 +280,16 @@ def test_every_manifest_is_one_of_kubernetes(folder: str, version: str) -> None:
         kubernetes_validate.validate(each, version, strict=True)
 
 
+@lacking("kubectl")
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_kustomize_renders_what_these_tests_look_at(folder: str) -> None:
+    found = ran("kubectl", "kustomize", FOLDER / folder)
+    assert (found.returncode, found.stderr) == (0, "")
+    ours = rendered(FOLDER / folder)
+    assert {name_of(each): each for each in yaml.safe_load_all(found.stdout)} == {name_of(each): each for each in ours}
+    assert len({name_of(each) for each in ours}) == len(ours)
+
+
 def test_a_manifest_with_a_misspelt_field_is_found() -> None:
     (wrong,) = (each for each in rendered(FOLDER / "one-node") if each["kind"] == "Service")
     wrong["spec"]["picks"] = {}
@@ -361,7 +378,18 @@ def test_systemd_understands_its_units_and_finds_them_closed(tmp_path: Path, uni
     assert found.returncode == 0, found.stdout.splitlines()[-1]
 
 
+def test_compose_sets_the_buffers_that_the_caddyfile_names_for_its_newer_caddy() -> None:
+    text = (DEPLOY / "Caddyfile").read_text()
+    named = dict(re.findall(r'\b([A-Z]+)="([^"]*)"', text))
+    assert named == NEWER_BUFFERS
+    older = {name: re.search(rf"{{\${name}:max_buffer_size (\w+)}}", text) for name in ("BODIES", "BATCHES")}
+    assert {name: f"request_buffers {found[1]}" for name, found in older.items() if found} | {"BUFFERING": ""} == named
+    image, _, tag = COMPOSE["services"]["caddy"]["image"].partition(":")
+    assert image == "docker.io/library/caddy" and re.match(r"2\.\d\d", tag)
+
+
 @lacking("caddy")
+@pytest.mark.parametrize("buffers", BUFFERS)
 @pytest.mark.parametrize(
     "environment",
     [
@@ -371,10 +399,9 @@ def test_systemd_understands_its_units_and_finds_them_closed(tmp_path: Path, uni
     ],
     ids=["defaults", "compose", "path"],
 )
-def test_caddy_understands_its_file(tmp_path: Path, environment: dict[str, str]) -> None:
-    found = ran(
-        "caddy", "validate", "--config", "Caddyfile", "--adapter", "caddyfile", HOME=str(tmp_path), **environment
-    )
+def test_caddy_understands_its_file(tmp_path: Path, environment: dict[str, str], buffers: dict[str, str]) -> None:
+    command = ("caddy", "validate", "--config", "Caddyfile", "--adapter", "caddyfile")
+    found = ran(*command, HOME=str(tmp_path), **environment, **buffers)
     assert found.returncode == 0, found.stderr
     found = ran("caddy", "fmt", "Caddyfile")
     assert [line.rstrip() for line in found.stdout.splitlines()] == (DEPLOY / "Caddyfile").read_text().splitlines()

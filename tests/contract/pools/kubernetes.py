@@ -1,7 +1,7 @@
 """A stand-in for a Kubernetes cluster: its API server over HTTP as far as Pods go, a scheduler and kubelets that a test moves, and faults.
 
-Each Pod that it is sent is checked by the schemas of the oldest and the newest Kubernetes, strictly, as are the Pods that it shows,
-so that the stand-in speaks as the original does.
+Each Pod that it is sent is checked by the schemas of the oldest and the newest Kubernetes, strictly, as are the Pods and the lists that
+it shows by the newest, so that the stand-in speaks as the original does. There is no schema for its refusals (`Status`).
 """
 
 import copy
@@ -162,8 +162,9 @@ class FakeKubernetes:
         return made
 
     @staticmethod
-    def check(pod: Mapping[str, Any]) -> None:
-        kubernetes_validate.validate(dict(pod), NEWEST, strict=True)
+    def check(shown: Mapping[str, Any]) -> None:
+        """A Pod, or a list of Pods."""
+        kubernetes_validate.validate(dict(shown), NEWEST, strict=True)
 
     def kubelets(self) -> None:
         """Let the kubelets that answer end what is being deleted."""
@@ -224,6 +225,7 @@ class FakeKubernetes:
         more = begin + count < len(found)
         metadata = {"resourceVersion": "1"} | ({"continue": str(begin + count)} if more else {})
         listed = {"apiVersion": "v1", "kind": "PodList", "metadata": metadata, "items": found[begin : begin + count]}
+        self.check(listed)
         answer = JSONResponse(listed)
         if not more:
             self.kubelets()

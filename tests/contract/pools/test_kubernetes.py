@@ -159,6 +159,43 @@ def test_two_pools_of_one_namespace_leave_each_others_pods_alone(provider: Kuber
 # How a start goes
 
 
+@pytest.mark.parametrize("fault", [None, Fault.LOST_AFTER])
+def test_a_second_request_is_answered_that_the_pod_exists_where_nothing_remembers_the_first(
+    provider: KubernetesProvider, fault: Fault | None
+) -> None:
+    offer = provider.driver.offers()[0].id
+    if fault is None:
+        provider.driver.start(offer, rental("node-a"))
+        again = provider.restarted()
+    else:
+        with provider.suffers(fault), pytest.raises(Unreachable):
+            provider.driver.start(offer, rental("node-a"))
+        again = provider.driver
+    again.start(offer, rental("node-a"))
+    asked = [each for each in provider.cluster.requests if each == f"POST {PODS}"]
+    assert (len(asked), len(provider.cluster.created), set(provider.cluster.pods)) == (2, 1, {"node-a"})
+    assert [each.name for each in again.list()] == ["node-a"]
+    again.stop("node-a")
+    assert provider.cluster.pods == {}
+
+
+@pytest.mark.parametrize("whose", ["nobody's", "another pool's"])
+def test_a_pod_of_somebody_else_that_has_the_name_of_a_node_is_not_taken_for_it(
+    provider: KubernetesProvider, whose: str
+) -> None:
+    if whose == "nobody's":
+        provider.rent_by_hand("node-a")
+    else:
+        provider.restarted(mark="pool-2").start("pod", rental("node-a"))
+    with pytest.raises(BadInput, match=r"^the namespace has a Pod node-a that is not of this pool$"):
+        ask(provider, "node-a")
+    assert provider.driver.list() == []
+    provider.driver.stop("node-a")
+    assert provider.has("node-a")
+    ask(provider, "node-b")
+    assert [each.name for each in provider.driver.list()] == ["node-b"]
+
+
 def test_what_a_pod_waits_for_is_told(provider: KubernetesProvider) -> None:
     ask(provider, "node-a")
     assert alive(provider, "node-a").progress == "waits for a machine"

@@ -45,11 +45,6 @@ def refusal(status: int, **said: Any) -> Response:
         (refusal(503, detail="Server is shutting down."), Unreachable, "(HTTP 503): Server is shutting down"),
         (refusal(429, detail="busy"), TooMany, "has too much to do: busy"),
         (refusal(422, detail=[{"msg": "a\x1b[31mb"}]), BadInput, "SkyPilot's server refuses status (HTTP 422)"),
-        (
-            refusal(400, error="version_mismatch", message="Your SkyPilot client version is too old"),
-            Unreachable,
-            "has version 62 of its API (0.14.1), and this driver needs 62 (0.14.1)",
-        ),
     ],
 )
 def test_an_answer_that_is_no_list_is_one_sentence_of_its_kind(
@@ -73,11 +68,29 @@ def test_a_server_of_an_older_version_is_one_sentence_and_nothing_is_asked_of_it
     cloud.api_version = "41"
     said = "has version 41 of its API .*, and this driver needs 62"
     for call in (provider.driver.list, lambda: provider.driver.start(offer, rental("node-a"))):
-        with pytest.raises(Unreachable, match=said):
+        with pytest.raises(Unreachable, match=said) as error:
             call()
+        assert error.value.hint == "upgrade SkyPilot's server"
     assert cloud.launched == [] and cloud.clusters == {}
     cloud.api_version = "63"
     provider.driver.list()
+
+
+def test_a_newer_server_that_no_longer_knows_this_drivers_version_is_one_sentence(
+    provider: SkyPilotProvider, cloud: FakeSkyPilot
+) -> None:
+    before, offer = start(provider, "node-a"), provider.driver.offers()[0].id
+    cloud.api_version, known = "70", cloud.api_version
+    too_old = refusal(400, error="version_mismatch", message="Your SkyPilot client version is too old: 0.14.1")
+    cloud.answers |= dict.fromkeys(("/status", "/api/status", "/launch"), too_old)
+    said = r"has version 70 of its API \(.*\), and this driver needs 62 \(0\.14\.1\)$"
+    for call in (provider.driver.list, lambda: provider.driver.start(offer, rental("node-b"))):
+        with pytest.raises(Unreachable, match=said) as error:
+            call()
+        assert error.value.hint == "upgrade Gangline"
+    cloud.answers.clear()
+    cloud.api_version = known
+    assert provider.driver.list() == [before]
 
 
 def test_what_is_no_server_of_skypilots_is_told_so() -> None:

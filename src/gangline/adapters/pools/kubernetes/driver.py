@@ -20,6 +20,7 @@ OLDEST = (1, 25)
 LOG_LINES, LOG_CHARACTERS = 200, 64 << 10
 REMOVED_MAX = 20
 """How many Pods are deleted in one look."""
+NAMESPACE_HINT = "the Pods of Gangline should have a namespace of their own"
 log = logging.getLogger("gangline.fleet.kubernetes")
 
 
@@ -64,7 +65,8 @@ class KubernetesPool:
         if self._seen.has(rental.name):
             return
         self._check_room()
-        self._api.create(self._pod(rental))
+        if not self._api.create(self._pod(rental)) and not self._is_ours(rental.name):
+            raise BadInput(f"the namespace has a Pod {rental.name} that is not of this pool", hint=NAMESPACE_HINT)
         self._seen.create(rental.name)
         log.info("node %s is a Pod", rental.name)
 

@@ -46,10 +46,10 @@ class KubernetesApi:
     def version(self) -> ApiVersion:
         return self._parsed(ApiVersion, self._send("GET", "/version"), "its version")
 
-    def create(self, pod: Mapping[str, Any], *, only_check: bool = False) -> None:
-        """Create a Pod; with `only_check`, have the API server say whether it would. A Pod of this name that is there already is one."""
+    def create(self, pod: Mapping[str, Any], *, only_check: bool = False) -> bool:
+        """Create a Pod; with `only_check`, have the API server say whether it would. Return False if one of this name is there already."""
         query = {"dryRun": "All", "fieldValidation": "Strict"} if only_check else {}
-        self._send("POST", self._pods, query, pod, allowed={"AlreadyExists"})
+        return bool(self._send("POST", self._pods, query, pod, allowed={"AlreadyExists"}))
 
     def delete(self, name: str) -> None:
         self._send("DELETE", f"{self._pods}/{name}", allowed={NOT_THERE})

@@ -156,7 +156,7 @@ class SkyPilotWire:
         told = answer.headers.get("x-skypilot-api-version", "")
         if not told.isdecimal():
             raise Unreachable(f"what answers at {self._host} is no API server of SkyPilot", hint=SERVER_HINT)
-        if int(told[:9]) < API_VERSION:
+        if _is_older(told):
             raise self._other_version(answer)
 
     def _refusal(self, answer: SkyPilotAnswer, path: str) -> GanglineError:
@@ -184,7 +184,7 @@ class SkyPilotWire:
         return Unreachable(
             f"SkyPilot's server at {self._host} has version {printable(told)} of its API ({printable(release)}), and this driver needs "
             f"{API_VERSION} ({VERSION})",
-            hint="upgrade SkyPilot's server, or Gangline",
+            hint="upgrade SkyPilot's server" if _is_older(told) else "upgrade Gangline",
         )
 
     def _away(self, error: Exception) -> Unreachable:
@@ -211,6 +211,10 @@ class SkyPilotWire:
                         f"SkyPilot's answer to {path.strip('/')} has more than {BYTES_MAX // 1_000_000} MB"
                     )
         return SkyPilotAnswer(answer.status_code, b"".join(parts), answer.headers)
+
+
+def _is_older(told: str) -> bool:
+    return told.isdecimal() and int(told[:9]) < API_VERSION
 
 
 def _authorization(secret: str) -> dict[str, str]:

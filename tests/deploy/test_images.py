@@ -1,4 +1,5 @@
-"""The images of `deploy/`, built of the real Containerfiles and run: the server's and the worker's train the demo's job."""
+"""The images of `deploy/`, built of the real Containerfiles and run, the server's below a path behind Caddy: it and the worker's train the
+demo's job through the proxy."""
 
 import json
 import shutil
@@ -12,9 +13,11 @@ from benchmarks.images import SERVER_BYTES_MAX, WORKER_BYTES_MAX, counted
 from gangline.adapters.host.cache import Cache
 from gangline.adapters.host.trainer.users import LOCKS
 from gangline.core.specs.fields import FilesBase
+from gangline.core.views import EndView, EventView
 from gangline.data.bases import files_of_base
 from tests.contract.pools.kubernetes import kubeconfig
 from tests.deploy.images import CONTEXT, Container, Running, Workshop, started, why_not
+from tests.deploy.proxied import Proxied, ending
 from tests.inputs import BASE, ROOT, file_at
 from tests.waiting import until
 
@@ -31,7 +34,10 @@ try:
 except Unreachable as error:
     print(error.message)
 """
-pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark.timeout(1800)]
+LACKING = why_not() or ("" if shutil.which("caddy") else "caddy not installed")
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(LACKING), reason=LACKING), pytest.mark.timeout(1800)]
+AUTHORITY = "/tmp/authority.crt"
+UPLOAD_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -43,16 +49,24 @@ class Images:
 
 @dataclass(frozen=True)
 class Served:
+    """A server's container, and the proxy before it."""
+
     container: Container
     home: Path
-    url: str
-    operator_key: str
-    join_token: str
+    proxied: Proxied
+
+    def reached(self, token: str) -> dict[str, str]:
+        return {"GANGLINE_SERVER": self.proxied.url, "GANGLINE_TOKEN": token, "SSL_CERT_FILE": AUTHORITY}
+
+    @property
+    def authority(self) -> list[str]:
+        """Return the volume by which a container trusts the proxy's certificate."""
+        return [f"{self.proxied.folder / 'authority.crt'}:{AUTHORITY}:ro"]
 
     def gangline(self, *words: str) -> str:
         """Run the command line of the server's image, as its operator."""
-        reached = {"GANGLINE_SERVER": self.url, "GANGLINE_TOKEN": self.operator_key, "GANGLINE_HOME": "/tmp/user"}
-        return self.container.run("gangline", *words, environment=reached)
+        environment = {**self.reached(self.proxied.token), "GANGLINE_HOME": "/tmp/user"}
+        return self.container.run("gangline", *words, environment=environment, volumes=self.authority)
 
 
 @pytest.fixture(scope="module")
@@ -81,23 +95,30 @@ def bake(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def served(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    with images.workshop.container(images.server) as container:
-        command = container.command("gangline", "server", "--port", "0", "-o", "json")
+    found = Proxied(folder)
+    with images.workshop.container(images.server) as container, ending(found.start_caddy()) as found.caddy:
+        shutil.copyfile(found.authority, folder / "authority.crt")
+        command = container.command(
+            *("gangline", "server", "--port", str(found.port), "-o", "json"), environment={"GANGLINE_URL": found.url}
+        )
         with started(command, folder / "server.log") as running:
             until(lambda: "join_token" in running.printed or not running.is_running)
             said = json.loads(next(line for line in running.printed.splitlines() if line.startswith("{")))
+            found.token, found.join_token = said["operator_key"], said["join_token"]
             home = Path(images.workshop.do("mount", container.name)) / "var" / "lib" / "gangline"
-            yield Served(container, home, said["url"], said["operator_key"], said["join_token"])
+            yield Served(container, home, found)
             running.end()
 
 
 @pytest.fixture(scope="module")
 def node(images: Images, served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    reached = {"GANGLINE_SERVER": served.url, "GANGLINE_TOKEN": served.join_token}
+    reached = served.reached(served.proxied.join_token)
     # Here containers see each other's processes, so they must not give runs the same user, either.
     LOCKS.mkdir(parents=True, exist_ok=True)
     with images.workshop.container(images.worker) as container:
-        command = container.command("gangline", "worker", environment=reached, volumes=[f"{LOCKS}:{LOCKS}"])
+        command = container.command(
+            "gangline", "worker", environment=reached, volumes=[f"{LOCKS}:{LOCKS}", *served.authority]
+        )
         with started(command, tmp_path_factory.mktemp("node") / "worker.log") as running:
             until(lambda: "isolation " in running.printed or not running.is_running)
             yield running
@@ -123,20 +144,31 @@ def test_the_server_has_what_buckets_a_database_and_a_cluster_need(served: Serve
 
 
 def test_the_demos_job_is_trained_with_the_base_of_the_workers_image(
-    served: Served, request: pytest.FixtureRequest
+    served: Served, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its events come through the proxy as they happen."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(served.proxied.authority))
     words = ("examples/subject", "--base", "assets/tiny-sdxl", "--recipe", "tiny_subject", "--steps", "20")
     job = json.loads(served.gangline("train", *words, "--hold-out", "crying-cat.png", "--detach", "-o", "json"))["id"]
     assert forget_base(served.home), "so the worker cannot download it"
     node: Running = request.getfixturevalue("node")
 
-    def ended() -> bool:
-        state = json.loads(served.gangline("jobs", "show", job, "-o", "json"))["summary"]["state"]
-        return state in ("succeeded", "failed") or not node.is_running
-
-    until(ended)
+    with served.proxied.client() as client:
+        messages = [*client.events.follow(job, timeout_s=900)]
+    assert isinstance(messages[-1], EndView), node.printed
+    seen = {each.kind for each in messages if isinstance(each, EventView)}
+    assert {"claimed", "committed", "succeeded"} <= seen, f"{seen}\n{node.printed}"
     shown = json.loads(served.gangline("jobs", "show", job, "-o", "json"))["summary"]
     assert shown["state"] == "succeeded", f"{shown['because']}\n{node.printed}"
+
+
+def test_a_large_upload_passes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(served.proxied.authority))
+    large = tmp_path / "large.bin"
+    with large.open("wb") as file:
+        file.truncate(UPLOAD_BYTES)
+    with served.proxied.client() as client:
+        assert client.files.upload([large], tmp_path)[0].bytes == UPLOAD_BYTES
 
 
 def forget_base(home: Path) -> int:

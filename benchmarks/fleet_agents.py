@@ -10,17 +10,17 @@ import hashlib
 import heapq
 import itertools
 import json
-import multiprocessing
 import os
 import secrets
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -33,7 +33,7 @@ from gangline.adapters.host.gauges import MeasuredMachine, NodeGauges
 from gangline.adapters.host.host import LocalHost
 from gangline.adapters.hub import HuggingFaceHub, NodesHub
 from gangline.adapters.transfer.transfer import FutureTask, NodesTransfer
-from gangline.core.errors import Unreachable
+from gangline.core.errors import GanglineError, TooMany, Unreachable
 from gangline.core.files import Beginning, File, Grant, Signed
 from gangline.core.fleet.gauges import Gauges
 from gangline.core.models.bases import ModelRole
@@ -51,6 +51,7 @@ from gangline.worker.agent import Agent
 from gangline.worker.edges import Edges
 from gangline.worker.loop import STEP_EVERY_S
 
+ROOT = Path(__file__).parents[1]
 STEPPING = 32
 """The threads of a process that step its agents: so many requests of a process are under way at most."""
 START_S = 3.0
@@ -65,6 +66,17 @@ READING_S, LINE_S = 0.5, 5.0
 FILES = {"weights.safetensors": 2048, "optimizer.safetensors": 4096}
 """The files of a checkpoint, with their bytes."""
 LINE_BYTES = 64
+DRIVE = """
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from benchmarks.fleet_agents import drive
+
+url, token, folder, orders = sys.argv[1:]
+drive(url, token, Path(folder), Connection(int(orders)))
+"""
+"""The program of a process that drives agents."""
 
 
 @dataclass(slots=True)
@@ -171,8 +183,11 @@ class SeenServer(HttpServer):
         began_s = time.perf_counter()
         try:
             answer = super().beat(hold, beat)
-        except Unreachable:
-            self._seen().counts["beats without an answer"] += 1
+        except Unreachable as error:
+            self._seen().counts["beats refused" if isinstance(error, TooMany) else "beats without an answer"] += 1
+            raise
+        except GanglineError:
+            self._seen().counts["beats refused"] += 1
             raise
         finally:
             self._seen().beats_s.append(time.perf_counter() - began_s)
@@ -393,8 +408,9 @@ class Driven:
         """Return when it is due again."""
         self._agent.step(time.monotonic())
         for line in self._agent.news:
-            if "lease is lost" in line or "abandoned" in line or "trying again" in line:
+            if is_bad := any(words in line for words in ("lease is lost", "abandoned", "no longer knows")):
                 self._loop.seen.counts["bad news"] += 1
+            if is_bad or "trying again" in line:
                 print(line, file=sys.stderr)
         self._agent.news.clear()
         return max(self._agent.due_s, time.monotonic() + STEP_EVERY_S)
@@ -459,7 +475,10 @@ def drive(url: str, token: str, folder: Path, orders: Connection) -> None:
     loop, numbers = Loop(url, token, folder), itertools.count()
     cpu_s = time.process_time()
     while True:
-        order = orders.recv()
+        try:
+            order = orders.recv()
+        except EOFError:  # whoever gave the orders is gone
+            return
         if order[0] == "take":
             seen, loop.seen = loop.seen, Seen()
             seen.cpu_s, cpu_s = time.process_time() - cpu_s, time.process_time()
@@ -472,16 +491,17 @@ def drive(url: str, token: str, folder: Path, orders: Connection) -> None:
 
 
 class Load:
-    """The processes that drive agents."""
+    """The processes that drive agents, with the code of Gangline that `environment` leads to: this one's, or a release's."""
 
-    def __init__(self, url: str, token: str, folder: Path, processes: int) -> None:
-        spawning = multiprocessing.get_context("spawn")
+    def __init__(
+        self, url: str, token: str, folder: Path, processes: int, environment: dict[str, str] | None = None
+    ) -> None:
         self._orders, self._processes = list[Any](), list[Any]()
         for number in range(processes):
-            ours, theirs = spawning.Pipe()
-            at = folder / str(number)
-            process = spawning.Process(target=drive, args=(url, token, at, theirs), daemon=True)
-            process.start()
+            ours, theirs = Pipe()
+            command = [sys.executable, "-c", DRIVE, url, token, str(folder / str(number)), str(theirs.fileno())]
+            with theirs:
+                process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
             self._processes.append(process)
             self._orders.append(ours)
 
@@ -502,4 +522,4 @@ class Load:
     def stop(self) -> None:
         for process in self._processes:
             process.terminate()
-            process.join()
+            process.wait()

@@ -47,7 +47,7 @@ def test_a_backup_is_made_restored_and_moved_as_its_page_says(home: Home, databa
 def test_an_upgrade_is_done_and_undone_as_its_page_says(home: Home, database_server: Postgres) -> None:
     of_a_server(home)
     empty = f"='{database_server.make_empty_database()}' "
-    looks = "tests/e2e/test_upgrade.py runs them against a server"
+    looks = "tests/e2e/test_upgrade.py runs them against a server that was replaced"
     said = home.run(
         Guide(
             page="operate/upgrade.md",

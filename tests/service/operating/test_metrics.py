@@ -179,10 +179,38 @@ def test_requests_are_counted_by_the_template_of_their_route(service: Service) -
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_no_label_names_a_job_a_node_or_a_user(service: Service) -> None:
-    job, node = service.submit(), service.join("a-machine-of-mine")
-    service.claim(node)
+    project = service.add_project("a-project-of-mine")
+    key = service.make_key("member", project, name="a-user-of-mine")
+    assert service.ask("GET", "/v1/jobs", key["secret"]).status_code == 200
+    job, node = service.submit(project), service.join("a-machine-of-mine")
+    attempt = service.claim(node).hold.attempt
     text = service.ask("GET", "/metrics").text
-    assert [name for name in (job, node, "a-machine-of-mine", OPERATOR) if name in text] == []
+    names = (
+        job,
+        node,
+        attempt,
+        project,
+        "a-machine-of-mine",
+        "a-user-of-mine",
+        key["key"]["id"],
+        key["secret"],
+        OPERATOR,
+    )
+    assert [name for name in names if name in text] == []
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_labels_are_those_that_grow_with_pools_and_routes_alone(service: Service) -> None:
+    node = service.join()
+    service.submit()
+    assigned = service.claim(node)
+    service.wait(10)
+    finish(service.deployment, node, assigned.hold, result(service, node, assigned.hold), service.now_ms)
+    service.execute("INSERT INTO ledger VALUES ('n', '', 'correction', 1, 1, '', '', -1)")
+    scrape(service)  # a request, whose labels the next one has
+    labels = {label for _, labels in scrape(service) for label, _ in labels}
+    of_pools, of_routes = {"pool", "cause", "useful", "outcome", "failure"}, {"method", "route", "status", "le"}
+    assert labels == of_pools | of_routes | {"state", "check", "kind", "version", "protocol", "python"}
 
 
 def test_without_its_database_the_metrics_of_the_process_say_so(

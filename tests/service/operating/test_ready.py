@@ -27,9 +27,9 @@ def refuse(*_: Any, **__: Any) -> None:
     raise Unreachable("the database does not answer: it restarts")
 
 
-def ask(service: Service, **edges: Any) -> Any:
+def ask(service: Service, path: str = "/readyz", **edges: Any) -> Any:
     deployment = replace(service.deployment, **edges)
-    return TestClient(over_another(service.app, deployment)).get("/readyz")
+    return TestClient(over_another(service.app, deployment)).get(path)
 
 
 def failed(answer: Any) -> list[str]:
@@ -46,10 +46,12 @@ def test_a_server_whose_database_and_object_store_answer_is_ready(service: Servi
     assert answer.json() == {"ready": True, "because": "", "checks": checks}
 
 
-def test_without_its_database_it_is_alive_but_not_ready(service: Service) -> None:
-    answer = ask(service, store=Instead(service.store, "load", refuse))
+def test_without_its_database_neither_probe_answers_200(service: Service) -> None:
+    without = Instead(service.store, "load", refuse)
+    answer = ask(service, store=without)
     assert failed(answer) == ["database"]
     assert answer.json()["detail"] == "the database does not answer: it restarts"
+    assert ask(service, "/healthz", store=without).status_code == 503
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -791,6 +791,10 @@ def a_node_that_is_given_up_by_two_at_once_keeps_its_first_reason_and_is_billed_
         gone(bench.deployment, one, "the second", bench.now_ms)
         assert bench.node(one)["because"] == "the first"
     assert bench.ledger(node) == [("idle", bench.now_ms - 10_000, bench.now_ms, 1000)]
+    new = bench.join("b")  # in whose bill nothing changes
+    bench.meanwhile("node_gone", lambda: gone(bench.deployment, new, "the first", bench.now_ms))
+    gone(bench.deployment, new, "the second", bench.now_ms)
+    assert bench.node(new)["because"] == "the first"
 
 
 @probe()

@@ -189,6 +189,7 @@ def nodes_that_were_to_go_are_not_lost_to_their_offer(bench: Bench) -> None:
     for number, node in enumerate(bench.rented()):
         bench.join(f"m-{number}", node=node)
         operating.drain(bench.deployment, node, bench.now_ms, stop=False)
+    nodes.gone(bench.deployment, node, "taken away before it had ended", bench.now_ms, lost=True)
     assert bench.store.look("SELECT SUM(lost) FROM node")[0][0] == 0
     bench.tend()
     bench.tend()

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from gangline.ports.store import guard
+from gangline.ports.store import write
 from gangline.service.attempts import conclude, load_node, stopped
 from gangline.service.deployment import Deployment
 from gangline.service.money import bill
@@ -26,5 +26,5 @@ def settle_restored(deployment: Deployment, made_ms: int, now_ms: int) -> int:
         if node.state != "starting":
             until_ms = max(made_ms, node.meter_ms)
             metered = {"id": node.id, "seen": until_ms, "now": max(until_ms, now_ms), "heard": 0}
-            deployment.store.apply(*bill.meter(node, until_ms, heard_ms=0), guard("meter_node", **metered))
+            deployment.store.apply(*bill.meter(node, until_ms, heard_ms=0), write("meter_node", **metered))
     return ended

@@ -157,7 +157,7 @@ def test_the_demos_job_is_trained_with_the_base_of_the_workers_image(
         messages = [*client.events.follow(job, timeout_s=900)]
     assert isinstance(messages[-1], EndView), node.printed
     seen = {each.kind for each in messages if isinstance(each, EventView)}
-    assert {"claimed", "committed", "succeeded"} <= seen, f"{seen}\n{node.printed}"
+    assert {"claimed", "prepared", "succeeded"} <= seen, f"{seen}\n{node.printed}"
     shown = json.loads(served.gangline("jobs", "show", job, "-o", "json"))["summary"]
     assert shown["state"] == "succeeded", f"{shown['because']}\n{node.printed}"
 

@@ -39,6 +39,12 @@ def test_every_refusal_is_documented_as_a_problem(service: Service) -> None:
             assert answer["description"]
 
 
+def test_a_project_that_only_the_body_names_may_be_missing(service: Service) -> None:
+    asked = service.ask("PUT", "/v1/costs/thresholds", json={"usd": 1, "per": "day", "project": "nobody"})
+    assert asked.status_code == 404
+    assert "404" in document(service)["paths"]["/v1/costs/thresholds"]["put"]["responses"]
+
+
 def test_a_parameter_may_be_absent_and_never_null(service: Service) -> None:
     parameters = [each for _, _, operation in operations(service) for each in operation.get("parameters", ())]
     assert {"after", "limit", "cursor"} <= {each["name"] for each in parameters}

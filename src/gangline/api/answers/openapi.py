@@ -21,7 +21,7 @@ MEANING = {
     400: "The request cannot be served: it speaks a newer version of the protocol than this server, or it is not valid HTTP.",
     401: "The key or token is missing, unknown or expired.",
     403: "The key or token does not allow this operation.",
-    404: "What the path names does not exist, or an operator named a project that does not exist.",
+    404: "What the path or the body names does not exist, or an operator named a project that does not exist.",
     408: "The body did not arrive in time; the connection is closed.",
     409: "The lease is lost, so the server accepts nothing more from its holder; or a request with this Idempotency-Key is being answered.",
     412: "The object already exists with other content; or the job is not as `If-Match` says.",
@@ -136,7 +136,7 @@ def _problems(operation: Operation) -> Iterator[int]:
         yield from (408, 413)
     if given or "requestBody" in operation:
         yield 422
-    if "path" in given or "gangline-project" in names:
+    if "path" in given or "gangline-project" in names or "404" in operation["responses"]:
         yield 404
     if names & {"fencing", "idempotency-key"}:
         yield 409

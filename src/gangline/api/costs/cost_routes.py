@@ -78,7 +78,7 @@ class WantedThreshold:
     notify: ProjectText = ""
 
 
-@of_many_lines.put("/costs/thresholds")
+@of_many_lines.put("/costs/thresholds", responses={404: {}})
 def set_threshold(deployment: ThisDeployment, now: Now, _: Operator, wanted: WantedThreshold) -> ThresholdView:
     """Set the threshold of a project and a pool for each day or month, or change it. It gives notice, once for each share of it in each
     day or month, and stops nothing. Needs an operator's key. As long as `endpoints` of the answer is 0, nobody hears of it.

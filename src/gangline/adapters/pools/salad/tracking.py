@@ -16,13 +16,13 @@ from gangline.adapters.pools.salad.answers import (
     SystemEvent,
     moment_ms,
 )
+from gangline.adapters.pools.salad.causes import SAID_MAX, cause
 from gangline.core.display import printable
 from gangline.ports.pool import Instance
 
 ENDED_KEPT_MS = 600_000
 REMOVAL_MS = 60_000
 """How long after a request to remove a group the next one is sent while it is still there."""
-SAID_MAX = 300
 STOPPED_MS = 300_000
 """How long a group may be stopped that never had an instance: on its way to the first one it passes through that state, too."""
 STARTING_MS, RUNNING_MS = 15_000, 60_000
@@ -30,14 +30,6 @@ STARTING_MS, RUNNING_MS = 15_000, 60_000
 NO_INSTANCES = StatusCounts(allocating_count=0, creating_count=0, running_count=0, stopping_count=0)
 ENDED_STATUSES = frozenset({"stopped", "failed", "succeeded"})
 MOVED = "Salad moved it to another machine"
-CAUSES = (
-    ("(Priority)", "Salad gave its machine to work of a higher priority"),
-    ("(Node Offline)", "its machine went offline"),
-    ("(Requested Disk Space Exceeded)", "it used more disk than it had asked for"),
-    ("Reallocated by Platform", "Salad moved it away from a machine that was too slow to start or had a bad network"),
-    ("Reallocated by User", "it was moved by hand"),
-)
-"""What Salad's events mean. The first two blame nobody."""
 CAUSING = ("Interrupted", "Reallocated", "Exited", "Recreated", "Restarted")
 
 
@@ -336,16 +328,3 @@ def _progress(instances: Sequence[ReplicaInstance], current: ReplicaInstance | N
         case "creating":
             return "creating its container"
     return current.state
-
-
-def cause(event: str) -> str:
-    """Return what one of Salad's events means, as a reason for people.
-
-    >>> cause("Instance Interrupted (Node Offline)"), cause("Instance Exited:137 (Likely Out of System Memory)")
-    ('its machine went offline', 'its container exited with 137 (likely out of system memory)')
-    """
-    known = next((words for part, words in CAUSES if part in event), "")
-    if not known and "Exited:" in event:
-        code, _, why = event.partition("Exited:")[2].partition(" ")
-        known = f"its container exited with {code}{' ' * bool(why)}{why.lower()}"
-    return known or f"Salad says: {printable(event)[:SAID_MAX]}"

@@ -413,7 +413,7 @@ def test_the_program_of_the_page_is_a_pool(tmp_path: Path) -> None:
         driver.start(offer.id, rental(f"node-{number}"))
     with pytest.raises(NoCapacity):
         driver.start(offer.id, rental("node-4"))
-    assert json.loads((nodes / "node-1").read_text()) == rental("node-1").environment()
+    assert json.loads((nodes / POOL / "node-1").read_text()) == rental("node-1").environment()
     driver.stop("node-1")
     assert names(driver) == ["node-0", "node-2", "node-3"]
 

@@ -1,8 +1,8 @@
 """An upgrade under load: `python benchmarks/upgrade.py [--agents N] [--seconds S] [--release v0.2.0]` (200 agents, 30 s before and after).
 
 Real agents of the release, without trainers (`benchmarks/fleet_agents.py`), claim, beat and upload against its server over PostgreSQL, both
-from its code in the history. The server is stopped as Ctrl-C does, and today's starts over the same home and port. The agents go on for a
-lease time more, within which the lease of an agent that died would end. Then: how long nobody answered, how many heartbeats and other
+from its code in the history. The server is stopped as Ctrl-C does, and today's starts over the same home and port. The agents continue for
+a lease time more, within which the lease of an agent that died would end. Then: how long nobody answered, how many heartbeats and other
 requests for an attempt were refused, how many leases were lost and how many agents died or said so (the limits are 0), and the longest time
 between two heartbeats of a lease that the service took, beside the lease time of 45 s. The exit status is 1 where a limit is not kept.
 """

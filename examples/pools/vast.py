@@ -31,8 +31,8 @@ DISK_GB = 60
 NO_CAPACITY, DENIED, MISCONFIGURED = 75, 77, 78
 TIMEOUT_S = 50
 PREFIX = "gangline-"
-DELETING_S = 5  # a list begins no deletion later than this, as one may take most of `timeout_s`
 """Instances whose labels begin with this and the id of the pool belong to the pool."""
+DELETING_S = 5  # a list begins no deletion later than this, as one may take most of `timeout_s`
 WORKER = """
 if command -v curl >/dev/null; then curl -fsSL "$GANGLINE_SERVER/worker.sh"
 else python3 -c 'import os, urllib.request as web; print(web.urlopen(os.environ["GANGLINE_SERVER"] + "/worker.sh").read().decode())'

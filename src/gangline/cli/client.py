@@ -19,6 +19,7 @@ def is_on_this_machine(address: str) -> bool:
     """Return whether a server's address is one that only its own machine reaches, or that stands for all of its addresses."""
     host = urlsplit(address).hostname or ""
     try:
-        return host == "localhost" or ip_address(host).is_loopback or ip_address(host).is_unspecified
+        ip = ip_address(host)
     except ValueError:
-        return False
+        return host == "localhost"
+    return ip.is_loopback or ip.is_unspecified

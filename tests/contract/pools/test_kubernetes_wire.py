@@ -218,6 +218,14 @@ def test_credentials_that_are_renewed_are_used_without_a_restart(
     assert driver.list() == []
 
 
+def refuse_once(pods: KubernetesProvider, driver: KubernetesPool) -> None:
+    """Answer that the credentials are unknown, so that the kubeconfig is read again."""
+    pods.cluster.answers[f"GET {PODS}"] = refusal(401, "Unauthorized", "Unauthorized")
+    with pytest.raises(Denied):
+        driver.list()
+    pods.cluster.answers.clear()
+
+
 def test_a_kubeconfig_that_leads_to_another_cluster_later_ends_no_node(
     pods: KubernetesProvider, tmp_path: Path
 ) -> None:
@@ -227,10 +235,7 @@ def test_a_kubeconfig_that_leads_to_another_cluster_later_ends_no_node(
     driver.start(driver.offers()[0].id, rental("node-a"))
     pods.run("node-a")
     (there,) = driver.list()
-    pods.cluster.answers[f"GET {PODS}"] = refusal(401, "Unauthorized", "Unauthorized")
-    with pytest.raises(Denied):
-        driver.list()
-    pods.cluster.answers.clear()
+    refuse_once(pods, driver)
     host = json.loads(path.read_text())["clusters"][0]["cluster"]["server"].removeprefix("http://")
     path.write_text(path.read_text().replace("127.0.0.1", "localhost"))  # where no Pod of this pool might be
     said = f"the kubeconfig led to {host}, and now leads to {host.replace('127.0.0.1', 'localhost')}"
@@ -245,10 +250,7 @@ def test_a_kubeconfig_that_never_led_to_a_cluster_may_be_corrected(pods: Kuberne
     path = tmp_path / "corrected"
     path.write_text(pods.kubeconfig.read_text().replace("127.0.0.1", "localhost"))
     driver = a_pool(KubernetesCluster(kubeconfig=path))
-    pods.cluster.answers[f"GET {PODS}"] = refusal(401, "Unauthorized", "Unauthorized")
-    with pytest.raises(Denied):
-        driver.list()
-    pods.cluster.answers.clear()
+    refuse_once(pods, driver)
     path.write_text(pods.kubeconfig.read_text())
     assert driver.list() == []
 

@@ -59,6 +59,17 @@ def join(service: Service, rental: str, pool: str = "cloud-1") -> str:
     return join_pool(service.deployment, request, pool, service.now_ms, rental=rental).node
 
 
+def add_with_a_node(service: Service) -> str:
+    """Add a pool, and have the node that it rents for a job join and listed."""
+    add(service)
+    service.submit()
+    look(service)
+    (node,) = rented(service)
+    join(service, node)
+    look(service)
+    return node
+
+
 @pytest.fixture
 def another(service: Service) -> Iterator[Controller]:
     """A second server over the same database, whose till has not been opened."""
@@ -612,12 +623,7 @@ def test_a_pool_is_forgotten_only_once_its_bills_are_settled(service: Service) -
 def test_a_pool_with_an_instance_that_its_provider_dropped_without_an_end_is_forgotten_after_ten_minutes(
     service: Service,
 ) -> None:
-    add(service)
-    service.submit()
-    look(service)
-    (node,) = rented(service)
-    join(service, node)
-    look(service)
+    node = add_with_a_node(service)
     service.wait(100)
     service.till.instances.clear()
     for _ in range(10):
@@ -642,12 +648,7 @@ def test_a_pool_with_an_instance_that_its_provider_dropped_without_an_end_is_for
 def test_a_bill_ends_although_the_provider_shows_the_instance_as_ended_but_not_since_when_it_was_billed(
     service: Service,
 ) -> None:
-    add(service)
-    service.submit()
-    look(service)
-    (node,) = rented(service)
-    join(service, node)
-    look(service)
+    node = add_with_a_node(service)
     service.wait(100)
     (known,) = service.till.instances.values()
     service.till.instances[known.id] = replace(known, billed_from_ms=None, billed_to_ms=service.now_ms)

@@ -404,16 +404,20 @@ def a_bill_ends_with_its_node_if_no_list_shows_for_ten_minutes_what_became_of_it
     assert bill_of(bench, working) is None, "its node is heard of"
 
 
+def assert_bill_ends_by_the_third_list(bench: Bench, node: str) -> None:
+    for ends in (False, False, True):
+        bench.wait(700)
+        bench.tend()
+        assert (bill_of(bench, node) is not None) == ends
+
+
 @probe()
 def a_bill_does_not_end_by_two_lists_however_much_later_they_are(bench: Bench) -> None:
     node = bench.rent()[0]
     bench.tend()
     nodes.gone(bench.deployment, node, "left", bench.now_ms)
     bench.provider.lose(bench.provider.instance_of(node))
-    for ends in (False, False, True):
-        bench.wait(700)
-        bench.tend()
-        assert (bill_of(bench, node) is not None) == ends
+    assert_bill_ends_by_the_third_list(bench, node)
 
 
 @probe()
@@ -424,10 +428,7 @@ def a_bill_ends_whose_instance_is_shown_as_ended_but_not_since_when_it_was_bille
     nodes.gone(bench.deployment, node, "left", bench.now_ms)
     known = bench.provider._instances[instance]
     bench.provider._instances[instance] = replace(known, billed_from_ms=None, billed_to_ms=bench.now_ms)
-    for ends in (False, False, True):
-        bench.wait(700)
-        bench.tend()
-        assert (bill_of(bench, node) is not None) == ends
+    assert_bill_ends_by_the_third_list(bench, node)
 
 
 @probe()
